@@ -138,8 +138,8 @@ class Doors:
     # changing what is open
 
     def prepare(self, settings: Settings, ports: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return {port: TLS context} for ``settings`` that are not in force yet. Reads files, so it may run
-        in a thread. Raises TLSError.
+        """Return {port: its TLS contexts} for ``settings`` that are not in force yet. Reads files, so it may
+        run in a thread. Raises TLSError.
         """
         ports = list(self._handshakers) if ports is None else ports
         if not ports or not settings.tls_cert:

@@ -102,7 +102,7 @@ class Broker:
             raise self._failure
 
     def serve_forever(self):
-        """Start, and return after another thread's ``close``. KeyboardInterrupt closes the broker, too."""
+        """Start, and serve until another thread calls ``close``. KeyboardInterrupt closes the broker, too."""
         self.start()
         try:
             while not _wait(self._ended, 3600.0):
@@ -150,7 +150,7 @@ class Broker:
         self.close()
 
     def _forget(self):
-        """In a forked child: drop all references to the broker, which stays the parent's."""
+        """In a forked child: close the broker's sockets and forget the broker, which stays the parent's."""
         self._ended = self._knock = self._own_folder = None
         self._addresses = {}
         if self._launcher is not None:

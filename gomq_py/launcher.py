@@ -55,7 +55,7 @@ class Launcher:
         reread: Callable[[], tuple[Settings, list[str]]] | None = None,
     ):
         """``listening``: a listening socket for AMQP instead of the configured address; the launcher owns it.
-        ``reread()`` returns (settings, warnings) read anew, or is None if no reload is possible.
+        ``reread()`` reads and returns (settings, warnings); None if the settings come from no file.
         """
         self.settings = settings
         self._reread = reread

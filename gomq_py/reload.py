@@ -90,7 +90,7 @@ class Reloader:
 
 
 def differences(old: Settings, new: Settings) -> tuple[list[Option], list[Option]]:
-    """Return (options that take effect now, options that need a restart), of all that differ."""
+    """Return the options with different values: (effective at once, effective after a restart)."""
     changed, waiting = [], []
     for option in OPTIONS:
         before, after = getattr(old, option.attribute), getattr(new, option.attribute)

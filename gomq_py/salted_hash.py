@@ -41,7 +41,7 @@ def check(salted_hash, algorithm=SHA256):
 
 
 def verify(password, salted_hash, algorithm=SHA256):
-    """True if the password has this hash; takes equally long if not. False for a malformed hash."""
+    """Return whether the password has this hash; both results take equally long. Malformed hash: False."""
     try:
         raw = b64decode(_without_prefix(salted_hash), validate=True)
     except ValueError:  # not base64, or not even ASCII

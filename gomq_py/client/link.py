@@ -100,7 +100,7 @@ class Link:
         return self
 
     def close(self, timeout_s=10.0):
-        """Run the posted functions, close the connection and end the thread; cut off after ``timeout_s``."""
+        """Run posted functions, close the connection and end the thread. Aborts after ``timeout_s``."""
         self._closing = True
         if not self._thread.is_alive() or self.is_own_thread():
             return

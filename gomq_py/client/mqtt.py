@@ -259,8 +259,8 @@ class MQTTClient(Stream):
         return self.keep_alive_s
 
     def due_at(self):
-        """Return the monotonic time at which the next PINGREQ is due: half the keep alive after the last
-        PINGREQ, or after the last packet of the side that has been silent for longer, whichever is later.
+        """Return the monotonic time of the next PINGREQ: half the keep alive after the last PINGREQ or, if
+        that is later, half the keep alive after the last packet of the side that has been silent for longer.
         """
         return max(self._pinged_at, min(self._last_sent, self._last_received)) + self.keep_alive_s / 2
 

@@ -1,5 +1,4 @@
-"""Publisher: publishes over a link for any number of threads. A Future of each message is done at its
-confirm.
+"""Publisher: publishes over a link for any number of threads. Each message has a Future, done at the confirm.
 
 Messages that were unconfirmed when the connection was lost are published again, so they may arrive twice. A
 caller that cancels the Future prevents this.
@@ -35,8 +34,8 @@ class Publisher:
         self._waiting: list = []  # messages that wait for a connection
 
     def publish(self, exchange, routing_key, body, properties=None, mandatory=True, serve_s=0.0):
-        """Publish a message; any thread may call this. Returns a Future: None at the confirm, otherwise the
-        error Refused, Unroutable, Disconnected or NotConfirmed.
+        """Publish a message; any thread may call this. Returns a Future: its result is None after the
+        confirm, its errors are Refused, Unroutable, Disconnected and NotConfirmed.
 
         ``serve_s``: for so many seconds the caller itself may serve the connection, which saves thread
         switches. It must be 0 for a greenlet, and for a caller that will not wait for the Future.

@@ -163,7 +163,7 @@ class Stream:
             self._sending = False
 
     def receive(self, deadline=None):
-        """Read and handle at least one frame. Returns False after the monotonic time ``deadline``.
+        """Read and handle at least one frame. Returns False if none arrives until the monotonic ``deadline``.
 
         Raises ConnectionClosed. May switch.
         """

@@ -28,7 +28,7 @@ from gomq_py.dispatcher.worker import DEFAULT_LIMIT, WorkerConfig
 
 
 class AppTask:
-    """A function decorated as a task. A call runs it in this process; ``delay`` and ``send`` in a worker."""
+    """A function decorated as a task. Calls run it here; ``delay`` and ``send`` run it in a worker."""
 
     def __init__(self, app, function, name, queue, priority, unique, run_in, **options):
         """``options``: further fields of the TaskConfig."""
@@ -189,7 +189,7 @@ class Dispatcher:
             return process.server
 
     def send(self, name, *args, queue=None):
-        """Send a task by name, with a function unknown here. The values decide the argument types."""
+        """Send a task whose function may be unknown here. The values decide the argument types."""
         if name in self.tasks:
             raise BadTask(f"task {name!r} is known here: use its delay(), which checks the arguments")
         return self.server.publish(Task(name, list(args), routing_key=queue or self.queue))

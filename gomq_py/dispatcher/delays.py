@@ -3,10 +3,10 @@
 In both cases the message reaches the tasks' exchange X in the end, with the task's routing key:
 
     gomq-py    X.delayed, an x-delayed-message exchange that passes everything on to X; header x-delay
-               X.unique, an exchange that drops duplicates and passes the rest on to X.delayed
+               X.unique, an exchange that drops duplicates and passes other messages on to X.delayed
     others     X.delay.100, .200, .400 ... (milliseconds): a fanout exchange and a queue each, whose messages
-               expire into X. A wait is made of a few of them, the longest that fits first; the worker that
-               gets a task before its time (header x-task-due) puts it off once more. Each queue has one time
+               expire into X. A delay is made of a few of them, the longest that fits first: a worker that
+               gets a task before its time (header x-task-due) delays it once more. Each queue has one time
                to live, so that no message waits behind another that waits longer.
 """
 

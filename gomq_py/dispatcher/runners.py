@@ -74,7 +74,7 @@ class Invocation:
         self.hooks = hooks
 
     def claim(self):
-        """Return True, to the first caller only. It (the runner or the timeout check) settles the task."""
+        """Return True for the first call only; that caller (runner or timeout check) settles the task."""
         try:
             return self._unclaimed.pop()
         except IndexError:

@@ -152,10 +152,10 @@ class TaskConfig:
     """How a worker runs the tasks of one name: by ``function(*args)``, with the uuid as first argument if
     ``task_uuid_as_first_arg``.
 
-    ``timeout_s``: 0: no timeout. ``run_in``: threads, greenlets, processes or asyncio. After an error or a
-    timeout the task is run again, up to ``retries`` times, after the waits of ``backoff``; then its message
-    is acknowledged or, with ``dead_letter``, dead-lettered with the reason. ``check(values, types)`` raises
-    BadArgument to refuse arguments.
+    ``timeout_s``: time limit, 0: none. ``run_in``: threads, greenlets, processes or asyncio. After an error
+    or a timeout the task is run again, up to ``retries`` times, after the waits of ``backoff``; then its
+    message is acknowledged or, with ``dead_letter``, dead-lettered with the reason. ``check(values, types)``
+    raises BadArgument to refuse arguments.
     """
 
     function: Any

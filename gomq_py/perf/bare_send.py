@@ -1,7 +1,7 @@
 """Sends bytes by one bare system call, for load generators that make one write per message.
 
 The call is in ``bare_send.pxd`` and exists only if this module is compiled. Otherwise generators use Python's
-sockets, which cost 0.5 us more per call, for a view, arguments and the interpreter's lock.
+sockets, which cost 0.5 us per call for a view, arguments and the interpreter's lock.
 """
 from typing import Any
 

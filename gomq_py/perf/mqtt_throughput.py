@@ -202,7 +202,9 @@ class MQTTThroughput(Load):
             self.options, self.region.counters(index), index, group, quota, len(self.publishers))
 
     def expected(self):
-        """Return the deliveries to expect: per accepted message one per consumer, or with ``share`` one."""
+        """Return how many deliveries to expect: one per accepted message and consumer, or with ``share`` one
+        per accepted message.
+        """
         total = 0
         for publishers, consumers in self._of_topic:
             copies = min(1, len(consumers)) if self.options.share else len(consumers)

@@ -236,7 +236,7 @@ def check_mqtt(options):
 
 
 def check_load(options):
-    """Raise ValueError if options of ``add_load`` contradict each other."""
+    """Raise ValueError if the options for publishers and consumers contradict each other."""
     needed = messages.Stamps(options.verify, options.measure_latency).end
     if options.size[0] < needed:
         raise ValueError(f"--verify and --measure-latency need bodies of {needed} octets")

@@ -57,7 +57,7 @@ class SharedRegion:
         return self._words[start:start + BUCKETS]
 
     def check(self, connection):
-        """Return (following, counts, sums) for a consumer's SequenceCheck: a number per publisher each."""
+        """Return (following, counts, sums), the shared arrays of a consumer's SequenceCheck."""
         return tuple(
             self._of_consumer(connection, BUCKETS + part * self._numbered, self._numbered)
             for part in range(3))

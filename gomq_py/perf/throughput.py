@@ -55,7 +55,7 @@ class Publisher(PublisherRole):
         counters[shared.READY] = 1
 
     def allowed(self):
-        """Return how many messages may be published now: at most until tx.commit, 0 during tx.commit."""
+        """Return how many messages may be published now: up to a full transaction; 0 during tx.commit."""
         if self._committing:
             return 0
         allowed = super().allowed()

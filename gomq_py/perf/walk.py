@@ -123,7 +123,9 @@ class PublishBatch:
         return last - first, 0
 
     def last_within(self, first, limit_octets):
-        """Index after the last message that fits ``limit_octets`` from ``first`` on; at least first + 1."""
+        """Return the end index of the messages from ``first`` on that fit ``limit_octets``; at least
+        ``first`` + 1.
+        """
         return max(first + 1, bisect_right(self.starts, self.starts[first] + limit_octets) - 1)
 
 
@@ -271,7 +273,7 @@ class Walk:
         self.now_ns = 0
 
     def take_content(self, p, at, size, offset):
-        """Check and time the ``size`` bytes at ``p[at]``, a part of a body that begins at its ``offset``."""
+        """Check and time a part of a body: the ``size`` bytes at ``p[at]``, which begin at its ``offset``."""
         if self.sequence_at >= 0:
             if not offset and size >= self.sequence_at + 8:
                 self.check.note(octets.le64(p, at + self.sequence_at))

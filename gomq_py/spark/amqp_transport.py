@@ -198,7 +198,7 @@ class Consumer:
         return self._take()
 
     def first_ones(self, timeout_s):
-        """Return [(offset, Delivery)] of the first messages, waiting for a limited time; perhaps none."""
+        """Wait a limited time for the first messages. Returns [(offset, Delivery)], perhaps empty."""
         ready = self.ready()
         if ready:
             return ready

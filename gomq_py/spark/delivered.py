@@ -33,7 +33,7 @@ class DeliveryReader:
         self.lost = 0
 
     def batches(self, pieces):
-        """Yield RecordBatches of these parts of streams, in order. Raises DataLoss and GomqErrors."""
+        """Yield RecordBatches of these parts of streams, in order. Raises DataLoss and other GomqErrors."""
         for stream, first, until in runs(pieces):
             yield from self._read(stream, first, until)
 

@@ -51,7 +51,7 @@ class FilesTransport(SegmentTransport):
         return Shape(epoch, parts[0].first_offset, parts[-1].next_offset, tuple(parts))
 
     def offset_for_timestamp(self, name, timestamp_ms):
-        """Return the offset of the first message at or after a Unix time in ms. Raises NoStream."""
+        """Return the offset of the first message at or after a Unix time in ms. Raises GomqError."""
         shape = self.describe(name)
         for part in shape.segments:
             if part.next_offset > part.first_offset and part.last_timestamp_ms >= timestamp_ms:

@@ -68,7 +68,7 @@ class HttpTransport(SegmentTransport):
             raise Unreachable(f"{self.url} does not answer as a gomq-py does") from None
 
     def offset_for_timestamp(self, name, timestamp_ms):
-        """Return the offset of the first message at or after a Unix time in ms. Raises as ``describe``."""
+        """Return the offset of the first message at or after a Unix time in ms. Raises GomqError."""
         return self._json(
             f"{self._path(name)}/offset?{urlencode({'timestamp': timestamp_ms})}", self._called(name)
         )["offset"]

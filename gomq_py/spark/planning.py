@@ -108,7 +108,7 @@ class Planner:
         return {EARLIEST: shape.first_offset, LATEST: shape.end_offset}.get(asked, asked)
 
     def kept(self, name, shape, offset):
-        """Return ``offset`` or the stream's first offset, if that is higher and messages were lost."""
+        """Return the higher of ``offset`` and the stream's first offset. Reports skipped messages as lost."""
         if offset >= shape.first_offset:
             return offset
         self.lost(

@@ -92,8 +92,8 @@ class Progress:
         return replace(found, mark=mark) if mark else found
 
     def _recognised(self, name, shape, begin):
-        """Return the Shape of a stream, with an epoch. If the transport knows no epochs, it is the
-        checkpoint's epoch or, if the mark or the end shows that this is another stream, the next number.
+        """Return the Shape of a stream, with an epoch. If the transport knows no epochs, the checkpoint's
+        epoch is used or, if the mark or the end shows that this is another stream, the next number.
         """
         if shape.epoch or begin is None:
             return shape
@@ -128,8 +128,8 @@ class Progress:
         return at, max(at, end)
 
     def _smooth(self, shape, span, length):
-        """Return the offset at which a batch of at most ``length`` rows ends: the last end of a segment in
-        its second half, so that the next batch begins with a segment; without such an end, after ``length``
+        """Return the offset at which a batch of at most ``length`` rows ends. That is the last end of a
+        segment in the batch's second half, so that the next batch begins with a segment; otherwise ``length``
         rows.
         """
         end = span[0] + length

@@ -31,7 +31,7 @@ class PieceReader:
         self.lost = 0
 
     def batches(self, pieces):
-        """Yield RecordBatches of these parts of segments, in order. Raises DataLoss and GomqErrors."""
+        """Yield RecordBatches of these parts of segments, in order. Raises DataLoss and other GomqErrors."""
         for piece in pieces:
             yield from self._read(piece)
 

@@ -54,7 +54,7 @@ def ddl(include_headers):
 
 
 def check_projection(names, types):
-    """Return the names as a tuple. Raises OptionError unless the source has such columns and types."""
+    """Check that the source has columns of these names and types; return the names. Raises OptionError."""
     for name, kind in zip(names, types, strict=True):
         if name not in DDL:
             raise OptionError(f"the schema asks for column '{name}', and there are {', '.join(DDL)}")

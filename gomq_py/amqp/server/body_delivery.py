@@ -52,7 +52,8 @@ class FileDelivery:
         self.left = len(lead) + count + FRAME_OVERHEAD * -(-count // self._room)
 
     def send(self, send, fileno):
-        """Write up to about SLICE_OCTETS to the socket; return the count that it took. Raises OSError."""
+        """Write about SLICE_OCTETS of the message at most; return how many the socket took. Raises OSError.
+        """
         before = self.left
         try:
             while self.left and before - self.left < SLICE_OCTETS:
@@ -112,7 +113,8 @@ class MemoryDelivery:
         self.left = len(lead) + len(body) + FRAME_OVERHEAD * -(-len(body) // self._room)
 
     def send(self, send, fileno):
-        """Write up to about SLICE_OCTETS to the socket; return the count that it took. Raises OSError."""
+        """Write about SLICE_OCTETS of the message at most; return how many the socket took. Raises OSError.
+        """
         before = self.left
         try:
             while self.left and before - self.left < SLICE_OCTETS:

@@ -108,7 +108,7 @@ class Channel(HotChannel):
             connection.events.actor = before
 
     def content_frame(self, kind, payload):
-        """Handle a header or body frame's payload. False: stop reading the client. Raises AMQPError."""
+        """Handle a header or body frame's payload. Returns False to stop reading. Raises AMQPError."""
         if self.content is None:
             self.method_id = 0
             raise UnexpectedFrame("expected method frame, got non method frame instead")
@@ -190,7 +190,7 @@ class Channel(HotChannel):
             self.watched = timeouts.is_watching(self)
 
     def consumer_timed_out(self, holder, error):
-        """Close the channel with ``error``: ``holder``, a consumer or a basic.get, was not acked in time."""
+        """Close the channel with ``error``: a delivery to ``holder`` was not acked in time."""
         if self.state == OPEN:
             consumer = "basic.get" if holder.consumer is None else f"consumer '{holder.consumer.tag}'"
             LOG.warning(

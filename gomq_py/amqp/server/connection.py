@@ -485,7 +485,7 @@ class Connection(ClientConnection):
         return bool(self._answering) and not self.stream.paused
 
     def _answered(self, one):
-        """Note that ``one``, a channel or self, has no answers left; after the last, send close-ok."""
+        """Note that ``one``, a channel or self, has sent its answers; after the last, send close-ok."""
         self._answering.discard(one)
         if not self._answering:
             self.output.write(method_frame(0, ConnectionCloseOk()))

@@ -207,8 +207,8 @@ class AMQPConsumer(consumers.Consumer):
     def _add_unusual(self, out, at, room):
         """Write the frames of ``message`` at ``at``; return the offset behind them. The message came by
         another protocol or has very large properties. Returns -1 if nothing was written: the buffer must be
-        sent first, or the message was sent without it (too large), was set aside (unreadable), or closes the
-        channel (header too large for a frame).
+        sent first; or the message is too large (sent without the buffer), unreadable (set aside), or has a
+        header too large for a frame (the channel is closed).
         """
         if self.message.kind == BASIC:
             self._end_channel()
@@ -348,7 +348,7 @@ class AMQPConsumer(consumers.Consumer):
             and message.properties_length <= self.properties_max and message.body_view() is not None)
 
     def wait_for(self, message, now_ms):
-        """Return a Turn, with which the unstored ``message`` waits while the client reads another large
+        """Let the unstored ``message`` wait, by the returned Turn, until the client has read another large
         message. Returns None if ``message`` cannot wait; the queue then stores it.
         """
         if (

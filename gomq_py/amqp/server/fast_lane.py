@@ -53,7 +53,7 @@ class FastLane:
         Returns a Route to cache, or None if such messages go to slow_frame(). ``entry``: the encoded header
         on which the Route depends, or empty.
     publish_later(...)
-        Finishes a publish that had to wait, because a queue answered LATER.
+        Finishes a publish that must wait, because a queue cannot take the message yet (it answered LATER).
     outruns(queues)
         Is told that the client publishes faster than the consumers of these queues consume.
     has_time()
@@ -403,7 +403,8 @@ class FastLane:
                     self.held = True
 
     def _wait(self, channel, route, at, taken):
-        """Stop the parsing, and have the handler finish the publish: queue number ``at`` answered LATER."""
+        """Stop the parsing; the handler finishes the publish once queue number ``at`` can take the message.
+        """
         message = self.message
         mandatory = self.at[message.routing_at + message.routing_length] & 1
         message.own()

@@ -71,7 +71,9 @@ class Content:
             publishing.check_address(self.channel.caller, method.exchange, method.routing_key)
 
     def gather(self):
-        """Borrow a shared buffer for the whole body. Without enough memory, bodies are kept one by one."""
+        """Borrow a shared buffer for the whole body. Without enough memory, body frames are kept as they
+        come.
+        """
         room = ROUTING_OCTETS + len(self.properties)
         try:
             lent = self.channel.connection.hub.body_buffers.take(room + self.size)
@@ -250,8 +252,8 @@ def store(channel, publication, may_wait=False):
 
 
 def publish_later(channel, message, destinations, at, taken, mandatory):
-    """Publish a message to ``destinations`` from index ``at`` on, in the background: destination ``at``
-    answered LATER (its files are not open yet). ``taken``: all destinations before ``at`` took the message.
+    """Publish a message to ``destinations`` from index ``at`` on, as soon as destination ``at``, which
+    answered LATER, can take it. ``taken``: all destinations before ``at`` took the message.
     """
     _wait(channel, publishing.begun(channel.vhost, message, destinations, mandatory), at, taken)
 

@@ -50,8 +50,8 @@ def described_frame(kind, payload):
 
 
 def method_on_channel_0(payload):
-    """Return the method in a frame's payload. Raises FrameError or, for an unknown method, NotImplemented_;
-    both name the method's id, as in RabbitMQ for channel 0 only.
+    """Decode the method of a frame on channel 0. Raises FrameError or NotImplemented_; the error has the
+    method's id, which RabbitMQ adds on this channel only.
     """
     try:
         return decode_method(payload)

@@ -131,8 +131,8 @@ class Commit:
     """Carries out one commit to its end, even if the channel ends meanwhile.
 
     First stores the messages, then removes the deliveries to settle from the channel; the client is not read
-    meanwhile. Settles them at once or, if a stored message is durable, when the messages are on disk. If the
-    disk fails, the deliveries are requeued.
+    meanwhile. Settles these deliveries at once or, if a stored message is durable, when the messages are on
+    disk. If the disk fails, requeues the deliveries instead.
     """
 
     __slots__ = (

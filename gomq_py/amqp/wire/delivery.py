@@ -33,7 +33,7 @@ GROWTH_BYTES = 29
 
 
 def delivery_size(prefix_length, routing_length, properties_length, body_length, frame_max):
-    """Return the octets of all frames of a delivery. ``prefix_length``: class, method and consumer tag."""
+    """Return how many octets a delivery's frames take. ``prefix_length``: of class, method, consumer tag."""
     # 3 frames with 8 octets around each, delivery tag and redelivered (9), class, weight and body size (12).
     size = 2 * FRAME_OVERHEAD + prefix_length + 9 + routing_length + 12 + properties_length
     if body_length:
@@ -137,9 +137,9 @@ def write_translated(
     out, at, channel, form, source, routing_at, properties_at, properties_length, flags, body_at, body_length,
     frame_max
 ):
-    """Write the frames of write_content() for a message of another protocol, whose properties ``form``
-    translates. Returns -1 for malformed properties. ``out`` must have room for translated_bound() octets of
-    properties.
+    """Write the header and body frames of a message whose properties ``form`` translates from another
+    protocol. Returns the offset behind them, or -1 if the properties are malformed. ``out`` must have room
+    for translated_bound() octets of properties.
     """
     end = write_properties(
         out, at + 19, form, source, routing_at, properties_at, properties_length, flags, frame_max)
@@ -157,7 +157,7 @@ def write_translated(
 def write_properties(
     out, at, form, source, routing_at, properties_at, properties_length, flags, frame_max
 ):
-    """Write properties translated by ``form`` at ``out[at]``; return the offset behind, -1 if malformed."""
+    """Write the properties translated by ``form`` at ``out[at]``. Returns their end, or -1 if malformed."""
     most = frame_max - HEADER_OVERHEAD
     if most > forms.BASIC_MAX:
         most = forms.BASIC_MAX
@@ -165,7 +165,7 @@ def write_properties(
 
 
 def translated_bound(form, properties_length, frame_max):
-    """Return the most octets of AMQP properties that ``form`` makes of ``properties_length`` octets."""
+    """Return how many octets of AMQP properties ``form`` makes at most of ``properties_length`` octets."""
     bound = form.basic_bound(properties_length)
     return bound if bound < frame_max - HEADER_OVERHEAD else frame_max - HEADER_OVERHEAD
 

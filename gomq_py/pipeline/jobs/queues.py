@@ -1,6 +1,6 @@
 """Queues: writes samples of the broker's queue statistics to a table, by date.
 
-The table keeps them for months; the broker keeps only a short history.
+The table keeps the samples; the broker itself keeps only a short history.
 
 A restart of the broker resets the counters (published, delivered, acked, redelivered). A sample is one file.
 """
