@@ -134,6 +134,7 @@ class Launcher:
             )
 
     def _dump(self) -> None:
+        """Write the broker's state into the log, in a greenlet of its own. May switch."""
         StateDump(self.broker, self.hub, self._durability, self.listeners).write()
 
     def start(self) -> None:

@@ -176,6 +176,7 @@ class LoginAttempt(ClientLogin):
         self.connection.stream.stop()
 
     def _check(self, login, deadline):
+        """Check the credentials. Raises HandshakeError. May switch."""
         try:
             self.user = self.checked(login.username, login.password, deadline, PROTOCOL)
             self._check_not_stopping()
