@@ -16,7 +16,9 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Position:
-    """A query's position in one stream. The module's docstring describes the fields."""
+    """A query's position in one stream. ``next``: the first unread offset. ``segment``, ``at``: file number
+    and byte position of its record, if known. ``epoch``, ``mark``: identify the stream.
+    """
 
     epoch: str
     next: int

@@ -361,7 +361,7 @@ class Channel(HotChannel):
         return [*[self._detach_some] * (len(self.consumers) // AT_ONCE), end]
 
     def end(self):
-        """End the channel, after close-ok or with the connection: release everything it holds."""
+        """End the channel and release everything it holds, after close-ok or when the connection ends."""
         self.release()
         moved(self, OF_CHANNEL, ENDED)
         self.replies.close()
