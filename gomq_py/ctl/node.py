@@ -20,7 +20,7 @@ def close_connection(session, connection, reason):
 @argument("client_id")
 @click.argument("reason", default="Closed by gomq-py-ctl")
 def close_mqtt_client(session, client_id, reason):
-    """Close the connection of an MQTT client; its session stays if it is to be kept."""
+    """Close the connection of an MQTT client. A persistent session stays."""
     session.api.delete(
         "mqtt", "sessions", session.vhost, client_id, "connection", headers={"X-Reason": reason})
 
@@ -42,7 +42,7 @@ def close_all_connections(session, reason):
 
 @command()
 def status(session):
-    """Version, uptime and totals."""
+    """Show the broker's version, uptime and totals."""
     overview = session.api.get("overview")
     totals, messages = overview.get("object_totals", {}), overview.get("queue_totals", {})
     session.out.fields({
@@ -67,7 +67,7 @@ def _uptime(api):
 
 @command("cluster_status")
 def cluster_status(session):
-    """The nodes of the cluster and what they are short of. A gomq-py is a cluster of one."""
+    """Show the cluster's nodes and their alarms. A gomq-py is a cluster of one."""
     nodes = session.api.get("nodes")
     session.out.fields({
         "Cluster": session.api.get("cluster-name").get("name"),
