@@ -364,7 +364,7 @@ class SegmentPool:
         return made
 
     def _make(self, folders, shelf, paths, msgs_bytes, is_awaited):
-        """Make missing folders and the files for one writer; replicators hear later. Raises OSError. Blocks."""
+        """Make missing folders and one writer's files; replicators hear later. Raises OSError. Blocks."""
         for folder in folders:
             folder.act()
         if not is_awaited:
