@@ -307,7 +307,7 @@ class DataDir:
             missing.append(folder)
             folder = os.path.dirname(folder)
         for folder in reversed(missing):
-            self._files.make_folder(folder)
+            self._files.making_folder(folder).act()  # without telling: replicators have this folder
             self._files.sync_folder(os.path.dirname(folder))
 
     def _lock(self):
