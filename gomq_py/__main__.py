@@ -1,9 +1,9 @@
 """``gomq-py`` and ``python -m gomq_py``: the broker.
 
-Patches the standard library first, for libraries that the broker uses; broker code never relies on the patch.
-gevent's plugin search, which imports 3 MB of mail and archive modules, and its patch of subprocess are off:
-the broker uses neither. ssl is patched only when it is imported: OpenSSL takes 5 MB that a broker without TLS
-saves.
+Monkey-patches the standard library first, for libraries that the broker uses; broker code never relies on the
+patch. Two parts of gevent that the broker does not use are switched off: its plugin search, which imports 3
+MB of mail and archive modules, and its patch of subprocess. ssl is patched only when it is imported, because
+OpenSSL takes 5 MB that a broker without TLS saves.
 """
 import sys
 from importlib import import_module
@@ -13,14 +13,14 @@ from gevent import config, events, monkey
 
 
 class SslPatcher:
-    """A module finder (importlib) that patches ssl at the first import of ssl or gevent.ssl, which import
-    each other. The finder stays until the patch is done: an import may fail, and a caller may look for a
-    module without importing it.
+    """A module finder (importlib) that patches ssl for gevent when ssl or gevent.ssl is first imported. It
+    stays until the patch has succeeded: an import may fail, and a caller may look for a module without
+    importing it.
     """
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        """The spec of ssl or gevent.ssl; None for any other module."""
+        """Return the spec of ssl or gevent.ssl; None for any other module."""
         if name not in ("ssl", "gevent.ssl"):
             return None
         spec = PathFinder.find_spec(name, path, target)
@@ -54,7 +54,7 @@ from gomq_py import cli  # noqa: E402
 
 
 def main() -> int:
-    """Run the broker until it is told to stop; returns the exit code."""
+    """Run the broker until a signal stops it. Returns the exit code."""
     return cli.main(sys.argv[1:])
 
 

@@ -1,9 +1,9 @@
 """Build information: tells version, interpreter, compiled modules and their sources.
 
-A leaf: this module imports no room and reads files only, so that ``--build-info`` also answers on a broken
-installation, and setup.py can ask which modules to compile. The build writes a digest of a module's sources
-into the compiled module, as its ELF build ID; the tests refuse a module if its sources have another digest.
-File times decide nothing: a checkout, a copy or an unpacked archive makes them lie.
+A leaf: this module imports no other part of the package and only reads files, so that ``--build-info`` also
+answers on a broken installation, and setup.py can ask which modules to compile. The build writes a digest of
+a module's sources into the compiled module, as its ELF build ID; the tests refuse a module if its sources
+have another digest. File times are ignored, because a checkout, a copy or an unpacked archive changes them.
 """
 import importlib.util
 import os
@@ -29,7 +29,7 @@ _CIMPORT = re.compile(r"^[ \t]*cimport[ \t]+(gomq_py[\w.]+)", re.MULTILINE)
 
 
 def hot_modules(root: Path = ROOT) -> list[str]:
-    """Dotted names of the modules that are compiled: modules with a .pxd of C types beside the source."""
+    """Return the dotted names of the modules to compile: those with a .pxd of C types beside the .py."""
     found = []
     for folder, folders, files in os.walk(root / "gomq_py"):  # a third of the time of Path.rglob, each boot
         folders[:] = [name for name in folders if name != "__pycache__"]
@@ -42,7 +42,7 @@ def hot_modules(root: Path = ROOT) -> list[str]:
 
 
 def sources_of(name: str, root: Path = ROOT) -> list[Path]:
-    """The sources of a module: its ``.py``, its ``.pxd``, and every ``.pxd`` that is cimported."""
+    """Return a module's source files: its ``.py``, its ``.pxd``, and every ``.pxd`` that they cimport."""
     path = root.joinpath(*name.split("."))
     found, left = {path.with_suffix(".py")}, [path.with_suffix(".pxd")]
     while left:
@@ -65,7 +65,7 @@ def _cimported(declarations: Path, root: Path) -> list[Path]:
 
 
 def digest_of(name: str, root: Path = ROOT) -> str:
-    """64 hexadecimal digits that change with the content of a module's sources, not with their times."""
+    """Return a digest of the contents of a module's source files: 64 hexadecimal digits."""
     import hashlib  # the broker itself does not need it
 
     digest = hashlib.sha256()
@@ -76,14 +76,14 @@ def digest_of(name: str, root: Path = ROOT) -> str:
 
 
 def compiled_file(name: str, root: Path = ROOT) -> Path | None:
-    """The compiled file that an import of a module finds below ``root``; None if it finds none."""
+    """Return the compiled file that an import of the module loads from below ``root``, or None."""
     path = root.joinpath(*name.split("."))
     paths = (path.with_name(path.name + suffix) for suffix in EXTENSION_SUFFIXES)
     return next((path for path in paths if path.is_file()), None)
 
 
 def stale_modules(root: Path = ROOT) -> list[str]:
-    """Hot modules whose compiled file was built from other sources than those beside it."""
+    """Return the names of modules whose compiled file was built from other than the present sources."""
     stale = []
     for name in hot_modules(root):
         path = compiled_file(name, root)
@@ -93,8 +93,8 @@ def stale_modules(root: Path = ROOT) -> list[str]:
 
 
 def left_over(root: Path = ROOT) -> list[Path]:
-    """Compiled files of modules that are no longer hot or no longer exist. An import would still take these
-    files, even instead of the ``.py``.
+    """Return compiled files that should not exist: their module is no longer compiled or was deleted. An
+    import would still load them, even instead of a ``.py``.
     """
     found = {path for suffix in EXTENSION_SUFFIXES for path in (root / "gomq_py").rglob("*" + suffix)
              if "." not in path.name.removesuffix(suffix)}  # otherwise another Python's
@@ -102,7 +102,7 @@ def left_over(root: Path = ROOT) -> list[Path]:
 
 
 def interpreted_modules(hot: list[str] | None = None) -> list[str]:
-    """The ``hot`` modules (None: all hot modules) that an import would take as plain Python now."""
+    """Return those of ``hot`` (None: of hot_modules()) that an import loads as plain Python."""
     return [name for name in (hot_modules() if hot is None else hot) if not _is_compiled(name)]
 
 
@@ -112,7 +112,7 @@ def _is_compiled(name: str) -> bool:
 
 
 def speed() -> str:
-    """"compiled", "interpreted", or "partly interpreted" with the names of the interpreted modules."""
+    """Return "compiled", "interpreted", or "partly interpreted" with the names of the interpreted modules."""
     hot = hot_modules()
     interpreted = interpreted_modules(hot)
     if not interpreted:
@@ -121,7 +121,7 @@ def speed() -> str:
 
 
 def describe() -> str:
-    """The text that ``--build-info`` prints."""
+    """Return the text that ``gomq-py --build-info`` prints."""
     stale = stale_modules()
     built = f", but from other sources than these: {', '.join(stale)}" if stale else ""
     return "\n".join((

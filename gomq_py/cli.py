@@ -1,4 +1,4 @@
-"""Command line: makes settings of the broker's flags, runs a launcher, and returns exit codes.
+"""Command line: turns the broker's flags into settings, runs a launcher, and returns exit codes.
 
 Exit codes are 0: stopped as asked; 1: could not boot, or died; 2: wrong flags, environment or configuration.
 An error that an operator can mend is one line on standard error, never a traceback.
@@ -18,7 +18,7 @@ EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the broker with these flags; returns the exit code. May switch."""
+    """Run the broker with these command line flags. Returns the exit code. May switch."""
     try:
         flags = sources.flag_parser().parse_args(arguments)
         if flags.version:

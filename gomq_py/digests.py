@@ -7,7 +7,7 @@ from importlib import import_module
 
 
 def _found(name, *modules):
-    """The constructor ``name`` of the first of these modules that has it, else hashlib's."""
+    """Return the constructor ``name`` from the first of ``modules`` that can be imported, else hashlib's."""
     for module in modules:
         try:
             return getattr(import_module(module), name)

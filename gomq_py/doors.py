@@ -21,10 +21,10 @@ HTTP, HTTPS, METRICS, CONTROL = "http", "https", "metrics", "control"
 
 
 class Served(NamedTuple):
-    """Names of the settings for one protocol's listeners.
+    """Names of the settings of one protocol's listeners.
 
-    ``tls``: name of the listener over TLS. ``is_needed``: a port in use ends the boot. If False, the
-    broker goes on without the port, unless the configuration names the port.
+    ``tls``: name of the listener over TLS. ``is_needed``: if the port is in use, the broker does not start;
+    with False, it starts without this port unless the configuration names the port.
     """
 
     bind: str
@@ -60,7 +60,7 @@ SNI_PROTOCOLS = {AMQPS: "amqp", MQTTS: "mqtt", HTTPS: "http"}
 
 
 def is_wanted(protocol: str, settings: Settings, inherited: Sequence[tuple[str, Any]] = ()) -> bool:
-    """Whether the settings or an inherited socket ask for a listener of this protocol."""
+    """True if the settings or an inherited socket ask for a listener of this protocol."""
     served = PROTOCOLS[protocol]
     names = {name for name, _ in inherited}
     return bool(
@@ -71,8 +71,8 @@ def is_wanted(protocol: str, settings: Settings, inherited: Sequence[tuple[str, 
 
 
 class Doors:
-    """Opens, changes and closes the listeners of one broker. ``listeners``: the open ones; ``options``: the
-    socket options of clients.
+    """Opens, changes and closes the listeners of one broker. ``listeners``: the open ones. ``options``: the
+    SocketOptions of accepted clients.
     """
 
     def __init__(
@@ -80,9 +80,10 @@ class Doors:
         make_side_door: Callable[[str, Any, Any], Any], turns: Any,
         inherited: Sequence[tuple[str, Any]] = (),
     ):
-        """``handlers``: {protocol of PROTOCOLS: (handler of a socket, admission gate, whether it never
-        switches)}; ``make_side_door(protocol, listening, tls)`` makes a listener of the management side;
-        ``turns`` schedules TLS handshakes (hub.turns). ``inherited`` are (name, listening socket) pairs.
+        """``handlers``: {protocol of PROTOCOLS: (function that serves a socket, admission gate, whether that
+        function never switches)}. ``make_side_door(protocol, socket, tls)`` makes a listener of another
+        protocol. ``turns`` (hub.turns) schedules TLS handshakes. ``inherited``: (name, listening socket)
+        pairs.
         """
         self._settings = settings
         self._handlers = handlers
@@ -95,9 +96,9 @@ class Doors:
         self.listeners: list[Any] = []
 
     def open(self) -> None:
-        """Bind all listeners, then accept on all.
+        """Bind all listeners, then accept clients on all.
 
-        Raises BindError, TLSError; after an error the caller calls ``close``.
+        Raises BindError, TLSError; the caller must then call ``close``.
         """
         settings = self._settings
         self._apply_options(settings)
@@ -127,7 +128,7 @@ class Doors:
             LOG.info("listening %s %s", listener.protocol, listener.address)
 
     def close(self) -> None:
-        """Stop accepting; connections stay open. A second call does nothing. May switch."""
+        """Close the listeners. Connections stay open. A second call does nothing. May switch."""
         for listener in self.listeners:
             listener.close()
         for _, listening in self._inherited:
@@ -137,8 +138,8 @@ class Doors:
     # changing what is open
 
     def prepare(self, settings: Settings, ports: Sequence[str] | None = None) -> dict[str, Any]:
-        """Make TLS contexts, by port, for ``settings`` that are not applied yet. Reads files, so it may run
-        in a thread. Raises TLSError.
+        """Return {port: its TLS contexts} for ``settings`` that are not in force yet. Reads files, so it may
+        run in a thread. Raises TLSError.
         """
         ports = list(self._handshakers) if ports is None else ports
         if not ports or not settings.tls_cert:
@@ -148,7 +149,7 @@ class Doors:
         return {port: tls.contexts_of(settings, SNI_PROTOCOLS[port]) for port in ports}
 
     def apply(self, settings: Settings, contexts: dict[str, Any]) -> None:
-        """Apply settings to new connections; ``contexts`` are from ``prepare``."""
+        """Use the settings for new connections. ``contexts``: the result of ``prepare``."""
         for port, found in contexts.items():
             self._handshakers[port].replace(found, settings.login_timeout)
         self._apply_options(settings)
@@ -164,8 +165,8 @@ class Doors:
     # opening
 
     def _tls_ports(self) -> list[str]:
-        """The ports that need a certificate, including inherited sockets. Raises BindError for an inherited
-        socket without tls_cert.
+        """Return the names of the ports that need a certificate. Raises BindError for an inherited socket for
+        TLS without tls_cert.
         """
         settings = self._settings
         names = {name for name, _ in self._inherited}
@@ -192,7 +193,6 @@ class Doors:
         return [PROTOCOLS[protocol] for protocol in self._handlers]
 
     def _open_protocol(self, protocol: str, contexts: dict[str, Any]) -> None:
-        """Open one protocol's port, its port over TLS, and its unix socket."""
         settings, served = self._settings, PROTOCOLS[protocol]
         self._open_port(protocol, protocol, served.port)
         if served.tls in contexts:
@@ -228,8 +228,8 @@ class Doors:
     def _bind(
         self, address: str, option: str, is_needed: bool = False, reuse_port: bool = False
     ) -> list[Any]:
-        """A list of one listening socket; an empty list if the port is off, or if it is a default port in use
-        and not ``is_needed``: a second broker on a machine still serves AMQP.
+        """Return [listening socket], or [] if the port is -1, or if a default port is in use and not
+        ``is_needed``: then a second broker on the machine still serves AMQP.
         """
         settings, port = self._settings, getattr(self._settings, option)
         if port < 0:
@@ -243,8 +243,8 @@ class Doors:
             return []
 
     def _open_control(self) -> None:
-        """Open gomq-py-ctl's socket. If the configuration does not name the path, the broker goes on after a
-        failure, and opens no socket if the management API is off.
+        """Open gomq-py-ctl's unix socket. A failure ends the boot only if the configuration names the path.
+        Without a named path, no socket is opened if the management API is off.
         """
         settings = self._settings
         path = settings.control_unix_path
@@ -271,7 +271,7 @@ class Doors:
         self.listeners.append(self._make_side_door(CONTROL, listening, None))
 
     def _take_inherited(self, protocol: str) -> list[Any]:
-        """The inherited sockets of a protocol, maybe several: one per address."""
+        """Remove and return the inherited sockets of a protocol; there may be one per address."""
         options = {name: served.systemd_name for name, served in PROTOCOLS.items()}
         options[HTTP] = "http_systemd_socket_name"
         name = getattr(self._settings, options[protocol]) if protocol in options else protocol

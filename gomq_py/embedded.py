@@ -26,17 +26,17 @@ LOOK_EVERY_S = 0.002
 class Broker:
     """Runs one broker in a thread of this process.
 
-    ``data_dir`` None keeps everything in a temporary folder that is deleted at close. Port 0 takes a free
-    port, -1 switches a listener off. Further keywords are settings by the names of docs/configuration.md
-    (``heartbeat=10``, ``sync=False``). Nothing runs before ``start``.
+    With ``data_dir`` None, all data are in a temporary folder that is deleted at close. Port 0: a free port;
+    -1: no listener. Further keywords are settings by their names in docs/configuration.md (``heartbeat=10``,
+    ``sync=False``). Nothing runs before ``start``.
     """
 
     def __init__(
         self, data_dir=None, *, bind="127.0.0.1", amqp_port=0, http_port=-1, mqtt_port=-1, tls_cert="",
         tls_key="", amqps_port=-1, mqtts_port=-1, **settings,
     ):
-        """Raises TypeError for an unknown setting, ValueError for a value that a configuration file would
-        reject.
+        """Raises TypeError for an unknown setting, ValueError for a value that a configuration file could not
+        have.
         """
         from gomq_py.config.settings import Settings  # not above: ``import gomq_py`` costs nothing
         self._options = {
@@ -67,8 +67,8 @@ class Broker:
         self.close()
 
     def start(self):
-        """Boot; return this object when clients can connect. Raises BootError, whose text is one line that
-        says what is wrong.
+        """Start the broker, and return this object when clients can connect. Raises BootError, whose text is
+        one line with the reason.
         """
         if self._is_running():
             raise RuntimeError("this broker is running already")
@@ -94,7 +94,7 @@ class Broker:
         return self
 
     def wait_until_listening(self, timeout_s=BOOT_TIMEOUT_S):
-        """Return once clients can connect. Raises TimeoutError, or the error that stopped the boot."""
+        """Wait until clients can connect. Raises TimeoutError, or the error that stopped the boot."""
         if not _wait(self._booted, timeout_s):
             raise TimeoutError(f"the broker does not listen after {timeout_s} s")
         self._booted.release()
@@ -102,7 +102,7 @@ class Broker:
             raise self._failure
 
     def serve_forever(self):
-        """Start, and return when another thread has called ``close``; an interrupt closes the broker, too."""
+        """Start, and serve until another thread calls ``close``. KeyboardInterrupt closes the broker, too."""
         self.start()
         try:
             while not _wait(self._ended, 3600.0):
@@ -112,14 +112,14 @@ class Broker:
             self.close()
 
     def serve(self, listener):
-        """As ``serve_forever``, on the caller's listening TCP socket, which the broker closes at the end."""
+        """Serve on the caller's listening TCP socket until another thread calls ``close``."""
         self._listening = listener
         self.serve_forever()
 
     def close(self):
-        """Close every connection and all files, and return when that is done; a second call does nothing.
+        """Close all connections and files, and return when that is done. A second call does nothing.
 
-        Messages that were confirmed before are on disk in any case.
+        All confirmed messages are on disk, even if the close fails.
         """
         ended = True
         if self._is_running():
@@ -150,15 +150,15 @@ class Broker:
         self.close()
 
     def _forget(self):
-        """In a forked child: give up the broker; its thread, folder, port and clients are the parent's."""
+        """In a forked child: close the broker's sockets and forget the broker, which stays the parent's."""
         self._ended = self._knock = self._own_folder = None
         self._addresses = {}
         if self._launcher is not None:
             self._launcher.abandon()
 
     def _is_running(self):
-        """Whether the broker's thread has been started and has not released everything yet. Afterwards the
-        broker may start again on the same data.
+        """True from the start of the broker's thread until it has released everything; then the broker can be
+        started again on the same data.
         """
         return self._ended is not None and self._ended.locked()
 
@@ -176,30 +176,28 @@ class Broker:
 
     @property
     def addresses(self):
-        """{protocol: (host, port)} of open listeners: ``amqp``, ``amqps``, ``mqtt``, ``mqtts``, ``http``,
-        ``cluster``.
-        """
+        """{protocol: (host, port)} of the listeners: ``amqp``, ``amqps``, ``mqtt``, ``mqtts``, ``http``."""
         return dict(self._addresses)
 
     @property
     def amqp_url(self):
-        """An AMQP URL of the default vhost for the user guest."""
+        """The AMQP URL of the default vhost, for the user guest."""
         return self.url()
 
     @property
     def http_url(self):
-        """URL of the management API, without a path."""
+        """The URL of the management API, without a path."""
         host, port = self._address("http")
         return f"http://{_in_url(host)}:{port}"
 
     @property
     def mqtt_url(self):
-        """An MQTT URL of the default vhost for the user guest: ``mqtt://guest:guest@HOST:PORT``."""
+        """The MQTT URL of the default vhost, for the user guest: ``mqtt://guest:guest@HOST:PORT``."""
         return self.url(protocol="mqtt", vhost="")
 
     def url(self, user="guest", password="guest", vhost="/", protocol="amqp"):
-        """An AMQP URL, or an MQTT URL with the vhost as its path (empty: the default vhost); the parts are
-        percent-encoded.
+        """Return a URL of this broker with these parts, which are percent-encoded. An MQTT URL has the vhost
+        as its path (empty: the default vhost).
         """
         host, port = self._address(protocol)
         return url_of(protocol, user, password, host, port, vhost)
@@ -218,8 +216,8 @@ class Broker:
     # calls into the broker's thread
 
     def call(self, function, *arguments):
-        """Run ``function(launcher, *arguments)`` in the broker's thread and return its result. The function
-        may switch; it must not block.
+        """Call ``function(launcher, *arguments)`` in the broker's thread, and return its result. The function
+        may switch greenlets but must not block the thread.
         """
         if self._knock is None:
             raise RuntimeError("the broker is not running")
@@ -308,7 +306,7 @@ class Broker:
         self._stopping.set()
 
     def _adopted(self):
-        """The caller's listening socket, moved into a gevent socket; None if the caller gave none."""
+        """Return the caller's listening socket as a gevent socket, or None if the caller gave none."""
         if self._listening is None:
             return None
         from gevent import socket
@@ -319,8 +317,8 @@ class Broker:
 
 
 def _import_ahead(with_management):
-    """Import the modules that the broker's thread needs. If this thread runs greenlets, make its hub.
-    Must be called before the broker's thread begins.
+    """Import the modules that the broker's thread needs. Must run before that thread starts. If the calling
+    thread runs greenlets, its hub is made here, too.
     """
     import gomq_py.launcher  # noqa: F401
     if with_management:
@@ -333,7 +331,7 @@ def _import_ahead(with_management):
 
 
 def _native_threads():
-    """The interpreter's own (start_new_thread, allocate_lock), even if gevent has patched the program."""
+    """Return the unpatched (start_new_thread, allocate_lock), even if gevent has patched the program."""
     import _thread
     if "gevent.monkey" in sys.modules:
         from gevent import monkey
@@ -347,7 +345,7 @@ def _native_threads():
 def _wait(lock, timeout_s):
     """Acquire a native lock; return False if that fails within ``timeout_s``.
 
-    In a greenlet, or in a program with a patched time.sleep, the caller's hub runs meanwhile.
+    If the caller is a greenlet or the program is patched, other greenlets run meanwhile.
     """
     sleep = _cooperative_sleep()
     if sleep is None:
@@ -361,7 +359,7 @@ def _wait(lock, timeout_s):
 
 
 def _cooperative_sleep():
-    """A sleep function that lets this thread's other greenlets run; None if the thread has no greenlets."""
+    """Return a sleep function that lets this thread's other greenlets run; None if it has no greenlets."""
     if "gevent.monkey" in sys.modules:
         from gevent import monkey
         if monkey.is_module_patched("time"):
@@ -375,8 +373,8 @@ def _cooperative_sleep():
 
 
 def url_of(protocol, user, password, host, port, vhost):
-    """``protocol://user:password@host:port/vhost``, each part percent-encoded; an MQTT URL without a vhost
-    has no path.
+    """Return ``protocol://user:password@host:port/vhost``, each part percent-encoded. An MQTT URL without a
+    vhost has no path.
     """
     login = f"{quote(user, safe='')}:{quote(password, safe='')}"
     path = f"/{quote(vhost, safe='')}" if vhost or protocol.startswith("amqp") else ""
@@ -388,7 +386,7 @@ def _host(address):
 
 
 def _in_url(host):
-    """A host as URLs write it; a loopback address for 0.0.0.0 and ::, to which clients cannot connect."""
+    """Return a host as in URLs; a loopback address for 0.0.0.0 and ::, to which nobody can connect."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host
 

@@ -1,13 +1,13 @@
-"""Errors: defines the errors by which the core refuses requests of the doors. A leaf.
+"""Errors: defines the errors with which the broker's core refuses requests. A leaf.
 
-Rights, topology, queues and content raise them; a door translates them into its protocol's words:
-amqp.server.refusals into reply codes, http.errors into statuses. ``text`` names the entity, its vhost, the
-request and the actual state.
+Rights, topology, queues and content raise them; each protocol translates them: amqp.server.refusals into
+reply codes, http.errors into statuses. ``text`` names the entity, its vhost, the request and the actual
+state.
 """
 
 
 class Refused(Exception):
-    """The broker refuses a request, and tells the client the reason."""
+    """Base of the errors with which the broker refuses a request; the client is told the text."""
 
     def __init__(self, text=""):
         super().__init__(text)
@@ -15,12 +15,12 @@ class Refused(Exception):
 
 
 class AccessRefused(Refused):
-    """The user may not do what the request asks of the entity."""
+    """The user may not do this to the entity."""
 
 
 class NoPermission(AccessRefused):
-    """The user lacks a permission: ``verb`` is "configure", "write" or "read", or empty for a routing key.
-    The text leaves out the verb; doors that tell the verb add it.
+    """The user lacks a permission. ``verb``: "configure", "write" or "read"; empty if a routing key is not
+    allowed. The text leaves out the verb, which some protocols add.
     """
 
     def __init__(self, text="", verb=""):
@@ -29,7 +29,7 @@ class NoPermission(AccessRefused):
 
 
 class NotFound(Refused):
-    """The entity does not exist."""
+    """The queue, exchange or other entity does not exist."""
 
 
 class ResourceLocked(Refused):
@@ -47,11 +47,11 @@ class UnknownType(Refused):
 
 
 class OutOfResources(Refused):
-    """The disk is full, a limit is reached, or the system lacks something that the request needs."""
+    """The disk is full, a limit is reached, or the system lacks a resource that the request needs."""
 
 
 class Malformed(Refused):
-    """A request has octets that are no valid field table or properties, or are nested too deeply."""
+    """The request contains a malformed or too deeply nested field table or property list."""
 
 
 class DefinitionsError(ValueError):

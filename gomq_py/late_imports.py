@@ -1,11 +1,11 @@
 """Late imports: lets the broker import modules when it first needs them.
 
-A leaf. A running broker may lack a descriptor to read a file, or its package may be gone. So callers import
-under ``with importing``, before any change of state: if the import fails, the request is refused, and the
-next attempt may succeed.
+A leaf. A running broker may lack a descriptor to read a file, or its package may have been deleted. So
+callers import under ``with importing``, before any change of state: if the import fails, the request is
+refused, and the next attempt may succeed.
 
 The package may also have been upgraded. Compiled modules rely on each other's layout: a mix of old and new
-once killed the broker. So ``Unreplaced`` refuses imports from a package replaced since the start.
+once killed the broker. So ``Unreplaced`` refuses imports from a package that was replaced after the start.
 """
 import os
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ LOG = logger("broker")
 
 
 def _package() -> Any:
-    """(device, inode, mtime in ns, size) of the package's first file; None if it is in an archive."""
+    """Return (device, inode, mtime in ns, size) of the package's first file; None if it is in an archive."""
     try:
         there = os.stat(gomq_py.__file__)
     except OSError:
@@ -29,8 +29,8 @@ def _package() -> Any:
 
 
 class Unreplaced:
-    """A module finder (importlib) for sys.meta_path. It finds no module, but raises ImportError for a module
-    of this package if the package was replaced since the start.
+    """A module finder for sys.meta_path that only refuses: an import from this package raises ImportError if
+    the package's files were replaced after the start.
     """
 
     begun = _package()
@@ -43,7 +43,7 @@ class Unreplaced:
 
 @contextmanager
 def importing(what: str) -> Iterator[None]:
-    """Raise OutOfResources if an import in this ``with`` block fails; ``what`` names the feature."""
+    """Raise OutOfResources if an import in the ``with`` block fails. ``what``: name of the feature."""
     try:
         yield
     except Exception as error:  # a module of another version may fail in any way

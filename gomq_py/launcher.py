@@ -1,9 +1,8 @@
 """Launcher: boots a node in this process, runs it until a signal comes, and stops it.
 
-The boot makes the node a leader (data folder, broker) or the follower of one, writes the pidfile, and opens
-the listeners. A follower that is promoted becomes the leader in the same process. The stop closes the
-listeners first, so that no client connects any more; then the connections, the broker, and the data folder's
-lock. Never parses flags (cli) and never patches (``__main__``).
+The boot opens the data folder and recovers the broker, writes the pidfile, and opens the listeners. The stop
+closes the listeners first, so that no client connects any more; then the connections, the broker, and the
+data folder's lock. Never parses flags (cli) and never monkey-patches (``__main__``).
 """
 import faulthandler
 import os
@@ -46,18 +45,18 @@ LAST_LINE_S = 1.0
 
 
 class BootError(Exception):
-    """The broker cannot start; the text is one line that says why and what to do."""
+    """The broker cannot start. The text is one line with the reason and what to do."""
 
 
 class Launcher:
-    """Runs one broker in this process: ``run`` for the command, ``start`` and ``stop`` for other callers."""
+    """Runs one broker in this process. The command calls ``run``; programs call ``start`` and ``stop``."""
 
     def __init__(
         self, settings: Settings, listening: Any = None,
         reread: Callable[[], tuple[Settings, list[str]]] | None = None,
     ):
         """``listening``: a listening socket for AMQP instead of the configured address; the launcher owns it.
-        ``reread()`` reads the configuration again; None if the settings do not come from a file.
+        ``reread()`` reads and returns (settings, warnings); None if the settings come from no file.
         """
         self.settings = settings
         self._reread = reread
@@ -73,7 +72,7 @@ class Launcher:
         self._has_failed = False
 
     def run(self) -> int:
-        """Start, serve until a signal comes, and stop; returns the exit code.
+        """Start, serve until a signal stops the broker, and stop. Returns the exit code.
 
         Raises BootError. May switch.
         """
@@ -107,13 +106,13 @@ class Launcher:
                 watcher.cancel()
 
     def _tell_watchdog(self) -> None:
-        """Tell the service manager regularly that the hub runs. May switch."""
+        """Tell the service manager's watchdog regularly that the event loop runs. May switch."""
         while True:
             self._systemd.alive()
             gevent.sleep(self._systemd.watchdog_s / 2)
 
     def _on_hangup(self, asked_to_reload: Any, had_terminal: bool) -> None:
-        """Stop if the broker's terminal was closed, as other programs do; otherwise ask for a reload."""
+        """Handle SIGHUP: stop if the broker's terminal was closed; otherwise ask for a reload."""
         if had_terminal and not os.isatty(0):
             self._on_stop_signal(signal.SIGHUP)
         else:
@@ -139,11 +138,11 @@ class Launcher:
             )
 
     def _dump(self) -> None:
-        """Write the state of the broker into the log; runs in a greenlet of its own. May switch."""
+        """Write the broker's state into the log, in a greenlet of its own. May switch."""
         StateDump(self.broker, self.hub, self._durability, self.listeners).write()
 
     def start(self) -> None:
-        """Open the data folder, recover, and listen. After a BootError nothing is open. May switch."""
+        """Open the data folder, recover, and listen. Raises BootError, with nothing left open. May switch."""
         began = time.monotonic()
         speed = build_info.speed()  # walks the package's folders
         LOG.info("gomq-py %s, process %d, %s", gomq_py.__version__, os.getpid(), speed)
@@ -217,7 +216,7 @@ class Launcher:
         self._systemd.ready(self._where())
 
     def _where(self) -> str:
-        """The open listeners, as text for the log."""
+        """Return the names and addresses of the open listeners, as text for the log."""
         return (
             ", ".join(f"{listener.protocol} on {listener.address}" for listener in self.listeners)
             or "nothing: every port is off"
@@ -225,7 +224,7 @@ class Launcher:
 
     @property
     def listeners(self) -> list[Any]:
-        """The open listeners, with ``protocol``, ``address`` and ``port``."""
+        """The open listeners, each with ``protocol``, ``address`` and ``port``."""
         return self._node.listeners if self._node is not None else []
 
     # parts of the node while it runs, else None; mqtt also None before its first use
@@ -237,7 +236,7 @@ class Launcher:
     _durability: Any = property(lambda self: getattr(self._node, "durability", None))
 
     def stop(self) -> None:
-        """Close everything that is open, in order; a second call does nothing. May switch."""
+        """Close listeners, connections, broker and data folder, in this order; at most once. May switch."""
         node, self._node = self._node, None
         promotion, self._promotion = self._promotion, None
         if promotion is not None and promotion is not gevent.getcurrent():
@@ -247,10 +246,10 @@ class Launcher:
             LOG.info("stopped")
 
     def abandon(self) -> None:
-        """In a forked child: close the sockets without telling the clients.
+        """In a forked child: close the broker's sockets, without a word to the clients.
 
-        While a child holds them, the parent cannot reopen a port, and clients do not see that the broker has
-        closed their connections.
+        While a child holds the sockets, the parent cannot bind a port again, and clients do not notice that
+        the broker has closed their connections.
         """
         for listener in self.listeners:
             listener.abandon()
@@ -259,7 +258,7 @@ class Launcher:
                 abandon_socket(connection.socket)
 
     def _inherited(self) -> list[tuple[str, Any]]:
-        """(name, listening socket) pairs of the sockets that others have opened for the broker."""
+        """Return (name, listening socket) pairs opened by the caller or the service manager."""
         inherited = list(self._systemd.sockets)
         if self._listening is not None:
             inherited.append((self.settings.amqp_systemd_socket_name, self._listening))
@@ -281,9 +280,7 @@ class Launcher:
             )
 
     def _on_stop_signal(self, number: int) -> None:
-        """Stop in order at the first signal. The next signal ends the process at once, even if it came
-        together with the first.
-        """
+        """Begin an orderly stop at the first SIGTERM or SIGINT; a second one ends the process at once."""
         if self._asked_to_stop.is_set() and number in STOP_SIGNALS:
             _abort(number, None)
         self._wakeup = _abort_on_next_signal()
@@ -292,8 +289,8 @@ class Launcher:
         self._asked_to_stop.set()
 
     def _limit_stop(self) -> None:
-        """End the process when the stop has taken ``stop_timeout`` seconds: a hung disk must not keep it
-        alive. Confirmed messages are on disk already.
+        """End the process if the stop takes longer than ``stop_timeout`` seconds, for example because the
+        disk hangs. Confirmed messages are on disk already.
         """
         limit_s = self.settings.stop_timeout
         if limit_s:
@@ -308,7 +305,7 @@ class Launcher:
             faulthandler.cancel_dump_traceback_later()
 
     def _write_pidfile(self) -> None:
-        """Write the pidfile. The data folder is locked, so this overwrites no running broker's file."""
+        """Write the pidfile. The data folder's lock ensures that no other running broker uses the file."""
         if self.settings.pidfile:
             try:
                 with open(self.settings.pidfile, "w", encoding="ascii") as file:
@@ -319,7 +316,7 @@ class Launcher:
             self._pidfile = self.settings.pidfile
 
     def _remove_pidfile(self) -> None:
-        """Remove the pidfile if it is still this process's."""
+        """Delete the pidfile, if it has this process's number."""
         path, self._pidfile = self._pidfile, ""
         if not path:
             return
@@ -339,14 +336,13 @@ def _do_nothing() -> None:
 
 
 def _named(name: str, function: Callable[..., None], *arguments: Any) -> Any:
-    """Start a greenlet with a name, which the state dump shows."""
     greenlet = gevent.spawn(function, *arguments)
     greenlet.name = name
     return greenlet
 
 
 def _service_manager() -> Systemd:
-    """The service manager that the environment names. Raises BootError for an unusable descriptor."""
+    """Return the service manager named by the environment. Raises BootError for unusable sockets."""
     try:
         return Systemd(os.environ)
     except OSError as error:
@@ -354,16 +350,16 @@ def _service_manager() -> Systemd:
 
 
 def raise_descriptor_limit() -> None:
-    """Raise this process's limit of descriptors to the most allowed: the default suits users of select()."""
+    """Raise this process's limit of open files to the hard limit."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _abort_on_next_signal() -> Any:
-    """Let the interpreter's handler take the next stop signal, because it works even if the hub is busy.
+    """Let the next stop signal end the process by the interpreter's handler, even if the event loop is busy.
 
-    Returns an object that the caller keeps alive. The system may deliver the signal to a thread of a pool
-    while the hub sleeps; the interpreter's wakeup socket wakes the hub.
+    Returns an object that the caller must keep alive: its socket wakes a sleeping event loop if the system
+    delivers the signal to another thread.
     """
     reader, writer = socket.socketpair()
     writer.setblocking(False)
@@ -376,7 +372,7 @@ def _abort_on_next_signal() -> Any:
 
 
 def _leave(limit_s: int, durability: Any) -> None:
-    """Log why the stop still waits, and end the process as a kill does."""
+    """Log what the stop waits for, and end the process at once."""
     LOG.error(
         "the stop has not ended after %d s (stop_timeout), so the broker leaves without it, as after a kill: "
         "what was confirmed is on the disk, and the next boot reads what is there. Flushes were %s",
@@ -386,10 +382,10 @@ def _leave(limit_s: int, durability: Any) -> None:
 
 
 def _abort(_number: int, _frame: Any) -> None:
-    """End the process at once, at the second signal or when the stop takes too long.
+    """End the process at once, because of a second signal or a stop that takes too long.
 
-    Confirmed messages are on disk already, so nothing is lost. Writing the last line may take LAST_LINE_S at
-    most, if standard error is blocked.
+    Confirmed messages are on disk already. If standard error is blocked, the last line delays the end by at
+    most LAST_LINE_S.
     """
     signal.signal(signal.SIGALRM, lambda *_: os._exit(EXIT_ABORTED))
     signal.setitimer(signal.ITIMER_REAL, LAST_LINE_S)

@@ -1,13 +1,14 @@
 """Node: opens one data folder in this process, as leader or follower.
 
-Builds the rooms of a broker and hands them to each other.
+Creates the parts of a broker and passes them to each other.
 
-- A *leader* has read the folder (``Broker.recover``) and serves it: broker, doors, listeners.
-- A *follower* only holds it, and has the leader's files written into it (``cluster.follower``). It serves no
-  client; its management doors tell its role. ``promote`` makes a leader of it.
+- A *leader* has read the folder (``Broker.recover``) and serves it: broker, protocol servers, listeners.
+- A *follower* only locks it. A replication client writes another node's files into it
+  (``storage.disk.replication.Replicator``); the node itself reads and writes nothing and does not listen.
+  ``promote`` turns it into a leader once that client has ended.
 
-The launcher and every other program that runs a broker use this module, the only one that knows every room.
-Never parses flags, never patches, knows no signals.
+The launcher and every other program that runs a broker use this module, the only one that knows all parts.
+Never parses flags, never monkey-patches, handles no signals.
 """
 import socket
 from collections.abc import Callable
@@ -54,13 +55,12 @@ _ENDS = (
 class Node:
     """Opens one data folder. ``role``: LEADER or FOLLOWER while the folder is open, otherwise None.
 
-    A leader has ``broker``, ``hub``, ``amqp``, ``doors``, ``durability``, ``connector`` (of links) and, once
-    MQTT is used, ``mqtt``. A follower has ``hub`` and ``doors``; the other attributes, and all of a closed
-    node, are None.
+    A leader has ``broker``, ``hub``, ``amqp``, ``doors`` (listeners), ``durability``, ``connector`` (of
+    shovels and federation) and, once MQTT is used, ``mqtt``. Otherwise these attributes are None.
     """
 
     def __init__(self, settings: Settings, replicators: tuple[Replicator, ...] = ()):
-        """``replicators`` are told of every change to a leader's files."""
+        """``replicators``: are told of every change to the files of a leader."""
         self.settings = settings
         self.role: str | None = None
         self.broker: Any = None
@@ -86,10 +86,10 @@ class Node:
         self._data_dir = DataDir(settings.data_dir, self._files, lock=settings.data_dir_lock)
 
     def lead(self) -> None:
-        """Open the data folder and recover its content; no listener is open yet.
+        """Become leader: open the data folder and recover its content. Opens no listener.
 
         Blocks. May switch. Raises BackendError, DataDirError, DefinitionsError, LogError, OSError,
-        StoreError; after an error the caller calls ``close``.
+        StoreError; the caller must then call ``close``.
         """
         settings = self.settings
         self._data_dir.open()
@@ -115,9 +115,7 @@ class Node:
         self.role = LEADER
 
     def follow(self) -> None:
-        """Hold the data folder for another node's files, which follow the leader of the settings if they name
-        one. Raises DataDirError, OSError.
-        """
+        """Become follower: lock the data folder for a replication client. Raises DataDirError, OSError."""
         self._data_dir.follow()
         if self.settings.cluster_leader:
             self._membership.follow(self._data_dir.path)
@@ -167,8 +165,8 @@ class Node:
         return figures | self._membership.figures()
 
     def open_doors(self, inherited: Any = ()) -> None:
-        """Open the listeners. ``inherited``: (name, listening socket) pairs of sockets that are open already.
-        Raises BindError, OSError. May switch.
+        """Open the listeners. ``inherited``: (name, socket) pairs of sockets that listen already. Raises
+        BindError, OSError. May switch.
         """
         handlers = {AMQP: (*self._serving(AMQP), True)}
         if is_wanted(MQTT, self.settings, inherited):
@@ -209,7 +207,7 @@ class Node:
         self.shovels = shovels
 
     def _shovel_link(self, *arguments: Any) -> Any:
-        """Make a link that runs a shovel. Raises ValueError."""
+        """Return a new link, which runs one shovel. Raises ValueError."""
         if self._open_shovel is None:
             # imported here: a broker without shovels needs no client
             from gomq_py.shovel.ends import Opener
@@ -220,8 +218,8 @@ class Node:
         return self.broker.cluster_name
 
     def _has_wills_to_publish(self) -> bool:
-        """Whether an earlier run left wills to publish, and MQTT is served over WebSockets. If so, the caller
-        makes the MQTT server at boot and not for its first client: the server publishes the wills.
+        """True if MQTT is served over WebSockets, and an earlier run of the broker left wills to publish. The
+        MQTT server publishes them, so it must then be created at boot, not for its first client.
         """
         is_open = self.settings.mqtt_websocket and any(
             listener.protocol in (HTTP, HTTPS) for listener in self.listeners)
@@ -234,9 +232,9 @@ class Node:
         return listeners if self._membership is None else [*listeners, *self._membership.listeners]
 
     def close(self, before_lock: Callable[[], None] | None = None) -> None:
-        """Close everything that is open: listeners, connections, the broker; then call ``before_lock()`` and
-        release the folder. A second call closes nothing. After a failure the rest is closed as well, and the
-        first failure is raised at the end (see Shutdown). May switch.
+        """Close the listeners, connections and broker; then call ``before_lock()`` and unlock the data
+        folder. A second call does nothing. After an error the other parts are closed as well, and the first
+        error is raised at the end. May switch.
         """
         ended = self.broker is not None  # a failed boot left the state incomplete
         committer = self._committer
@@ -258,7 +256,7 @@ class Node:
         shutdown.raise_failure()
 
     def _serving(self, protocol: str) -> tuple[Callable[..., Any], Any]:
-        """(handler, admission gate) for clients of ``protocol``, AMQP or MQTT."""
+        """Return (function that serves a socket, admission gate) for ``protocol``, AMQP or MQTT."""
         if protocol == AMQP:
             return self.amqp.handle, self.amqp.gate
         if self.mqtt is None:

@@ -1,8 +1,8 @@
 """Octets: reads and writes integers, copies, compares and computes CRC-32C in raw buffers.
 
-A leaf; the compiled twin is inline C in ``octets.pxd``. ``p`` is any bytes-like object here and a C pointer
-in compiled modules; ``i`` is an offset into ``p``. The compiled twin checks no bounds: callers check every
-length first.
+A leaf; the compiled version is inline C in ``octets.pxd``. ``p`` is any bytes-like object here and a C
+pointer in compiled modules; ``i`` is an offset into ``p``. The compiled version checks no bounds: callers
+check every length first.
 """
 import sys
 from importlib import machinery, util
@@ -10,8 +10,8 @@ from struct import Struct
 
 
 def _extension():
-    """The compiled part of the package crc32c, imported alone: the package imports importlib.metadata to know
-    its own version, which would load 3 MB of modules for mail and archives.
+    """Import the C extension of the package crc32c without its ``__init__``, which imports importlib.metadata
+    and so 3 MB of modules for mail and archives.
     """
     name = "crc32c._crc32c"
     if name in sys.modules:
@@ -63,26 +63,26 @@ def le64(p, i):
 
 
 def copy(target, target_at, source, source_at, count):
-    """Copy ``count`` octets; the two ranges do not overlap."""
+    """Copy ``count`` octets from ``source`` to ``target``. The two ranges must not overlap."""
     target[target_at:target_at + count] = source[source_at:source_at + count]
 
 
 def same(a, a_at, b, b_at, count):
-    """Whether ``count`` octets in ``a`` and ``b`` are equal."""
+    """True if ``count`` octets in ``a`` and ``b`` are equal."""
     return a[a_at:a_at + count] == b[b_at:b_at + count]
 
 
 def crc32c(seed, p, start, count):
-    """CRC-32C (Castagnoli) of ``count`` octets. ``seed`` is the CRC of the octets before these, or any start
-    value.
+    """Return the CRC-32C (Castagnoli) of ``count`` octets. ``seed``: the CRC of the octets before these, or
+    any start value.
     """
     return _crc32c(bytes(p[start:start + count]), seed)
 
 
 def pointer(buffer):
-    """The start of a buffer: a C pointer in compiled modules, the buffer itself here.
+    """Return a C pointer to the start of a buffer in compiled modules, the buffer itself in plain Python.
 
-    The caller keeps the buffer alive and unresized while the pointer is used, and drops the pointer before
-    closing an mmap.
+    The caller must keep the buffer alive and its size unchanged while it uses the pointer, and drop the
+    pointer before it closes an mmap.
     """
     return buffer

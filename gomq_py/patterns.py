@@ -1,10 +1,10 @@
-"""Patterns: matches regular expressions of clients (policies, permissions, scopes of tokens, filters of
-lists) within limits of time and memory.
+"""Patterns: matches clients' regular expressions (policies, permissions, scopes of tokens, filters of lists)
+within limits of time and memory.
 
 A leaf. The standard library's matcher may take hours for a few characters, for example ``(a+)+$``, and
-nothing can interrupt it; the ``regex`` library takes the same grammar and a time-out. Nested counts, which
-would blow up its memory, are refused before compilation. The library is imported for the first pattern that
-is not MATCH_ALL: it takes 1.5 MB, and most brokers have no other pattern.
+nothing can interrupt it; the ``regex`` library takes the same grammar and a time-out. Nested repetition
+counts, whose memory has no bound, are refused before compilation. The library is imported for the first
+pattern other than MATCH_ALL: it takes 1.5 MB, and most brokers have no other pattern.
 """
 import re
 import time
@@ -37,12 +37,13 @@ _PCRE = re.compile(
 
 
 class Pattern:
-    """One regular expression; ``text`` is its source."""
+    """A compiled regular expression; ``text`` is its source."""
 
     __slots__ = ("text", "_search", "_budget_s", "_clock")
 
     def __init__(self, text, ignore_case=False, clock=time.thread_time):
-        """``clock``: CPU seconds of this thread. Raises ValueError with one line for the pattern's author."""
+        """``clock()``: CPU seconds of this thread. Raises ValueError with one line for the pattern's author.
+        """
         self.text = text
         self._budget_s = BUDGET_S
         self._clock = clock
@@ -52,7 +53,7 @@ class Pattern:
         return f"<Pattern {self.text!r}>"
 
     def found_in(self, name):
-        """Whether the pattern matches somewhere in the name. Raises TimeoutError if that takes too long."""
+        """True if the pattern matches anywhere in the name. Raises TimeoutError if that takes too long."""
         if self._search is None:
             return True
         try:
@@ -62,14 +63,12 @@ class Pattern:
 
     @property
     def is_costly(self):
-        """Whether a match of this pattern has run out of time."""
+        """True if a match of this pattern has timed out before."""
         return self._budget_s < BUDGET_S
 
     def _found_by_own_clock(self, name):
-        """Match again after a time-out: the matcher counts the time of all threads, and the time of other
-        threads must not cost a user a right.
-
-        Raises TimeoutError.
+        """Match once more after a time-out, with the time of this thread only: the matcher's own clock also
+        counts the time of other threads, which must not cost a user a right. Raises TimeoutError.
         """
         for _ in range(TRIES):
             began = self._clock()
@@ -83,8 +82,8 @@ class Pattern:
 
 
 class Globs:
-    """Patterns in which * stands for any text. A name matches if one of the patterns matches the whole name.
-    The time of a match is proportional to the name's length.
+    """A list of patterns in which * matches any text. The time of a match is proportional to the name's
+    length.
     """
 
     __slots__ = ("text", "_parts")
@@ -97,13 +96,13 @@ class Globs:
         return f"<Globs {self.text!r}>"
 
     def found_in(self, name):
-        """Whether one of the patterns matches the whole name."""
+        """True if at least one of the patterns matches the whole name."""
         return any(_is_all_of(name, parts) for parts in self._parts)
 
 
 def _is_all_of(name, parts):
-    """Whether a name consists of these parts, in order, with any text between them. Takes each part at the
-    first place where it occurs: no later place could help.
+    """True if the name consists of these parts in this order, with any text between them. Looks for each part
+    at its first occurrence only, because a later one never matches more.
     """
     first, last = parts[0], parts[-1]
     if len(parts) == 1:
@@ -159,5 +158,5 @@ def _translated(escape):
 
 
 def escaped(text):
-    """A pattern that matches this text alone."""
+    """Return a pattern that matches only this text."""
     return re.escape(text)

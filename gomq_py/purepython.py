@@ -1,7 +1,7 @@
-"""Pure Python: makes imports take the interpreted modules if ``GOMQ_PURE_PYTHON=1``.
+"""Pure Python: lets imports load ``.py`` files instead of compiled modules if ``GOMQ_PURE_PYTHON=1``.
 
 An import hook before the ordinary finders loads ``x.py`` of this package even if a compiled ``x.*.so`` lies
-beside it. A user can bypass a fault of a compiled module; CI runs the suite both ways on one installation.
+beside it. So a user can avoid a fault in a compiled module, and CI runs the suite both ways.
 """
 import sys
 from importlib.machinery import PathFinder, SourceFileLoader
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class PurePythonFinder:
-    """Finds the ``.py`` of ``gomq_py.*``; leaves all other modules to the finders behind it."""
+    """A module finder that loads ``.py`` files for ``gomq_py.*``, and finds no other modules."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
@@ -25,6 +25,6 @@ class PurePythonFinder:
 
 
 def install():
-    """Put the import hook before the other finders; a second call does nothing."""
+    """Put the PurePythonFinder before all other finders. A second call does nothing."""
     if PurePythonFinder not in sys.meta_path:
         sys.meta_path.insert(0, PurePythonFinder)

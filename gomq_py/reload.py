@@ -2,9 +2,9 @@
 an error it applies nothing.
 
 Used by the launcher. All steps that can fail come first: parsing, certificates, the log file; steps that read
-files run in a thread. So a bad file or a certificate without its key leaves the old configuration whole, with
-one line in the log. An option is applied if its table entry says that it takes effect at run time; the log
-names the changed options that need a restart.
+files run in a thread. So a bad file or a certificate without its key leaves the old configuration in force,
+with one line in the log. An option is applied if its table entry says that it takes effect at run time; the
+log names the changed options that need a restart.
 """
 from collections.abc import Callable
 from typing import Any
@@ -19,14 +19,14 @@ LOG = log.logger("reload")
 
 
 class Reloader:
-    """Reloads one broker's configuration. ``settings``, which every room holds, is changed in place."""
+    """Reloads one broker's configuration. ``settings``, shared by all its parts, is changed in place."""
 
     def __init__(
         self, settings: Settings, reread: Callable[[], tuple[Settings, list[str]]], doors: Any,
         applied: Callable[[], None],
     ):
-        """``reread()`` reads every source and returns settings and warnings; ``applied()`` is called after
-        options have changed.
+        """``reread()`` reads the configuration and returns (settings, warnings). ``applied()`` is called
+        after options have changed.
         """
         self._settings = settings
         self._reread = reread
@@ -34,8 +34,8 @@ class Reloader:
         self._applied = applied
 
     def reload(self) -> bool:
-        """Read and apply the configuration. Returns False if an error kept the old one. The log file is
-        reopened in both cases. May switch.
+        """Read and apply the configuration. Returns False if an error has left the old one in force. Reopens
+        the log file in both cases. May switch.
         """
         try:
             new, warnings = in_thread(self._reread)
@@ -57,7 +57,7 @@ class Reloader:
         return False
 
     def reopen_log(self) -> None:
-        """Open the log file anew, because the old file may have been renamed (rotated)."""
+        """Open the log file again by its name, because the old file may have been renamed (rotated)."""
         settings = self._settings
         try:
             log.use(log.open_handler(settings.log_format, settings.log_file))
@@ -90,7 +90,7 @@ class Reloader:
 
 
 def differences(old: Settings, new: Settings) -> tuple[list[Option], list[Option]]:
-    """(options that take effect now, options that need a restart): the options whose values differ."""
+    """Return the options with different values: (effective at once, effective after a restart)."""
     changed, waiting = [], []
     for option in OPTIONS:
         before, after = getattr(old, option.attribute), getattr(new, option.attribute)

@@ -22,13 +22,13 @@ _LEGACY_PREFIXES = ("$5$", "$6$", "$1$")
 
 
 def make(password, algorithm=SHA256):
-    """A new hash of a password (str or octets), as str."""
+    """Return a new salted hash of a password (str or bytes), as str."""
     salt = os.urandom(SALT_SIZE)
     return b64encode(salt + _digest(algorithm, salt + octets_of(password))).decode()
 
 
 def check(salted_hash, algorithm=SHA256):
-    """The hash without its legacy prefix. Raises ValueError if no password can match the hash."""
+    """Return the hash without its legacy prefix. Raises ValueError if no password can match the hash."""
     stripped = _without_prefix(salted_hash)
     try:
         size = len(b64decode(stripped, validate=True))
@@ -41,7 +41,7 @@ def check(salted_hash, algorithm=SHA256):
 
 
 def verify(password, salted_hash, algorithm=SHA256):
-    """Whether the password has this hash; both answers take equally long. False for a malformed hash."""
+    """Return whether the password has this hash; both results take equally long. Malformed hash: False."""
     try:
         raw = b64decode(_without_prefix(salted_hash), validate=True)
     except ValueError:  # not base64, or not even ASCII
@@ -50,7 +50,7 @@ def verify(password, salted_hash, algorithm=SHA256):
 
 
 def octets_of(password):
-    """A password, which is text or octets, as octets."""
+    """Return a password (str or bytes) as bytes."""
     return password.encode("utf-8", "surrogateescape") if isinstance(password, str) else bytes(password)
 
 

@@ -1,8 +1,8 @@
 """State dump: writes the broker's current work into the log for an operator, who asks by SIGUSR1.
 
 Used by the launcher. Reads everything and changes nothing. Connections, queues and greenlets get a limited
-number of lines, then the number of the rest. The broker works on between two lines, so each line shows a
-later moment. The dump has names, but never a password, a client's property or a message.
+number of lines, then one line with the number left out. The broker works on between two lines, so each line
+shows a later moment. The dump has names, but never a password, a client's property or a message.
 """
 import gc
 import heapq
@@ -35,7 +35,7 @@ _NUMBERS = re.compile(r"[\[(]?\S*\d\S*")
 
 
 class StateDump:
-    """Writes the dump of one broker. While the broker boots or stops, parts of it may be None."""
+    """Writes the state of one broker to the log. While the broker boots or stops, parts of it may be None."""
 
     def __init__(self, broker: Any, hub: Any, durability: Any, listeners: list[Any]):
         self._broker = broker
@@ -44,7 +44,7 @@ class StateDump:
         self._listeners = listeners
 
     def write(self) -> None:
-        """Write the dump to the log, part by part. May switch."""
+        """Write the state to the log, part by part. May switch."""
         count = 0
         for part in (
             self._process, self._loop, self._resources, self._disk, self._connections, self._queues,
@@ -71,7 +71,7 @@ class StateDump:
             yield f"listening: {listener.protocol} {listener.address}"
 
     def _loop(self) -> Iterator[str]:
-        """Yield the latency of the loop: the slowest of LAG_SAMPLES turns. May switch."""
+        """Yield a line with the latency of the event loop: the longest of LAG_SAMPLES rounds. May switch."""
         worst_s = 0.0
         for _ in range(LAG_SAMPLES):
             began = time.perf_counter()
@@ -114,7 +114,7 @@ class StateDump:
             yield f"... and {len(shown) - CONNECTIONS} more connections"
 
     def _queues(self) -> Iterator[str]:
-        """Yield the queues with the most messages. May switch."""
+        """Yield a line for each of the queues with the most messages. May switch."""
         if self._broker is None:
             return
         largest: list[tuple[int, int, Any]] = []
@@ -132,7 +132,7 @@ class StateDump:
             yield describe_queue(queue)
 
     def _greenlets(self) -> Iterator[str]:
-        """Yield the places where greenlets wait, with their kinds, the most frequent first. May switch."""
+        """Yield one line per place in the code where greenlets wait, the most frequent first. May switch."""
         kinds: Counter[str] = Counter()
         here = getcurrent()
         gc.unfreeze()  # otherwise objects made at boot would be missing
@@ -153,7 +153,7 @@ class StateDump:
 
 
 def describe_connection(connection: Any) -> str:
-    """One line about a connection: the client's name, its channels, and what it waits for."""
+    """Return one line about a connection: the client's name, its channels, and what it waits for."""
     channels = list(connection.channels.values())
     consumers = sum(len(channel.consumers) for channel in channels)
     unacked = sum(channel.unacked.count for channel in channels)
@@ -168,7 +168,7 @@ def describe_connection(connection: Any) -> str:
 
 
 def waits_for(connection: Any, channels: list[Any]) -> str:
-    """A text, "waits for ...", that names the events for which the connection waits."""
+    """Return the text "waits for ...", with the events for which the connection waits."""
     reasons = []
     if connection.output.pending_octets():
         reasons.append(f"the client to read {connection.output.pending_octets()} octets")
@@ -182,7 +182,7 @@ def waits_for(connection: Any, channels: list[Any]) -> str:
 
 
 def describe_queue(queue: Any) -> str:
-    """One line about a queue: its messages, consumers and state."""
+    """Return one line about a queue: its messages, consumers and state."""
     states = (
         [state for state, holds in (("closed", queue.closed), ("paused", queue.paused)) if holds]
         or ["running"]
@@ -194,13 +194,13 @@ def describe_queue(queue: Any) -> str:
 
 
 def kind_of(one: Any) -> str:
-    """A greenlet's kind: its name with N in place of each number; the name of its class if unnamed."""
+    """Return a greenlet's name with N in place of each number, or its class's name if it has no name."""
     name = getattr(one, "name", "")
     return _NUMBERS.sub("N", name) if name and not name.startswith("Greenlet-") else type(one).__name__
 
 
 def where(one: Any) -> str:
-    """The innermost frame of this package on a greenlet's stack, as text: file:line function."""
+    """Return "file:line function" of the innermost frame of this package on a greenlet's stack."""
     innermost = frame = one.gr_frame
     while frame is not None:
         if PACKAGE in frame.f_code.co_filename:

@@ -40,8 +40,8 @@ def user_name(
 
 
 def certified_name(socket: Any, settings: Any) -> str | None:
-    """The user name in the verified client certificate of this socket. Returns "" if the certificate has no
-    name of the configured kind, and None if there is no certificate.
+    """The user name in the verified client certificate of this socket; "" if the certificate has no name of
+    the configured kind; None if there is no certificate.
     """
     certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
     if not certificate:
@@ -51,7 +51,7 @@ def certified_name(socket: Any, settings: Any) -> str | None:
 
 
 def distinguished_name(parts: Any) -> str:
-    """The text of a distinguished name as in RFC 4514, the last part first: ``CN=client,O=Example``."""
+    """A distinguished name as text in RFC 4514's form, its last part first: ``CN=client,O=Example``."""
     return ",".join(
         "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
         for part in reversed(parts)
@@ -59,7 +59,7 @@ def distinguished_name(parts: Any) -> str:
 
 
 def validity(certificate: Mapping[str, Any]) -> str:
-    """(start, end) of a certificate's validity, as texts in OpenSSL's form."""
+    """A certificate's validity as a text "START - END", with the times in OpenSSL's form."""
     return f"{certificate.get('notBefore', '')} - {certificate.get('notAfter', '')}"
 
 
@@ -75,5 +75,4 @@ def _escaped(value: str) -> str:
 
 
 def _visible(character: str) -> str:
-    """The character, or the hexadecimal octet of a control character."""
     return f"\\{ord(character):02X}" if ord(character) < 32 or ord(character) == 127 else character

@@ -6,8 +6,8 @@ class LoginRefused(Exception):
 
 
 class TooManyAttempts(LoginRefused):
-    """The password was not checked, because too many attempts wait already. ``retry_after_s``: seconds until
-    another attempt makes sense.
+    """The password was not checked, because too many login attempts are waiting. ``retry_after_s``: seconds
+    until another attempt makes sense.
     """
 
     def __init__(self, retry_after_s):
@@ -16,7 +16,7 @@ class TooManyAttempts(LoginRefused):
 
 
 class BackendError(Exception):
-    """An authentication backend is unusable as configured; the text says what to set or install."""
+    """An authentication backend cannot work as configured; the text says what to set or install."""
 
 
 class LoopbackOnly(LoginRefused):

@@ -1,7 +1,7 @@
-"""Hash pool: computes costly hashes in a few threads, and lets the peers' addresses take turns.
+"""Hash pool: computes costly password hashes in a few threads, which clients' addresses use in turn.
 
 Unauthenticated peers can trigger any number of hashes. So hashes occupy only some threads of the hub's pool,
-which names, files and keys need too, and every address gets as many turns as any other.
+which name lookups, files and keys need too, and every address gets as many hashes computed as any other.
 """
 import os
 
@@ -15,14 +15,14 @@ AT_ONCE = max(1, min(4, (os.cpu_count() or 2) // 2))
 
 
 class HashPool:
-    """Runs costly functions in few threads at once; ``run`` is its only method for callers."""
+    """Runs costly functions in few threads at once; callers use only ``run``."""
 
     def __init__(self, at_once=AT_ONCE):
         self._free = at_once
         self._line = Line()  # Events, by address
 
     def run(self, address, function, *arguments):
-        """Run ``function(*arguments)`` in a thread at the address's turn; returns its result. May switch."""
+        """Run ``function(*arguments)`` in a thread, at the address's turn. Returns its result. May switch."""
         if self._free:
             self._free -= 1
         else:

@@ -34,10 +34,10 @@ DISCOVERY = "/.well-known/openid-configuration"
 
 
 class IssuerKeys:
-    """Knows the public keys of one token issuer.
+    """Keeps the public keys of one token issuer.
 
-    ``ttl_s`` is the lifetime of keys if the issuer does not tell. ``fetch(url)`` returns (document, seconds
-    it may be kept or None) and runs in a thread; it raises OSError or ValueError.
+    ``ttl_s``: lifetime of keys if the issuer states none. ``fetch(url)`` returns (document, seconds that it
+    may be kept, or None) and runs in a thread; it raises OSError or ValueError.
     """
 
     def __init__(self, issuer, ttl_s, fetch=None, now_s=time.monotonic):
@@ -52,7 +52,7 @@ class IssuerKeys:
         self._error = ""
 
     def key(self, kid):
-        """The JWK with the id ``kid``. Raises LoginRefused if there is none. May switch."""
+        """The JWK with the id ``kid``. Raises LoginRefused if it is unknown. May switch."""
         age_s = None if self._fetched_s is None else self._now_s() - self._fetched_s
         if age_s is None or age_s > self._life_s * LIVES:
             self._refresh()
@@ -70,8 +70,8 @@ class IssuerKeys:
             ) from None
 
     def _refresh(self):
-        """Fetch the keys, unless this was tried a moment ago. An error is logged, and kept as the reason of
-        the next refusal. May switch.
+        """Fetch the keys, unless this was tried within PAUSE_BETWEEN_FETCHES_S. An error is logged, and
+        becomes the text of the next refusal. May switch.
         """
         with self._turn:
             if self._tried_s is not None and self._now_s() - self._tried_s < PAUSE_BETWEEN_FETCHES_S:
@@ -106,8 +106,8 @@ class IssuerKeys:
 
 
 def fetch_json(url):
-    """(a JSON object, seconds that its Cache-Control allows or None). Blocks, so it runs in a thread. Raises
-    OSError, ValueError.
+    """Fetch a JSON object. Returns (the object, seconds that Cache-Control allows keeping it, or None).
+    Blocks, for use in a thread. Raises OSError, ValueError.
     """
     if not isinstance(url, str) or not url.startswith(("https://", "http://")):
         raise ValueError(f"{url!r} is not an https address")

@@ -1,6 +1,6 @@
 """Labels: checks the lengths of user names, tags and descriptions.
 
-All doors and imports use this module. RabbitMQ has no limits. Each list of users or virtual hosts shows all
+All protocols and imports use these limits; RabbitMQ has none. Each list of users or virtual hosts shows all
 labels, and the log keeps them, so a label of a megabyte would make every answer a megabyte longer.
 """
 from gomq_py.errors import PreconditionFailed
@@ -13,7 +13,7 @@ DESCRIPTION_OCTETS_MAX = 4096
 
 
 def check_user_name(name):
-    """Raise PreconditionFailed for a name with NUL or over the limit."""
+    """Raise PreconditionFailed for a name that contains NUL or is too long."""
     if "\0" in name:
         raise PreconditionFailed("user name has the character NUL")
     if _octets(name) > NAME_OCTETS_MAX:
@@ -21,7 +21,7 @@ def check_user_name(name):
 
 
 def check_tags(tags):
-    """Raise PreconditionFailed for too many tags or a tag over the limit."""
+    """Raise PreconditionFailed for too many tags, or a tag that is too long."""
     if len(tags) > TAGS_MAX:
         raise PreconditionFailed(f"{len(tags)} tags are over the limit of {TAGS_MAX}")
     if any(_octets(tag) > NAME_OCTETS_MAX for tag in tags):
@@ -29,7 +29,7 @@ def check_tags(tags):
 
 
 def check_description(description):
-    """Raise PreconditionFailed for a description over the limit."""
+    """Raise PreconditionFailed for a description that is too long."""
     if _octets(description) > DESCRIPTION_OCTETS_MAX:
         raise PreconditionFailed(f"description is longer than {DESCRIPTION_OCTETS_MAX} octets")
 

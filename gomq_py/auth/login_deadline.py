@@ -1,6 +1,6 @@
 """Login deadline: limits the time of a login, not counting the wait for its password check.
 
-Doors use it in the greenlet that serves the client.
+Used in the greenlet that serves the client.
 """
 import contextlib
 import time
@@ -14,9 +14,9 @@ PAUSE_S = 120
 
 
 class LoginDeadline:
-    """``with LoginDeadline(seconds, error):`` raises ``error`` in this greenlet when the block takes longer.
+    """``with LoginDeadline(seconds, error):`` raises ``error`` in this greenlet when its block takes longer.
 
-    Time in ``with`` blocks of ``paused()`` does not count, up to PAUSE_S seconds in all.
+    Time in ``with deadline.paused():`` blocks does not count, up to PAUSE_S seconds in all.
     """
 
     def __init__(self, seconds, error, clock=time.monotonic):
@@ -44,7 +44,7 @@ class LoginDeadline:
 
     @contextlib.contextmanager
     def paused(self):
-        """Stop the clock during this ``with`` block, but for at most PAUSE_S seconds in all such blocks."""
+        """A context manager: stops the clock during its block, for at most PAUSE_S seconds in all blocks."""
         if self._timeout is None:
             yield
             return

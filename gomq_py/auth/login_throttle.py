@@ -3,12 +3,12 @@
 Failures are counted per user name at an address, and per address. Below the limit a password is checked at
 once. Above the limit every attempt waits until earlier failures are forgotten, whether its password is right
 or wrong, so that neither the time nor the answer reveals anything. Attempts behind a full wait queue are
-refused unchecked. A name that has logged in from an address before waits for its own failures only, not for
-failures of other clients behind that address.
+refused unchecked. A user name that has once logged in from an address waits for its own failures only, not
+for failures of other clients behind that address.
 
-All doors use one throttle. An attempt counts as failed while it is being checked, so that parallel attempts
-get no more checks than successive attempts. Memory is bounded: the least recently used counters are dropped,
-and so are counters without failures when a new name comes.
+All protocols share one throttle. An attempt counts as failed while it is being checked, so that parallel
+attempts get no more checks than successive attempts. Memory is bounded: the least recently used counters are
+dropped, and so are counters without failures when a new name comes.
 """
 import functools
 import time
@@ -29,7 +29,7 @@ NAME_LENGTH = 256  # longer names are counted by their first characters
 
 
 class LoginThrottle:
-    """Counts the failures of all names and addresses. ``now_s`` is any monotonic clock."""
+    """Counts failed logins per user name and address. ``now_s``: a monotonic clock."""
 
     def __init__(self, now_s=time.monotonic):
         self._names = _Counters(FAILURES_OF_NAME, FORGOTTEN_A_SECOND_OF_NAME, now_s)
@@ -37,10 +37,10 @@ class LoginThrottle:
         self._known = OrderedDict()
 
     def attempt(self, name, address):
-        """``with throttle.attempt(name, address) as attempt:`` is entered when a password may be checked.
+        """An Attempt, as ``with throttle.attempt(name, address) as attempt:``, for the check of a password.
 
         The attempt counts as failed unless the block calls ``attempt.succeeded()`` or ``attempt.void()``.
-        Raises TooManyAttempts. May switch.
+        Entering the block waits for its turn, or raises TooManyAttempts. May switch.
         """
         network = network_of(address)
         key = network, name[:NAME_LENGTH]
@@ -52,8 +52,8 @@ class LoginThrottle:
         )
 
     def is_known(self, name, address):
-        """Whether the name has logged in from this address, and has no failures there that are remembered. A
-        right password then need not wait.
+        """Whether the name has logged in from this address and has no remembered failures there, so that a
+        right password need not wait.
         """
         key = network_of(address), name[:NAME_LENGTH]
         if key not in self._known or key in self._names:
@@ -72,8 +72,8 @@ class Attempt:
     """One login attempt: a ``with`` block around the check of a password."""
 
     def __init__(self, counters, know, over):
-        """``counters``: every _Counter that must admit the attempt. ``know()`` is called if the password
-        was right, ``over()`` at the end of the attempt.
+        """``counters``: each _Counter that must admit the attempt. ``know()`` is called if the password was
+        right, ``over()`` when the attempt ends.
         """
         self._counters = counters
         self._know = know
@@ -101,7 +101,7 @@ class Attempt:
         self._know()
 
     def void(self):
-        """Do not count the attempt: no password was guessed."""
+        """Do not count the attempt as failed, although it did not succeed: no password was guessed."""
         self._failed = False
 
     def _leave(self):
@@ -135,7 +135,6 @@ class _Counters:
         return counter
 
     def _drop_oldest_clean(self):
-        """Drop up to two of the oldest counters, if they are clean: these must not fill the memory."""
         for _ in range(2):
             oldest = next(iter(self._counters), None)
             if oldest is None or not self._counters[oldest].is_clean():
@@ -143,8 +142,8 @@ class _Counters:
             del self._counters[oldest]
 
     def drop_if_clean(self, key):
-        """Drop the counter of ``key`` if it is clean. Many clean counters of names could otherwise evict the
-        counters of names whose passwords are being guessed.
+        """Drop the counter of ``key`` if it has neither failures nor attempts. Many such counters could
+        otherwise evict the counters of names whose passwords are being guessed.
         """
         counter = self._counters.get(key)
         if counter is not None and counter.is_clean():
@@ -152,15 +151,15 @@ class _Counters:
 
 
 class _Place(Event):
-    """A place in the wait queue: an Event that is set when the attempt should look again. ``refused``: True
-    if the attempt is refused, because the queue has become too long.
+    """A waiting attempt: an Event that is set when the attempt must check whether it may go on. ``refused``:
+    the attempt is refused, because the wait queue has become too long.
     """
 
     refused = False
 
 
 class _Counter:
-    """Counts the failures under one key and the attempts being checked; keeps waiting attempts in order."""
+    """Counts failures and running checks of one key (name or address); queues waiting attempts in order."""
 
     __slots__ = ("_limit", "_rate", "_now_s", "_failures", "_since_s", "_checked", "_waiting")
 
@@ -175,22 +174,22 @@ class _Counter:
 
     @property
     def is_busy(self):
-        """Whether an attempt is being checked or is waiting."""
+        """Whether a password is being checked or an attempt is waiting."""
         return bool(self._checked or self._waiting)
 
     def is_clean(self):
-        """Whether the counter has neither failures nor attempts."""
+        """Whether the counter has neither remembered failures nor attempts."""
         self._forget()
         return not self.is_busy and not self._failures
 
     def enter(self):
-        """Return when a password may be checked. Raises TooManyAttempts. May switch."""
+        """Wait until a password may be checked. Raises TooManyAttempts. May switch."""
         if self._waiting or self._missing() > 0:
             self._wait()
         self._checked += 1
 
     def leave(self, failed):
-        """Note that the check which enter() allowed is over."""
+        """End the password check that enter() admitted; ``failed``: it counts as a failure."""
         self._checked -= 1
         if failed:
             self._forget()
@@ -217,7 +216,7 @@ class _Counter:
                 self._wake()
 
     def _waits_for_failures(self):
-        """Whether the waiting attempts need failures to be forgotten, and not only checks to end."""
+        """Whether waiting attempts must wait until failures are forgotten, not only until checks end."""
         return self._failures + 1 > self._limit
 
     def _shorten(self):
@@ -230,11 +229,11 @@ class _Counter:
             last.set()
 
     def _pause_s(self):
-        """Seconds until the queue's first attempt should look again; None if the end of a check wakes it."""
+        """Seconds until the first waiting attempt may go on; None if it must wait for a check to end."""
         return self._missing() / self._rate if self._missing() <= self._failures else None
 
     def _missing(self):
-        """How many failures must be forgotten before another attempt may fail without exceeding the limit."""
+        """How many failures must be forgotten before another attempt may fail within the limit."""
         self._forget()
         return self._failures + self._checked + 1 - self._limit
 

@@ -1,4 +1,4 @@
-"""Logins: checks names, passwords, certificates and tokens for every door.
+"""Logins: checks names, passwords, certificates and tokens for every protocol.
 
 Logins asks the backends (the broker's users, OAuth tokens) in the order of ``auth_backends``. Costly hashes
 are computed, and issuers' keys fetched, in the hub's thread pool.
@@ -13,7 +13,7 @@ _ALIASES = {"basic": LOCAL, "internal": LOCAL, "oauth2": OAUTH}
 
 
 class Logins:
-    """Carries out logins. ``users`` are the broker's own; ``tokens`` is an auth.tokens.Tokens if ``backends``
+    """Checks logins. ``users``: the broker's own Users; ``tokens``: the auth.tokens.Tokens if ``backends``
     has OAuth, otherwise None.
     """
 
@@ -25,9 +25,9 @@ class Logins:
         self._hashes = HashPool()
 
     def login(self, name, password, address):
-        """The User with this name and password (str or octets) who may log in from this address.
+        """The User with this name and password (str or bytes), who may log in from this address.
 
-        Waits after too many failures, whether the password is right or not. Raises LoginRefused. May switch.
+        After too many failures, waits, whether the password is right or not. Raises LoginRefused. May switch.
         """
         with self._throttle.attempt(name, address) as attempt:
             try:
@@ -39,8 +39,8 @@ class Logins:
             return user
 
     def login_at_once(self, name, password, address):
-        """The User that ``login`` would return, if this password was verified before, and the name has logged
-        in from this address and not failed since. Otherwise None: then call ``login``.
+        """The User, if this password was verified before, and the name has logged in from this address and
+        has not failed since then. Otherwise None: then call login().
         """
         if self._backends[0] == LOCAL and self._throttle.is_known(name, address):
             return self._users.get_verified(name, password, address)
@@ -61,7 +61,7 @@ class Logins:
         raise LoginRefused(reason)
 
     def login_certified(self, name, address):
-        """The broker's own User that a verified certificate names. Raises LoginRefused."""
+        """The broker's User whom a verified client certificate names. Raises LoginRefused."""
         user = self._users.get(name)
         if user is None:
             raise LoginRefused(f"user '{name}', whom the client's certificate names, does not exist")
@@ -70,7 +70,7 @@ class Logins:
         return user
 
     def login_with_token(self, token):
-        """The user of a token, at any place of OAuth in the backends. Raises LoginRefused. May switch."""
+        """The TokenUser of a token, if the backends include OAuth. Raises LoginRefused. May switch."""
         if self._tokens is None:
             raise LoginRefused("tokens are not accepted: auth_backends does not name oauth")
         return self._tokens.login(token)
@@ -80,8 +80,8 @@ class Logins:
         user.renew(self._tokens.verify(token))
 
     def ask_ahead(self, name, password, address=""):
-        """If the user's hash is costly, compare a new password with it in a thread, so that
-        ``Users.set_user`` knows at once whether the password is the same. May switch.
+        """Call this before Users.set_user() with a password: if the user's hash is costly, compares the
+        password with it in a thread, and remembers a match. May switch.
         """
         if self._users.is_costly(name, password):
             self._matching_hash(name, password, address)
@@ -116,7 +116,7 @@ class Logins:
 
 
 def backends_named(names):
-    """("local", "oauth"), or fewer, in the setting's order; an empty setting: local. Raises BackendError."""
+    """A tuple of LOCAL and OAUTH in the setting's order; (LOCAL,) if it is empty. Raises BackendError."""
     backends = tuple(_ALIASES.get(name.lower(), name.lower()) for name in names) or (LOCAL,)
     for name, backend in zip(names, backends):
         if backend not in (LOCAL, OAUTH):
@@ -125,8 +125,8 @@ def backends_named(names):
 
 
 def make_logins(users, settings, make_state):
-    """Make the Logins that the settings ask for. ``make_state()``: makes the ``state`` of a token's user (see
-    users.User). Raises BackendError, whose text says what to set or install.
+    """Make the Logins that the settings describe. ``make_state()`` makes the ``state`` of a token's user
+    (users.User). Raises BackendError, whose text says what to set or install.
     """
     backends = backends_named(settings.auth_backends)
     if OAUTH not in backends:

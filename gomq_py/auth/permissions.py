@@ -45,7 +45,7 @@ class Permission:
         self._answers = {CONFIGURE: {}, WRITE: {}, READ: {}}
 
     def allows(self, verb, name):
-        """Whether the right ``verb`` is granted on the queue or exchange of this name."""
+        """Whether the right ``verb`` is granted on the queue or exchange named ``name``."""
         if verb in self._unlimited:
             return True
         answers = self._answers[verb]
@@ -61,9 +61,9 @@ class TopicPermission:
     """The routing keys with which a user may publish to (write) and bind from (read) one topic exchange.
     Immutable.
 
-    ``{username}``, ``{vhost}`` and ``{client_id}`` in an expression stand for the connection's own, escaped:
-    a user called ``.*`` gets no more rights than others. Without a TopicPermission for an exchange every key
-    is allowed.
+    ``{username}``, ``{vhost}`` and ``{client_id}`` in an expression stand for the connection's values,
+    escaped: a user called ``.*`` gets no more rights than others. Without a TopicPermission for an exchange
+    all keys are allowed.
     """
 
     __slots__ = ("user", "vhost", "exchange", "write", "read", "_patterns", "_by_client")
@@ -79,7 +79,7 @@ class TopicPermission:
         self._by_client = {}
 
     def allows(self, verb, routing_key, client_id=None):
-        """Whether the right ``verb`` is granted for the routing key; ``client_id``: an MQTT client's."""
+        """Whether the right ``verb`` is granted for the routing key. ``client_id``: of an MQTT client."""
         return _found(self._pattern(verb, client_id), routing_key, self.user)
 
     def _pattern(self, verb, client_id):

@@ -27,8 +27,8 @@ CACHED_VHOSTS = 1024
 
 
 class Claims:
-    """Content of a verified token: ``username``, ``tags``, ``expires_at_s``, and ``scopes``. A scope is
-    (verb, vhost glob, name glob, routing key glob or None).
+    """Content of a verified token: ``username``, ``tags``, ``expires_at_s`` (Unix time), and ``scopes``, a
+    list of (verb, vhost glob, name glob, routing key glob or None).
     """
 
     __slots__ = ("username", "tags", "scopes", "expires_at_s")
@@ -59,14 +59,14 @@ class TokenUser(User):
         return "impersonator" in self.tags or user_id == self.name and user_id not in self._local_users
 
     def renew(self, claims):
-        """Take over a newer token. Raises LoginRefused if the token is of another user."""
+        """Use a newer token's rights and expiry. Raises LoginRefused if it is another user's token."""
         if claims.username != self.name:
             raise LoginRefused(f"the new token is of user '{claims.username}', not of '{self.name}'")
         self._take(claims)
         self.state.revision += 1
 
     def permission(self, vhost):
-        """The Permission in this vhost, or None if no scope matches it."""
+        """The Permission in this vhost, or None if no scope names it."""
         try:
             return self._by_vhost[vhost]
         except KeyError:
@@ -76,7 +76,7 @@ class TokenUser(User):
             return permission
 
     def topic_permission(self, vhost, exchange):
-        """The TopicPermission at this exchange; None if the matching scopes do not limit routing keys."""
+        """The TokenTopicPermission at this exchange; None if no matching scope limits routing keys."""
         try:
             return self._by_exchange[vhost, exchange]
         except KeyError:
@@ -124,13 +124,13 @@ class TokenUser(User):
 
 class TokenTopicPermission:
     """The routing keys with which a token's user may publish to (write) and bind from (read) one topic
-    exchange, as globs. Stands in for a TopicPermission.
+    exchange, as globs; used like a TopicPermission.
     """
 
     __slots__ = ("_globs",)
 
     def __init__(self, keys):
-        """``keys``: {right: Globs of routing keys}."""
+        """``keys``: {right: list of globs of routing keys}."""
         self._globs = {verb: Globs(globs) for verb, globs in keys.items()}
 
     def allows(self, verb, routing_key, client_id=None):
@@ -139,8 +139,8 @@ class TokenTopicPermission:
 
 
 class Tokens:
-    """Verifies tokens by the [oauth] settings. ``keys`` is an IssuerKeys, by default for the issuer in
-    [oauth]; ``local_users``: the broker's own Users; ``make_state()`` makes a user's ``state``.
+    """Verifies tokens by the [oauth] settings. ``keys``: an IssuerKeys, by default for the issuer in the
+    settings; ``local_users``: the broker's own Users; ``make_state()`` makes the ``state`` of a token's user.
     """
 
     def __init__(self, settings, make_state, keys=None, local_users=()):
@@ -152,13 +152,11 @@ class Tokens:
         )
 
     def login(self, token):
-        """The TokenUser that a valid token describes. Raises LoginRefused. May switch."""
+        """The TokenUser of a valid token (str). Raises LoginRefused. May switch."""
         return TokenUser(self.verify(token), self._make_state(), self._local_users)
 
     def verify(self, token):
-        """The Claims of a token (str). Raises LoginRefused. May switch: the issuer's keys may have to be
-        fetched.
-        """
+        """The Claims of a valid token (str). Raises LoginRefused. May switch, to fetch the issuer's keys."""
         try:
             header = jwt.get_unverified_header(token)
             if header.get("alg") not in ALGORITHMS:
@@ -218,7 +216,7 @@ class Tokens:
         return Claims(username, tuple(dict.fromkeys(tags)), scopes, float(payload["exp"]))
 
     def _own_scopes(self, payload):
-        """The token's scopes that begin with this broker's prefix, without the prefix."""
+        """A list of the token's scopes that have this broker's prefix, with the prefix removed."""
         settings = self._settings
         server = settings.oauth_resource_server_id
         found = _words(payload.get("scope"))
@@ -233,12 +231,12 @@ class Tokens:
 
 
 def looks_like_token(password):
-    """Whether a password may be a JSON Web Token: it has two dots, which passwords rarely have."""
+    """Whether a password has the form of a JSON Web Token: two dots, rare in passwords."""
     return password.count(b"." if isinstance(password, bytes) else ".") == 2
 
 
 def _words(value):
-    """The words of a scope claim, which is either a text of words or a list of them."""
+    """A list of the scopes in a claim, which is a text of words or a list."""
     if isinstance(value, str):
         return value.split()
     return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []

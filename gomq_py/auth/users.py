@@ -1,7 +1,7 @@
 """Users: keeps names, passwords, tags, limits and permissions in the data folder's ``users`` log.
 
-The broker and the doors use this module. A change is written before it takes effect, and is on disk when the
-committer has synced. Never switches. Verifying a bcrypt hash takes long, so Logins calls
+The broker and all protocols use this module. A change is written to the log before it takes effect, and is on
+disk once the committer has synced. Never switches. Verifying a bcrypt hash takes long, so Logins calls
 ``Users.matching_hash`` in a thread if ``is_costly`` is true.
 """
 import os
@@ -32,8 +32,8 @@ _SLACK = 1000
 class User:
     """One user: login, rights and limits.
 
-    ``state.revision`` (an ExchangeState) changes with every change of the permissions, so that cached routes
-    notice. ``login_revision`` changes when the password or tags change or the user is deleted (LoginProof).
+    ``state.revision`` (an ExchangeState) changes with every change of the permissions, which outdates cached
+    routes. ``login_revision`` changes when the password or tags change or the user is deleted (LoginProof).
     ``limits``: {name: whole number}, set by the operator; broker.policies.limits explains them.
     """
 
@@ -60,11 +60,11 @@ class User:
 
     @property
     def identity(self):
-        """(name, whether made from a token): a token's user is not the local user of the same name."""
+        """(name, ``of_token``): a token's user is distinct from the local user of the same name."""
         return self.name, self.of_token
 
     def may_sign(self, user_id):
-        """Whether the user's messages may carry this user_id."""
+        """Whether the user may publish messages with this user_id property."""
         return user_id == self.name or "impersonator" in self.tags
 
     def permission(self, vhost):
@@ -79,7 +79,7 @@ class User:
         return tag in self.tags
 
     def has_login(self, password_hash, hashing_algorithm, tags):
-        """Whether the user has this hash, this algorithm and these tags, the tags in the same order."""
+        """Whether the user has this hash, algorithm and tags, with the tags in the same order."""
         return (self.password_hash, self.hashing_algorithm, self.tags) == (
             password_hash, hashing_algorithm, tuple(tags)
         )
@@ -93,8 +93,8 @@ class User:
 
 
 class LoginProof:
-    """Tells whether a login as ``user`` is still valid later: at the end of a request's body, or in a web
-    session. It does not tell the user's rights in vhosts, which are looked up when needed.
+    """Tells later whether a login of ``user`` is still valid: at the end of a request's body, or in a web
+    session. The user's rights in vhosts are not part of it.
     """
 
     __slots__ = ("user", "_revision")
@@ -104,8 +104,8 @@ class LoginProof:
         self._revision = user.login_revision
 
     def is_good(self, unix_s=None):
-        """Whether the user still exists with the same password and tags, and the user's token, if there is
-        one, has not expired.
+        """Whether the user still exists with unchanged password and tags, and the user's token, if any, has
+        not expired.
         """
         expires_at_s = self.user.expires_at_s
         if expires_at_s is not None and expires_at_s <= (time.time() if unix_s is None else unix_s):
@@ -116,10 +116,10 @@ class LoginProof:
 class Users:
     """Keeps all users by name; has no users before ``open``.
 
-    ``make_state`` makes each user's state; ``only_local``: names of users who may log in from this machine
-    only; ``left`` and ``note``: see DefinitionLog. ``on_change(record)``, if set, is called with each written
-    change before it takes effect. ``rights_watchers`` are called with the User after its permissions or tags
-    have changed; they must not raise.
+    ``make_state()`` makes each user's ``state``; ``only_local``: names of users who may log in from this
+    machine only; ``left`` and ``note`` go to the DefinitionLog. ``on_change(record)``, if set, is called with
+    each written change before it takes effect. ``rights_watchers`` are called with the User after its
+    permissions or tags have changed; they must not raise.
     """
 
     def __init__(self, files, path, committer, scheduler, make_state, only_local=(), left=None, note=None):
@@ -138,7 +138,7 @@ class Users:
             left=left, note=note, notes_growth=True)
 
     def open(self):
-        """Read the log; returns this object. Blocks, so only for boot. Raises LogError, OSError."""
+        """Read the log; returns self. Blocks, so only for boot. Raises LogError, OSError."""
         self._log.open()
         self._replay()
         self._log.compact_when_long(self._snapshot)
@@ -151,23 +151,23 @@ class Users:
 
     @property
     def damage(self):
-        """The damage found while reading the log (storage.logs.framed_log.Damage)."""
+        """The damage found when the log was read (storage.logs.framed_log.Damage)."""
         return self._log.damage
 
     @property
     def on_disk(self):
-        """``on_disk`` of the log, see FramedLog."""
+        """{log id: bytes of the log on the disk}; empty before the first record."""
         return self._log.on_disk
 
     @property
     def is_new(self):
-        """Whether the data folder is new; False if only the file was damaged or all users were deleted."""
+        """Whether the data folder is new; False if the file was damaged or all users were deleted."""
         return self._log.is_new
 
     def begin(self, users):
-        """Create the first users at the first boot, each (name, checked hash, its algorithm, tags, grants).
+        """Create the first users at the first boot: tuples (name, checked hash, its algorithm, tags, grants).
 
-        A crash leaves all or none of them; all are on disk at the return. Blocks. Raises OSError.
+        A crash leaves all or none of them; at the return all are on disk. Blocks. Raises OSError.
         """
         self._log.begin([user_record(*user) for user in users])
         for user in users:
@@ -189,7 +189,7 @@ class Users:
     # logging in
 
     def is_costly(self, name, password):
-        """Whether ``matching_hash`` takes so long that it needs a thread."""
+        """Whether ``matching_hash`` would take so long that it needs a thread."""
         user = self._users.get(name, _NOBODY)
         return (
             passwords.is_costly(user.password_hash)
@@ -197,8 +197,9 @@ class Users:
         )
 
     def costs_left(self, name):
-        """Costs for ``passwords.spend`` in a thread after a refusal of this name. Every refusal then takes as
-        long as for the user with the costliest hash, and its time does not reveal which users exist.
+        """bcrypt costs for ``passwords.spend`` in a thread, after refusing a login of this name. Every
+        refusal then takes as long as that of the user with the costliest hash, and does not reveal which
+        users exist.
         """
         if self._costliest is None:
             self._costliest = max(
@@ -213,7 +214,7 @@ class Users:
     def matching_hash(self, name, password):
         """The user's hash if this password matches it, else None. A verified password is remembered.
 
-        May run in a thread; meanwhile the password or the user may change, so ask ``is_hash_of`` afterwards.
+        May run in a thread, during which the user may change: call ``is_hash_of`` afterwards.
         """
         # an unknown name takes as long, so the time reveals nothing
         user = self._users.get(name, _NOBODY)
@@ -229,8 +230,8 @@ class Users:
         return password_hash
 
     def get_verified(self, name, password, address):
-        """The user of this name, if this password was verified before and the user ``may_come_from`` this
-        address; otherwise None. Computes no costly hash.
+        """The user of this name, if this password was verified earlier in this run and the user
+        ``may_come_from`` this address; otherwise None. Computes no costly hash.
         """
         user = self._users.get(name)
         if (
@@ -241,11 +242,11 @@ class Users:
         return None
 
     def is_hash_of(self, name, password_hash):
-        """Whether the user of this name has this hash now."""
+        """Whether this is the present hash of the user of this name."""
         return self._users.get(name, _NOBODY).password_hash == password_hash
 
     def may_come_from(self, name, address):
-        """Whether this user may log in from a peer address (str; empty for a unix socket)."""
+        """Whether this user may log in from a peer address (str; "" for a unix socket)."""
         return name not in self._only_local or is_loopback(address)
 
     # changing
@@ -257,9 +258,9 @@ class Users:
         password.
 
         Raises ValueError, PreconditionFailed, OSError. ``grants`` are vhosts in which the user gets all
-        rights; user and rights are in one record, so a crash leaves both or neither. An unchanged password
-        keeps its hash, because a new salt would end the user's sessions; with a costly hash the caller must
-        call Logins.ask_ahead before. A call that changes nothing writes nothing.
+        rights; a crash leaves both user and rights or neither. An unchanged password keeps its hash, because
+        a new salt would end the user's sessions; if the hash is costly, the caller must call Logins.ask_ahead
+        first. A call that changes nothing writes nothing.
         """
         algorithm = passwords.algorithm_named(hashing_algorithm)
         check_user_name(name)
@@ -290,7 +291,7 @@ class Users:
         user.limits = dict(limits)
 
     def delete_user(self, name):
-        """Delete a user. Returns the User, or None if there was none. Raises OSError."""
+        """Delete a user. Returns the deleted User; None if the name is unknown. Raises OSError."""
         user = self._users.get(name)
         if user is None:
             return None
@@ -338,8 +339,8 @@ class Users:
         return permission
 
     def delete_topic_permissions(self, name, vhost, exchange=None):
-        """Remove the user's limits on routing keys at one exchange of a vhost, or with None at all of them.
-        Returns whether there were any. Raises OSError.
+        """Remove the user's limits on routing keys at one exchange of a vhost, or at all its exchanges
+        (None). Returns whether there were any. Raises OSError.
         """
         user = self._users.get(name)
         limited = (
@@ -358,8 +359,8 @@ class Users:
         self.delete_topic_permissions(name, vhost)
 
     def forget_vhosts(self, vhosts):
-        """Remove all rights in these vhosts, to finish deletions that a crash interrupted. Removed records
-        are kept beside the log. Blocks, so only for boot.
+        """At boot, remove all rights in these vhosts, whose deletion a crash interrupted. Removed records are
+        kept in a file beside the log. Blocks.
         """
         left = [
             (user, record)
@@ -398,7 +399,7 @@ class Users:
             self._rights_changed(user)
 
     def _keeps_hash(self, user, password, algorithm):
-        """Whether the user's hash matches this password and may stay: it has this algorithm or is costly."""
+        """Whether the user's hash may stay: it matches this password, and has this algorithm or is costly."""
         if (
             user is None
             or user.hashing_algorithm != algorithm and not passwords.is_costly(user.password_hash)
@@ -407,8 +408,8 @@ class Users:
         return not self.is_costly(user.name, password) and self.matching_hash(user.name, password) is not None
 
     def _proof(self, password_hash, password):
-        """Make the digest that stands for a verified password in the cache. It is useless outside this
-        process, and is not found any more once the user's hash has changed.
+        """The digest (bytes) that stands for a verified password in the cache. It is useless outside this
+        process, and changes with the user's hash.
         """
         octets = password.encode("utf-8", "surrogateescape") if isinstance(password, str) else bytes(password)
         # keyed, as HMAC is, at a fifth of its cost
@@ -443,7 +444,7 @@ class Users:
         self._log.leave_out(left_out)
 
     def _can_apply(self, record):
-        """Apply a record and return True; False for an unusable record, which must not stop the boot."""
+        """Apply a log record. Returns False, without failing the boot, if the record is unusable."""
         try:
             self._apply(record)
             return True
@@ -497,8 +498,8 @@ class Users:
                 LOG.error("users: permissions of %r in vhost %r are left out: %s", user.name, vhost, error)
 
     def _snapshot(self):
-        """Functions that return records of users, limits and rights (see DefinitionLog.compact_when_long),
-        each as it is when its function is called.
+        """A generator of functions that return the present record of a user, limit or right (or None), for
+        compaction of the log.
         """
         for name in list(self._users):
             yield partial(self._login_now, name)
@@ -549,7 +550,7 @@ SHAPES = {
 
 
 def user_record(name, password_hash, algorithm, tags, grants=()):
-    """The log's record of a user, with all rights in the vhosts ``grants``."""
+    """The log record of a user; ``grants``: vhosts in which the user gets all rights."""
     record = {"op": "user", "name": name, "hash": password_hash, "algorithm": algorithm, "tags": list(tags)}
     return {**record, "grants": list(grants)} if grants else record
 
@@ -590,8 +591,8 @@ def _topic_record(limit):
 
 @lru_cache(REMEMBERED_LOGINS)
 def is_loopback(address):
-    """Whether a peer address is of this machine: loopback in IPv4 or IPv6, also IPv4 mapped into IPv6, or "",
-    which stands for a unix socket.
+    """Whether a peer address is of this machine: loopback in IPv4, IPv6 or IPv4 mapped into IPv6, or "" for a
+    unix socket.
     """
     if not address:
         return True

@@ -1,7 +1,7 @@
 """Broker: holds a node's vhosts, users and parameters; the root of the model.
 
-The node makes a Broker, which is empty until ``recover`` reads the data folder. Doors get the Broker from
-the node. This module knows no socket and no frame.
+The node makes a Broker, which is empty until ``recover`` reads the data folder. The AMQP, MQTT and HTTP
+servers get the Broker from the node. This module knows no socket and no frame.
 """
 import os
 from functools import partial
@@ -42,18 +42,18 @@ DEFAULT_VHOST = "/"
 
 class Broker:
     """Owns all that a node serves: ``vhosts`` (by name), ``users``, ``logins``, ``user_limits``, and the
-    hub's ``scheduler``, which runs their jobs.
+    hub's ``scheduler``, which runs their background jobs.
 
-    ``tables`` limits the depth and length of tables. Doors wait for ``durability`` before they answer about
-    durable things, and report to ``events``. ``resource_watch``, once the node has started it, raises
-    ``alarms``, which reach all connections of the hub.
+    ``tables`` limits the depth and length of tables. Protocol servers wait for ``durability`` before they
+    answer about durable entities, and report to ``events``. ``resource_watch`` raises ``alarms`` once the
+    node has started it; an alarm reaches all connections of the hub.
     """
 
     def __init__(self, data_dir, files, durability, settings, hub, kinds=None):
         """Make an empty model; the data folder is first touched by ``recover``.
 
-        ``hub``: the Hub that the broker runs in. ``kinds``: the kinds of queues and exchanges
-        (broker.topology.kinds); None: the usual kinds. Raises BackendError.
+        ``hub``: the Hub (event loop) that the broker runs in. ``kinds``: a Kinds, the register of queue and
+        exchange types; None: the built-in types. Raises BackendError.
         """
         self.durability = durability
         committer = durability.disk
@@ -101,10 +101,10 @@ class Broker:
         self._log_exchange = None
 
     def recover(self):
-        """Read the data folder; at the first boot make the first vhost and users. Called once; blocks.
+        """Load the data folder; at the first boot make the first vhost and users. Called once; blocks.
 
-        Raises DataDirError, LogError, OSError, StoreError. A failed recover() closes the hub and everything
-        it has opened, which may switch; the Broker is then unusable.
+        Raises DataDirError, LogError, OSError, StoreError. After an error the hub and all opened files are
+        closed, which may switch, and the Broker is unusable.
         """
         try:
             self._recover()
@@ -144,7 +144,7 @@ class Broker:
 
     @property
     def cluster_name(self):
-        """The name given by an operator, or else the one kept in the data folder."""
+        """The cluster's name: as an operator has set it, otherwise as stored in the data folder."""
         given = self.parameters.global_.get("cluster_name")
         return given if isinstance(given, str) and given else self._data_dir.cluster_name
 
@@ -153,9 +153,7 @@ class Broker:
         return self._pool.describe()
 
     def close(self):
-        """Close and flush every queue and log. A failure does not stop the rest; the first failure is raised
-        at the end. May switch.
-        """
+        """Flush and close all queues and logs, even if some fail; then raise the first error. May switch."""
         shutdown = Shutdown()
         shutdown.do(self.resource_watch.stop)
         shutdown.do(self.events.stop)
@@ -176,7 +174,6 @@ class Broker:
         shutdown.raise_failure()
 
     def _list_segments(self):
-        """Write a list of the files of all durable stores, now closed, which the next boot reads."""
         levels = [
             level for vhost in self.vhosts.values() for store in vhost.durable_stores()
             for level in store.browsed()]
@@ -184,7 +181,7 @@ class Broker:
         self._data_dir.list_segments({folder: entry for folder, entry in listed if entry is not None})
 
     def _finish_moves(self, shutdown):
-        """End all transfers, each by ``shutdown.do``, so that a stop leaves no message in two places."""
+        """End all transfers of messages and wait for the disk, so that no message is left in two queues."""
         for move in list(self.moves):
             shutdown.do(move.close)
         for vhost in self.vhosts.values():
@@ -210,8 +207,8 @@ class Broker:
         """Create a vhost, or return the existing one. ``creator``: a user who gets all rights in it. Raises
         OSError, PreconditionFailed.
 
-        If the contents of a deleted vhost of this name are not all removed yet, removes the rest first, which
-        blocks; callers avoid this by ``wait_until_gone``.
+        If a deleted vhost of this name still has contents, they are removed first, which blocks. Call
+        ``wait_until_gone`` beforehand to avoid that.
         """
         if name in self.vhosts:
             return self.vhosts[name]
@@ -261,8 +258,8 @@ class Broker:
         self.events.emit("vhost.updated", events.vhost_updated, vhost)
 
     def delete_vhost(self, name, connections=()):
-        """Delete a vhost at once; a job closes its ``connections`` and removes its contents. Returns the
-        VHost, or None for an unknown name. Raises OSError, PreconditionFailed.
+        """Delete a vhost. Clients no longer find it; a background job closes its ``connections`` and removes
+        its contents. Returns the VHost, or None for an unknown name. Raises OSError, PreconditionFailed.
         """
         vhost = self.vhosts.get(name)
         if vhost is None:
@@ -286,7 +283,7 @@ class Broker:
             )
 
     def wait_until_gone(self, name):
-        """Wait until a deleted vhost of this name is completely gone. May switch."""
+        """Wait until all contents of a deleted vhost of this name are removed. May switch."""
         while name in self.leaving:
             self.leaving[name].wait()
 
@@ -296,7 +293,6 @@ class Broker:
         self.events.emit("vhost.deleted", events.vhost_deleted, vhost)
 
     def _queue_expired(self, queue):
-        """Delete a queue that was unused for as long as its expiry setting allows."""
         vhost = self.vhosts.get(queue.vhost)
         if vhost is not None and vhost.queues.get(queue.name) is queue:
             LOG.info(
@@ -342,13 +338,13 @@ class Broker:
             partial(recovery.snapshot, self.vhosts, self.parameters, self._being_removed))
 
     def _being_removed(self):
-        """Incarnations of deleted entities whose folders may still exist."""
+        """Return the incarnations (folder ids) of deleted entities whose folders may still exist."""
         leaving = [deletion.vhost.incarnations() for deletion in self.leaving.values()]
         return self._factory.removing.union(*leaving)
 
     def _disown_if_deleted(self, user):
-        """After a change of a user's rights, apply again the policies that the user has set. If the user was
-        deleted, first clear the setter of all parameters that the user has set.
+        """After a change of a user's rights, reapply the policies that the user has set. If the user was
+        deleted, first forget that the user has set parameters.
         """
         concerned = [vhost for vhost in self.vhosts.values() if vhost.policies.are_set_by(user.name)]
         if self.users.get(user.name) is not user:
@@ -357,7 +353,7 @@ class Broker:
             vhost.policies.changed()
 
     def _disown_of_deleted(self):
-        """At boot, clear the setter of parameters whose setter does not exist any more after a crash."""
+        """At boot, remove the setter's name from parameters whose setter was deleted before a crash."""
         setters = {by for vhost in self.vhosts.values() for by in vhost.set_by.values()}
         for name in setters - {OPERATOR, DELETED}:
             if self.users.get(name) is None:
@@ -381,10 +377,10 @@ class Broker:
         return vhost
 
     def _make_defaults(self):
-        """At the first boot make vhost / and the first users, who get all rights in it; write them to disk.
+        """Make vhost / if there is no vhost and, at the first boot, the first users with all rights in it.
 
         A damaged or emptied users' file gets no new user: ``guest`` with its known password must not come
-        back. Vhost / is also made at a later boot that finds no vhost.
+        back.
         """
         is_first = self.users.is_new
         if self._log.is_new:
@@ -402,7 +398,7 @@ class Broker:
         self._data_dir.keep_cluster_name(is_first)
 
     def _first_users(self):
-        """(name, hash, algorithm) of the configured first users, or else of the default user."""
+        """[(name, password hash, hash algorithm)] of the configured first users, or of the default user."""
         settings = self.settings
         if settings.first_users:
             return [

@@ -1,8 +1,9 @@
-"""Envelope: reads the parts of a published message that the broker needs: sender, lifetime, persistence and
-further routing keys.
+"""Envelope: reads the properties of a published message that the broker itself needs: sender, lifetime,
+persistence and further routing keys.
 
-A door makes an Envelope of each message that its client publishes; envelope_of() makes the Envelope of basic
-properties. broker.verbs.publishing checks the message by its Envelope. Pure functions of octets.
+The AMQP, MQTT and HTTP servers make an Envelope of each message that a client publishes; envelope_of() makes
+it from basic properties. broker.verbs.publishing checks the message by its Envelope. Pure functions of
+octets.
 """
 import re
 
@@ -21,10 +22,11 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class Envelope:
-    """Reads the properties of one message. ``kind`` and ``flags`` tell their form, see content.forms.
+    """Reads the properties of one message. ``kind`` and ``flags`` tell in which protocol's form the
+    properties are encoded (content.forms).
 
-    Publishing calls the methods in the order of their definition here, so that all doors report the same
-    fault of a message that has several faults.
+    The publish path calls the methods in the order of their definition here, so that every protocol reports
+    the same fault of a message that has several faults.
     """
 
     __slots__ = ()
@@ -34,11 +36,11 @@ class Envelope:
     priority = 0
 
     def lives_ms(self):
-        """Milliseconds that the message may live; None: no limit. Raises PreconditionFailed."""
+        """Return the message's time to live in milliseconds; None: no limit. Raises PreconditionFailed."""
         return None
 
     def more_keys(self):
-        """The routing keys besides the publish's own, such as those of CC. Raises PreconditionFailed."""
+        """The message's further routing keys, such as those in CC. Raises PreconditionFailed."""
         return ()
 
     def is_persistent(self):
@@ -46,7 +48,7 @@ class Envelope:
         return False
 
     def headers(self):
-        """The headers that exchanges match, as a dict, or None."""
+        """Return the headers by which exchanges route, as a dict, or None."""
         return None
 
     def properties(self):
@@ -54,12 +56,12 @@ class Envelope:
         return Properties()
 
     def octets(self):
-        """The properties as the broker stores them, encoded in the form of their kind."""
+        """Return the properties as the broker stores them, encoded as ``kind`` says."""
         raise NotImplementedError
 
 
 class BasicEnvelope(Envelope):
-    """Reads basic properties: ``raw`` in wire form, ``decoded`` as Properties, ``scan`` as offsets."""
+    """Reads AMQP basic properties: ``raw`` as encoded, ``decoded`` as Properties, ``scan`` as offsets."""
 
     __slots__ = ("_raw", "_scan", "_decoded", "user_id", "priority")
 
@@ -109,7 +111,7 @@ class BasicEnvelope(Envelope):
         return self._decoded
 
     def octets(self):
-        """The properties as received, without BCC, which is secret."""
+        """Return the properties as received, but without the header BCC, which consumers must not see."""
         headers = self._decoded.headers
         if not headers or SECRET_KEYS not in headers:
             return self._raw
@@ -119,7 +121,7 @@ class BasicEnvelope(Envelope):
 
 
 def envelope_of(raw, tables, reply_to=None):
-    """The Envelope of basic properties in wire form.
+    """Make the Envelope of encoded basic properties.
 
     ``tables`` (broker.tables) limits headers. ``reply_to(name)`` returns the text that replaces the reply_to
     ``name``, or None to keep it. Raises Malformed, and the errors of ``reply_to``.

@@ -26,14 +26,14 @@ def cleaned(name):
 
 
 def check_not_reserved(kind, name, prefixes=()):
-    """Refuse a client's new name that begins with ``amq.`` or one of these prefixes. Raises AccessRefused."""
+    """Raise AccessRefused if a new ``name`` begins with ``amq.`` or with one of ``prefixes``."""
     for prefix in (RESERVED_PREFIX, *prefixes):
         if name.startswith(prefix):
             raise AccessRefused(f"{kind} name '{name}' contains reserved prefix '{prefix}*'")
 
 
 def check_length(kind, name):
-    """Raise PreconditionFailed for a name too long for a short string: AMQP clients could not send it."""
+    """Raise PreconditionFailed for a name over 255 octets: no AMQP client could send it."""
     if len(name) > NAME_OCTETS_MAX // 4 and len(name.encode("utf-8", "surrogateescape")) > NAME_OCTETS_MAX:
         raise PreconditionFailed(f"{kind} name is longer than {NAME_OCTETS_MAX} octets")
 
@@ -47,17 +47,17 @@ def fits_short_string(text):
 
 
 def server_named():
-    """Make a name for a queue that a client declares without a name. It has 128 random bits."""
+    """Generate a name with 128 random bits for a queue that a client declares without a name."""
     return SERVER_NAMED_PREFIX + urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
 
 
 def to_octets(text):
-    """A name or key as octets."""
+    """Encode a name or key."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def to_text(octets):
-    """A name or key as text."""
+    """Decode a name or key."""
     return octets.decode("utf-8", "surrogateescape")
 
 
@@ -67,7 +67,7 @@ def described(kind, name, vhost):
 
 
 def locked(queue, vhost):
-    """RabbitMQ's text that refuses a request because the queue is exclusive to another connection."""
+    """Return RabbitMQ's error text for a queue that is exclusive to another connection."""
     return (
         f"cannot obtain exclusive access to locked {described('queue', queue.name, vhost)}. It could be "
         "originally declared on another connection or the exclusive property value does not match that of "

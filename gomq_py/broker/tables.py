@@ -1,9 +1,9 @@
-"""Tables: limits the depth, length and size of nested values from peers (arguments, headers, parameters).
-All doors use this check.
+"""Tables: limits the depth, length and size of nested values from peers (arguments, headers, parameters), for
+all protocols.
 
-The wire refuses nesting that could exhaust the stack. The limits here are the operator's: a frame of 128 KiB
-holds up to 130 000 entries, and each becomes an object. JSON may be deeper and longer than any AMQP frame;
-JSON values are shown, exported and delivered later, so the same limits apply before they are stored.
+The decoders refuse nesting that could exhaust the stack. The limits here are set by the operator: a frame of
+128 KiB holds up to 130 000 entries, and each becomes an object. JSON may be deeper and longer than any AMQP
+frame; JSON values are shown, exported and delivered later, so the same limits apply before they are stored.
 """
 import math
 
@@ -27,7 +27,8 @@ HEADER_FRAME_OCTETS = 8 + 12
 
 class TableLimits:
     """Checks tables against limits: ``depth`` of nesting, ``entries`` including those of inner tables, and
-    ``frame_max``, the octets of a frame. A table of at most ``safe_octets`` octets needs no check.
+    ``frame_max``, the octets of a frame. A table of at most ``safe_octets`` octets cannot exceed them and is
+    not checked.
     """
 
     __slots__ = ("depth", "entries", "frame_max", "safe_octets")
@@ -41,7 +42,7 @@ class TableLimits:
             self.safe_octets = min(self.safe_octets, NEST_OCTETS * depth)
 
     def fault_of(self, value):
-        """Text about the limit that the value exceeds, for use behind the value's name; None: no limit."""
+        """Text of the limit that the value exceeds, to be put behind the value's name; otherwise None."""
         depth, level, entries = 0, [value] if isinstance(value, (dict, list)) else [], 0
         while level:
             if depth > self.depth:
@@ -58,14 +59,14 @@ class TableLimits:
         return None
 
     def check(self, table, octets):
-        """Raise Malformed if a decoded table, from a frame of ``octets`` octets, is beyond the limits."""
+        """Raise Malformed if a decoded table exceeds the limits. ``octets``: at least its encoded size."""
         if octets > self.safe_octets:
             fault = self.fault_of(table)
             if fault is not None:
                 raise Malformed(f"field table {fault}")
 
     def check_table(self, what, table):
-        """Raise PreconditionFailed for a table beyond the limits of a field table; ``what`` names it."""
+        """Raise PreconditionFailed if a table exceeds the limits or cannot be encoded; ``what`` names it."""
         if not table:
             return
         fault = self.fault_of(table)
@@ -84,14 +85,14 @@ class TableLimits:
             raise PreconditionFailed(f"{what}: field table {fault}")
 
     def check_properties(self, octets):
-        """Raise PreconditionFailed for properties (wire form) that do not fit into a frame of frame_max."""
+        """Raise PreconditionFailed if encoded properties do not fit into a frame of ``frame_max`` octets."""
         if len(octets) + HEADER_FRAME_OCTETS > self.frame_max:
             raise PreconditionFailed(
                 f"properties of {len(octets)} octets fit into no frame (frame_max {self.frame_max})"
             )
 
     def check_json(self, what, value):
-        """Raise ValueError for a JSON value that is too deep or too long, or has invalid texts or numbers."""
+        """Raise ValueError if the JSON value ``what`` is too deep or long, or has wrong texts or numbers."""
         fault = self.fault_of(value)
         if fault is not None:
             raise ValueError(f"{what}: JSON {fault}")
@@ -103,7 +104,7 @@ class TableLimits:
 
 
 def check_numbers(what, value):
-    """Raise ValueError for integers in a JSON value that not every JSON reader can read."""
+    """Raise ValueError if the JSON value ``what`` has integers over 64 bits, which some readers refuse."""
     if any(
         isinstance(item, int) and not isinstance(item, bool) and not is_integer(item)
         for item in _leaves(value)
@@ -116,7 +117,7 @@ STORED = TableLimits(WIRE_DEPTH, 1 << 62)
 
 
 def _leaves(value):
-    """The scalars of a JSON value, including keys, in any order."""
+    """Yield the scalars of a JSON value, and the keys of its objects, in any order."""
     if not isinstance(value, (dict, list)):
         yield value
         return

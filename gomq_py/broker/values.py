@@ -43,8 +43,8 @@ def equal(one, other):
 
 
 def same_argument(one, other, key):
-    """True if a key is in both tables with equal values, or in neither. Integers of different widths may be
-    equal; an integer and a float never are.
+    """True if a key has equal values in both tables, or is missing in both. Integers of different widths may
+    be equal; an integer and a float never are.
     """
     return (
         (key in one) == (key in other) and _class(one.get(key)) == _class(other.get(key))
@@ -53,14 +53,13 @@ def same_argument(one, other, key):
 
 
 def _class(value):
-    """The kind of a number: "decimal", int (also for booleans) or float; None for other values."""
     if is_decimal(value):
         return "decimal"
     return next((kind for kind in (int, float) if isinstance(value, kind)), None)
 
 
 def type_name(value):
-    """RabbitMQ's name for the field type of a value."""
+    """Return RabbitMQ's name for the field type of a value, for error texts."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, TypedInt):
@@ -84,7 +83,7 @@ _TYPE_NAMES = (
 
 
 def written(value):
-    """A value as error texts show it inside quotes."""
+    """Format a value for error texts, where it stands inside quotes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
@@ -103,7 +102,7 @@ def difference(key, entity, received, current):
 
 
 def difference_in(key, entity, received, current):
-    """RabbitMQ's text for the difference of two argument tables in one key, which one table may lack."""
+    """RabbitMQ's error text for a key whose values differ in two argument tables, or that one table lacks."""
     return difference(key, entity, received.get(key, _MISSING), current.get(key, _MISSING))
 
 

@@ -1,15 +1,15 @@
-"""Back-off: says how long to wait before the next attempt of a connection or a task. A leaf."""
+"""Back-off: computes how long to wait before the next attempt of a connection or a task. A leaf."""
 
 import random
 import time
 
 
 class Backoff:
-    """Says how long to wait: times that double from ``first_s`` up to ``most_s``, so that clients do not
-    overrun a broker that comes back.
+    """Computes waits between attempts, which double from ``first_s`` up to ``most_s`` seconds, so that
+    clients do not overrun a broker that restarts.
 
-    Each wait is shortened at random by up to the share ``jitter``, so that clients that were cut off together
-    reconnect one by one. ``retries``: how many attempts may follow the first; None: no limit.
+    Each wait is shortened at random by up to the share ``jitter``, so that clients which lost their
+    connections together reconnect one by one. ``retries``: most attempts after the first; None: no limit.
     """
 
     def __init__(self, first_s=1.0, most_s=30.0, retries=None, jitter=0.5, factor=2.0):
@@ -23,23 +23,23 @@ class Backoff:
         self.factor = factor
 
     def wait_s(self, attempt):
-        """Seconds before attempt ``attempt`` (1: the first retry), or None for no more attempts."""
+        """Return the seconds to wait before retry number ``attempt`` (from 1); None if no retry is left."""
         if self.retries is not None and attempt > self.retries:
             return None
         return self.longest_s(attempt) * (1 - self.jitter * random.random())
 
     def longest_s(self, attempt):
-        """The wait in s before attempt ``attempt`` (1: first retry), without jitter; ignores ``retries``."""
+        """Return the seconds before retry number ``attempt`` (from 1), without jitter or limit of retries."""
         # 64 doublings exceed any clock; a larger power overflows a float.
         return min(self.most_s, self.first_s * self.factor ** min(attempt - 1, 64))
 
 
 class Attempts:
-    """Counts consecutive failures of something that is to stay up, such as a connection.
+    """Counts consecutive failures, for example of attempts to connect.
 
-    A success resets the count only once it has done its work, or has lasted longer than the next wait.
-    Otherwise a peer that accepts clients and drops them at once would be tried after the shortest wait each
-    time.
+    A success does not reset the count at once: only worked() does, or a failure that comes later than the
+    next wait would have lasted. Otherwise a peer that accepts clients and drops them at once would be tried
+    after the shortest wait each time.
     """
 
     __slots__ = ("count", "_backoff", "_clock", "_succeeded_at_s")
@@ -51,15 +51,15 @@ class Attempts:
         self._succeeded_at_s = None
 
     def succeeded(self):
-        """Note a success, which has yet to show that it lasts."""
+        """Note that an attempt has succeeded. The count is not reset yet."""
         self._succeeded_at_s = self._clock()
 
     def worked(self):
-        """Reset the count of failures, because the connection (or the like) has done its work."""
+        """Reset the count of failures, because the connection has been of use."""
         self.count = 0
 
     def failed(self):
-        """Count a failure; returns the seconds to wait before the next attempt, or None to make no more."""
+        """Count a failure. Returns the seconds to wait before the next attempt, or None if none is left."""
         at_s, self._succeeded_at_s = self._succeeded_at_s, None
         if at_s is not None and self._clock() - at_s > self._backoff.longest_s(self.count + 1):
             self.count = 0

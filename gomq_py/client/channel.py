@@ -29,7 +29,7 @@ _ANSWERS_MOST = 1024
 
 
 class _Incoming:
-    """A message whose frames are arriving, between its method and its last body frame."""
+    """A message that is being received, from its method to its last body frame."""
 
     __slots__ = ("method", "properties", "parts", "missing")
 
@@ -46,8 +46,8 @@ class Channel:
     A call raises ChannelClosed or ConnectionClosed if the broker closes the channel or the connection, and
     Timeout if the broker does not answer.
 
-    ``deliveries``: messages for consumers without a callback; ``returned``: messages that the broker
-    returned; ``cancelled``: tags of consumers that the broker cancelled. The caller empties these three.
+    Lists that the caller empties: ``deliveries``, messages for consumers without a callback; ``returned``,
+    messages that the broker returned; ``cancelled``, tags of consumers that the broker cancelled.
     """
 
     def __init__(self, connection, channel_id):
@@ -82,7 +82,7 @@ class Channel:
 
     @property
     def closed(self):
-        """Whether the channel has ended; ``error`` says why."""
+        """True if the channel has ended; ``error`` then has the reason."""
         return self.error is not None
 
     # Life
@@ -99,7 +99,7 @@ class Channel:
         self.connection.forget(self)
 
     def flow(self, active):
-        """Stop or restart deliveries of this channel; returns the broker's answer."""
+        """Ask the broker to stop or restart deliveries on this channel. Returns its answer, a bool."""
         return self.call(ChannelFlow(active=active), ChannelFlowOk).active
 
     # Exchanges
@@ -174,8 +174,8 @@ class Channel:
         return self._number_publish()
 
     def publish_many(self, messages, mandatory=False):
-        """Publish each (exchange, routing_key, body, properties) of an iterable in large writes; returns the
-        last sequence number in confirm mode.
+        """Publish each (exchange, routing_key, body, properties) of an iterable, with few large writes.
+        Returns the last sequence number in confirm mode, else 0.
         """
         buffer = bytearray()
         last = self.published
@@ -190,7 +190,7 @@ class Channel:
         return last
 
     def publish_frames(self, exchange, routing_key, body, properties=None, mandatory=False, immediate=False):
-        """The frames of one publish on this channel, for a caller that writes many publishes at once."""
+        """Return the frames of one publish as bytes, for a caller that writes many publishes at once."""
         if properties is None:
             properties = NO_PROPERTIES
         elif not isinstance(properties, (bytes, bytearray, memoryview)):
@@ -203,14 +203,13 @@ class Channel:
             self.id, properties, body, self.connection.frame_max)
 
     def confirm_select(self):
-        """Begin confirm mode: publishes are numbered from here on, and the broker confirms each."""
+        """Enter confirm mode: later publishes are numbered from 1, and the broker confirms each."""
         self.call(ConfirmSelect(), ConfirmSelectOk)
         self.confirming = True
 
     def wait_for_confirms(self, timeout_s=None):
-        """Wait until the broker has answered every publish; True if it refused none since the last call.
-
-        Raises Timeout.
+        """Wait until the broker has confirmed or refused every publish. Returns True if it has refused none
+        since the last call. Raises Timeout.
         """
         self._wait(
             lambda: not self.unconfirmed, self.connection.timeout_s if timeout_s is None else timeout_s)
@@ -232,8 +231,8 @@ class Channel:
     # Consuming
 
     def qos(self, prefetch_count=0, prefetch_size=0, global_=False):
-        """Limit the unsettled deliveries of each consumer that starts later or, with ``global_``, of the
-        whole channel. ``prefetch_count``: in messages; ``prefetch_size``: in bytes; 0: no limit.
+        """Limit the unsettled deliveries of each later consumer or, with ``global_``, of the whole channel.
+        ``prefetch_count``: in messages; ``prefetch_size``: in bytes; 0: no limit.
         """
         method = BasicQos(prefetch_size=prefetch_size, prefetch_count=prefetch_count, global_=global_)
         self.call(method, BasicQosOk)
@@ -242,10 +241,10 @@ class Channel:
         self, queue, callback=None, consumer_tag="", no_ack=False, exclusive=False, no_local=False,
         arguments=None,
     ):
-        """Start a consumer; returns its tag.
+        """Start a consumer. Returns its tag.
 
-        ``Connection.drain`` calls ``callback(delivery)``; without a callback, ``next_delivery`` returns the
-        deliveries.
+        ``callback(delivery)`` is called by ``Connection.drain``. Without a callback, ``next_delivery``
+        returns the deliveries.
         """
         method = BasicConsume(
             queue=queue, consumer_tag=consumer_tag, no_ack=no_ack, exclusive=exclusive, no_local=no_local,
@@ -261,7 +260,7 @@ class Channel:
         self.consumers.pop(consumer_tag, None)
 
     def next_delivery(self, timeout_s=None):
-        """The next Delivery for a consumer without a callback; None after ``timeout_s`` (None: no limit)."""
+        """Return the next Delivery for a consumer without a callback; None after ``timeout_s``."""
         try:
             self._wait(lambda: self.deliveries, timeout_s)
         except Timeout:
@@ -269,7 +268,7 @@ class Channel:
         return self.deliveries.popleft()
 
     def get(self, queue, no_ack=False):
-        """Take one message: a Delivery, or None when the queue is empty."""
+        """Take one message by basic.get. Returns a Delivery, or None if the queue is empty."""
         reply = self.call(BasicGet(queue=queue, no_ack=no_ack), (Delivery, BasicGetEmpty))
         return reply if isinstance(reply, Delivery) else None
 
@@ -285,11 +284,11 @@ class Channel:
         self.send(BasicReject(delivery_tag=delivery_tag, requeue=requeue))
 
     def recover(self, requeue=True):
-        """Have all unsettled deliveries delivered again."""
+        """Have the broker requeue all unsettled deliveries of this channel."""
         self.call(BasicRecover(requeue=requeue), BasicRecoverOk)
 
     def recover_async(self, requeue=True):
-        """Have all unsettled deliveries delivered again, without waiting: the broker does not answer."""
+        """Have the broker requeue all unsettled deliveries of this channel, without an answer."""
         self.send(BasicRecoverAsync(requeue=requeue))
 
     # Any method
@@ -299,12 +298,12 @@ class Channel:
         self._write(method_frame(self.id, method))
 
     def call(self, method, expected, timeout_s=None):
-        """Send a method; returns the answer. ``expected``: the class of the answer, or a tuple of classes."""
+        """Send a method and return the answer, of the class ``expected`` (or of a class of this tuple)."""
         self.send(method)
         return self.await_reply(expected, timeout_s)
 
     def await_reply(self, expected, timeout_s=None):
-        """Wait for the next answer. Raises UnexpectedFrame if it is not of the class ``expected``."""
+        """Wait for the next answer and return it. Raises UnexpectedFrame if it is of another class."""
         self._wait(
             lambda: self._replies, self.connection.timeout_s if timeout_s is None else timeout_s,
             getattr(expected, "NAME", ""),
@@ -318,7 +317,7 @@ class Channel:
     # Called by the connection.
 
     def handle_frame(self, kind, payload):
-        """Handle one frame of this channel. Raises an AMQPError if the frame breaks the protocol."""
+        """Handle one frame that was received for this channel. Raises AMQPError if it breaks the protocol."""
         incoming = self._incoming
         if kind == FRAME_METHOD and incoming is None:
             method = decode_method(payload)
@@ -339,7 +338,7 @@ class Channel:
             raise UnexpectedFrame(f"frame of type {kind} on channel {self.id} out of order")
 
     def call_consumers(self):
-        """Call the callbacks of consumers with their deliveries; returns the count."""
+        """Call the consumers' callbacks with the received deliveries. Returns the count of calls."""
         count = 0
         for _ in range(len(self.deliveries)):
             delivery = self.deliveries.popleft()

@@ -1,9 +1,9 @@
 """A blocking AMQP 0-9-1 connection for tests, shovels, load generation and Spark: stdlib only, one thread or
 greenlet at a time.
 
-Nothing runs in the background: frames are read while the caller waits in a call, and only ``drain`` calls
-consumers. Heartbeats are sent during calls, too, so a program that stays away longer than the negotiated
-interval should ask for ``heartbeat_s=0``.
+Nothing runs in the background: frames are read while the caller waits in a call, and only ``drain`` and
+``take_ready`` call consumers. Heartbeats are sent during calls, too, so a program that makes no call for
+longer than the negotiated interval should ask for ``heartbeat_s=0``.
 """
 import platform
 import socket
@@ -39,15 +39,15 @@ _CONTROL_MOST = 8
 
 
 class Connection(Stream):
-    """An AMQP connection, which connects and logs in when it is made.
+    """An AMQP connection. The constructor connects and logs in.
 
-    Raises ConnectionClosed with the broker's reason, Timeout, or OSError if nothing listens.
+    It raises ConnectionClosed with the broker's reason, Timeout, or OSError if nothing listens.
 
-    Keyword arguments win over the URL's query. The arguments ``heartbeat_s``, ``frame_max`` and
-    ``channel_max`` are requests; the attributes are the negotiated values, 0: no limit. ``timeout_s`` bounds
-    each wait for an answer. ``socket_module`` may be ``gevent.socket``. ``url``: a text or
-    client.url.Parameters. ``connected``: a connected socket of that module, which the Connection then owns.
-    ``wary``: limit what an untrusted broker sends (client.stream); only for callers that do not consume.
+    ``url``: a text or client.url.Parameters; keyword arguments override its query. ``heartbeat_s``,
+    ``frame_max`` and ``channel_max``: the requested values as arguments, the negotiated values as attributes;
+    0: no limit. ``timeout_s`` limits each wait for an answer. ``socket_module`` may be ``gevent.socket``.
+    ``connected``: a connected socket of that module, which the Connection then owns. ``wary``: limit what an
+    untrusted broker sends (client.stream); only for callers that do not consume.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class Connection(Stream):
             raise
 
     def channel(self, channel_id=None):
-        """Open a channel, by default the lowest free one.
+        """Open a channel, by default with the lowest free number.
 
-        Raises ConnectionClosed, Timeout, or ValueError when all are taken.
+        Raises ConnectionClosed, Timeout, or ValueError if all numbers are taken.
         """
         if channel_id is None:
             limit = self.channel_max or 65535
@@ -90,11 +90,11 @@ class Connection(Stream):
         return channel
 
     def drain(self, timeout_s=None):
-        """Wait for the broker and call consumers; True if anything arrived, False after ``timeout_s`` (None:
-        wait for ever).
+        """Wait for input, handle it and call consumers. Returns True if input or deliveries were handled,
+        False after ``timeout_s`` (None: no limit).
 
-        Raises ConnectionClosed, ChannelClosed if the broker closed a channel, and the errors of consumers.
-        May switch.
+        Raises ConnectionClosed, ChannelClosed if the broker closed a channel, and the consumers' errors. May
+        switch.
         """
         if self._call_consumers():
             return True
@@ -104,18 +104,18 @@ class Connection(Stream):
         return True
 
     def take_ready(self):
-        """Handle the input that has arrived, without waiting; False if none had. Sends a heartbeat that is
-        due.
+        """Handle the input that has arrived, call consumers, and send a due heartbeat, without waiting for
+        input. Returns False if there was no input.
 
-        For a loop that waits on ``fileno`` among others, for at most ``due_in`` seconds. Call ``take_ready``
-        until it returns False, because TLS may hold bytes that no poll reports. Raises what ``drain`` raises.
-        May switch, because it may write.
+        For a loop that polls ``fileno`` among others, at least every ``due_in`` seconds. Call ``take_ready``
+        until it returns False, because TLS may hold bytes that no poll reports. Raises the errors of
+        ``drain``. May switch, because it may write.
         """
         came = self.receive_ready()
         return bool(self._call_consumers()) or came
 
     def close(self, reply_code=REPLY_SUCCESS, reply_text="bye"):
-        """Close the connection by the protocol, unless it is closed; its channels end, too. May switch."""
+        """Close the connection and its channels by connection.close; at most once. May switch."""
         if self.error is None:
             try:
                 self._tell(ConnectionClose(reply_code=reply_code, reply_text=reply_text))
@@ -130,20 +130,19 @@ class Connection(Stream):
         self._channels.clear()
 
     def update_secret(self, new_secret, reason):
-        """Renew an OAuth token. Raises ConnectionClosed if the broker refuses it."""
+        """Replace the connection's OAuth token. Raises ConnectionClosed if the broker refuses it."""
         self._tell(ConnectionUpdateSecret(new_secret=new_secret, reason=reason))
         self._await_control((ConnectionUpdateSecretOk,), self.timeout_s)
 
     def take_over(self):
-        """Returns the bytes received and not dispatched yet.
-
-        The caller then reads and writes the socket until ``give_back``.
+        """Let the caller read and write the socket itself, until ``give_back``. Returns the bytes that were
+        received and not handled.
         """
         return self._reader.take_rest()
 
     def release(self):
-        """Give the caller (bytes received and not dispatched yet, the socket) for good. The connection and
-        its channels must not be used any more.
+        """Return (bytes received and not handled, socket), which the caller owns from now on. The connection
+        and its channels must not be used any more.
         """
         octets, sock = self._reader.take_rest(), self._transport.release()
         self.error = ConnectionClosed(0, "its socket was given away")
@@ -151,8 +150,8 @@ class Connection(Stream):
         return octets, sock
 
     def give_back(self, octets):
-        """Return the socket after ``take_over``. ``octets``: the bytes of an incomplete frame that the caller
-        has read. Then the connection can be closed.
+        """End ``take_over``, so that the connection can be closed. ``octets``: bytes of an incomplete frame
+        that the caller has read.
         """
         self._reader.feed(octets)
 
@@ -162,12 +161,13 @@ class Connection(Stream):
         self._channels.pop(channel.id, None)
 
     def channel_failed(self, channel):
-        """Note a channel that the broker has closed: a call on it or the next ``drain`` raises the error."""
+        """Note that the broker has closed ``channel``; a call on it or the next ``drain`` raises the error.
+        """
         self.forget(channel)
         self._failed.append(channel)
 
     def failure_told(self, channel):
-        """Note that a call has raised the channel's error, which ``drain`` then does not raise again."""
+        """Note that a call has raised the channel's error, so that ``drain`` does not raise it."""
         if channel in self._failed:
             self._failed.remove(channel)
 
@@ -211,7 +211,7 @@ class Connection(Stream):
         self._await_control((ConnectionOpenOk,), deadline - time.monotonic())
 
     def _await_start(self):
-        """Wait for the broker's first method. If the peer closes instead, the error may suggest TLS."""
+        """Wait for connection.start. If the peer closes instead, the error's text may suggest TLS."""
         try:
             return self._await_control((ConnectionStart,), self.timeout_s)
         except ConnectionClosed as error:
@@ -259,7 +259,7 @@ class Connection(Stream):
         self._reader.feed(octets)
 
     def dispatch(self):
-        """Pass every whole frame to its channel; False if there was none."""
+        """Pass every complete frame to its channel. Returns False if there was no complete frame."""
         any_frame = False
         try:
             while (frame := self._reader.next_frame()) is not None:
@@ -305,5 +305,5 @@ class Connection(Stream):
 
 
 def _agree(ours, theirs):
-    """The smaller of two limits; a limit of 0 counts as no limit."""
+    """Return the smaller of two limits, where 0 means no limit."""
     return min(ours, theirs) if ours and theirs else ours or theirs

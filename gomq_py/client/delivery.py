@@ -1,4 +1,4 @@
-"""Messages that a client gets: delivered, taken by basic.get, or returned by the broker.
+"""Messages that a client receives: from a consumer, by basic.get, or returned by the broker.
 
 A leaf over the codec.
 """
@@ -6,7 +6,7 @@ from gomq_py.content.properties import Properties
 
 
 class Message:
-    """A body and its properties. ``properties`` decodes ``raw_properties`` when it is first asked for."""
+    """A received message. ``raw_properties`` are decoded when ``properties`` is first read."""
 
     __slots__ = ("exchange", "routing_key", "raw_properties", "body", "_properties")
 
@@ -19,16 +19,16 @@ class Message:
 
     @property
     def properties(self):
-        """The Properties. Raises Malformed if the broker sent malformed ones."""
+        """The message's Properties. Raises Malformed if the broker has sent malformed properties."""
         if self._properties is None:
             self._properties = Properties.decode(self.raw_properties)
         return self._properties
 
 
 class Delivery(Message):
-    """A message from a queue, to be settled on the channel it came from unless it was taken with ``no_ack``.
+    """A message from a queue. The receiver must settle it on the same channel, unless ``no_ack`` was set.
 
-    A message taken by basic.get has the ``consumer_tag`` "" and a ``message_count``.
+    A message received by basic.get has a ``message_count``, and its ``consumer_tag`` is "".
     """
 
     __slots__ = ("channel", "delivery_tag", "redelivered", "consumer_tag", "message_count")
@@ -50,7 +50,7 @@ class Delivery(Message):
         self.channel.nack(self.delivery_tag, multiple, requeue)
 
     def reject(self, requeue=True):
-        """Refuse this delivery alone, by basic.reject."""
+        """Refuse only this delivery, by basic.reject."""
         self.channel.reject(self.delivery_tag, requeue)
 
     def __repr__(self):
@@ -61,7 +61,7 @@ class Delivery(Message):
 
 
 class Returned(Message):
-    """A mandatory or immediate message that the broker returned, with the reason."""
+    """A mandatory or immediate message that the broker returned, with the broker's reason."""
 
     __slots__ = ("reply_code", "reply_text")
 

@@ -1,4 +1,4 @@
-"""Errors of client connections. Codes and texts in them are the broker's own. A leaf."""
+"""Errors of client connections. Their codes and texts are those that the broker sent. A leaf."""
 
 # OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED, which may pass: a clock is set, a certificate
 # renewed.
@@ -6,13 +6,13 @@ _IN_TIME_CODES = {9, 10}
 
 
 class ClientError(Exception):
-    """Base of all errors caused by the broker or the network."""
+    """Base of all errors of the broker or the network."""
 
 
 class ClosedError(ClientError):
-    """The broker, this client or the network closed a channel or connection.
+    """The broker, this client or the network has closed a channel or connection.
 
-    ``reply_code`` is 0 if no close method gave a reason; class and method id name the failed method.
+    ``reply_code``: of the close method, 0 without one. ``class_id`` and ``method_id``: the failed method.
     """
 
     def __init__(self, reply_code, reply_text, class_id=0, method_id=0):
@@ -24,15 +24,15 @@ class ClosedError(ClientError):
         self._first = None
 
     def again(self):
-        """A copy, to raise instead of this stored error: raising adds traceback frames to an error, and
-        through them references to the error's owner, which would make a cycle.
+        """Return a copy to raise. The stored error itself must not be raised: its traceback would refer to
+        the connection that stores it, a reference cycle.
         """
         copy = type(self)(self.reply_code, self.reply_text, self.class_id, self.method_id)
         copy._first = self._first or self
         return copy
 
     def is_same(self, other):
-        """Whether both errors report the same end of a channel or connection."""
+        """True if both errors report the same end of a channel or connection."""
         return other is not None and (self._first or self) is (other._first or other)
 
 
@@ -49,7 +49,7 @@ class Timeout(ClientError, TimeoutError):
 
 
 class NotConfirmed(ClientError):
-    """The broker refused a publish, or this client cannot know whether the broker accepted it."""
+    """The broker refused a publish, or the client cannot know whether the broker has accepted it."""
 
 
 class Refused(NotConfirmed):
@@ -61,7 +61,7 @@ class Unroutable(NotConfirmed):
 
 
 class Disconnected(NotConfirmed):
-    """There is no connection, and the link does not try again."""
+    """There is no connection, and no further attempt to connect will be made."""
 
 
 def is_distrust(error):

@@ -1,11 +1,11 @@
-"""Link: a connection kept up by a thread of its own, which reconnects and runs what other threads post to it.
+"""Link: a connection with a thread of its own, which reconnects and runs functions that other threads post.
 
 The client serves one thread at a time and does nothing in the background; a program that publishes from many
 threads, or consumes while it works, needs a thread for the connection and its heartbeats. All state of a link
 and of its users (publisher, workers) changes in that thread alone, so nothing needs a lock. In a program
 patched by gevent the thread is a greenlet.
 
-A caller that waits for one answer may take the thread's place meanwhile (``serve``, gomq_py.client.turn).
+A caller that waits for one answer may serve the connection itself meanwhile (``serve``, gomq_py.client.turn).
 
 Posted functions must not wait, except for answers of the broker.
 """
@@ -40,15 +40,14 @@ _LINKS: weakref.WeakSet = weakref.WeakSet()
 
 
 class Link:
-    """A connection kept up by a thread. ``start`` connects; after each connect the thread calls
-    ``on_up(connection)``, which declares and consumes.
+    """Keeps a connection open by a thread, which reconnects after a loss. ``start`` connects first.
 
-    The thread calls ``on_down(error)`` after each loss, and at the end ``on_end(error)`` with the last error
-    or, after ``close``, None. When the broker has closed a channel, the thread calls
-    ``on_channel_closed(error)``, which opens another and returns True, or returns False to reconnect.
-    ``backoff`` limits the attempts; ``worked()`` and a lasting connection reset their count. ``final``: error
-    classes of ``on_up`` that end the link, because another attempt is of no use. Options are those of
-    Connection.
+    The thread calls ``on_up(connection)`` after each connect, to declare and consume; ``on_down(error)``
+    after each loss; ``on_end(error)`` once at the end, with the last error or, after ``close``, None; and
+    ``on_channel_closed(error)`` when the broker has closed a channel: it returns True if it has opened
+    another channel, False to reconnect. ``backoff``: the waits between attempts and their number, counted
+    anew after ``worked()`` or a lasting connection. ``final``: classes of errors of ``on_up`` after which no
+    further attempt is made. ``options``: passed to Connection.
     """
 
     def __init__(
@@ -86,13 +85,13 @@ class Link:
 
     @property
     def is_up(self):
-        """True while there is a connection, and after a loss until the link's thread notices the loss."""
+        """True if the link is connected, as far as its thread knows: it notices a loss a little later."""
         return self.connection is not None
 
     def start(self):
-        """Connect; returns once connected.
+        """Start the thread, and return when it has connected.
 
-        Raises the error of the last attempt when the attempts are used up.
+        Raises the error of the last attempt if all attempts have failed.
         """
         self._thread.start()
         self._settled.wait()
@@ -101,7 +100,7 @@ class Link:
         return self
 
     def close(self, timeout_s=10.0):
-        """Run posted functions, close the connection and end the thread; aborts after ``timeout_s``."""
+        """Run posted functions, close the connection and end the thread. Aborts after ``timeout_s``."""
         self._closing = True
         if not self._thread.is_alive() or self.is_own_thread():
             return
@@ -112,7 +111,7 @@ class Link:
             self._thread.join(timeout_s)
 
     def abort(self):
-        """Cut the connection without a handshake and end: unsettled deliveries return to their queues."""
+        """Cut the connection without a close handshake; the broker requeues unsettled deliveries."""
         self._closing = True
         connection = self.connection
         if connection is not None:
@@ -121,11 +120,11 @@ class Link:
         self._wake()
 
     def is_own_thread(self):
-        """Whether the caller runs in the link's thread, where waiting for the link would deadlock."""
+        """True if the caller runs in the link's thread, which must not wait for the link."""
         return threading.current_thread() is self._thread or self._caller == threading.get_ident()
 
     def post(self, function, *args):
-        """Have the link's thread call ``function(*args)`` soon. Any thread may post.
+        """Have the link's thread call ``function(*args)`` soon, and return at once. Any thread may call this.
 
         Raises Disconnected if the link has ended.
         """
@@ -135,13 +134,13 @@ class Link:
         self._wake()
 
     def serve(self, future, timeout_s, function, *args):
-        """Call ``function(*args)`` here and serve the connection in place of the link's thread until
-        ``future`` is done, at most for ``timeout_s``. Returns True after a call; False, without a call, if
-        the link's thread is busy.
+        """Call ``function(*args)`` in the caller's thread, and serve the connection there until ``future`` is
+        done or ``timeout_s`` has passed. Returns True if the function was called, False if the link's thread
+        is busy.
 
-        May return True before the future is done: then the link's thread goes on. The function must write
-        little (32 KiB) and must not wait. Do not call this in a greenlet: it would block the thread's other
-        greenlets.
+        May return True before the future is done; the link's thread then goes on. The function must write
+        little (32 KiB) and must not wait. Greenlets must not call this: it would block the other greenlets of
+        their thread.
         """
         turn = self._turn
         if turn is None or self._inbox or not turn.take():
@@ -173,7 +172,7 @@ class Link:
         return True
 
     def call(self, function, *args, timeout_s=None):
-        """``post`` a function and wait for its result or error. In the link's thread, call it at once."""
+        """Have the link's thread call ``function(*args)``; return its result or raise its error."""
         if self.is_own_thread() and not self.has_ended:
             return function(*args)
         future: Future = Future()
@@ -181,13 +180,13 @@ class Link:
         return future.result(timeout_s)
 
     def call_later(self, seconds, function, *args):
-        """Call the function after ``seconds``, even without a connection. Only in the link's thread."""
+        """Have the link's thread call the function after ``seconds``. Only for that thread."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), function, args))
         if self._caller:
             self._wake()  # the link's thread may wait longer
 
     def worked(self):
-        """Reset the back-off, because the connection has done its work. Only in the link's thread."""
+        """Reset the count of attempts: the connection was of use. Only for the link's thread."""
         self._attempts.worked()
 
     # The rest is private, and runs in the link's thread.
@@ -253,8 +252,8 @@ class Link:
             turn.close()
 
     def _serve_as_caller(self, turn, connection, future, deadline):
-        """Serve the connection in the thread of a caller that has the turn. True once the future is done and
-        the link's thread has nothing left to do; False if the link's thread must go on.
+        """Serve the connection in the caller's thread. Returns True if the future is done and no input is
+        left; False if the link's thread must go on.
         """
         while not self._inbox and not self._closing:
             left_s, due_s = deadline - time.monotonic(), connection.due_in()
@@ -278,7 +277,7 @@ class Link:
             self._on_down(error)
 
     def _wait_for_next(self):
-        """Wait before the next attempt and return None; return the last error if no attempt is left."""
+        """Wait before the next attempt. Returns None, or the last error if no attempt is left."""
         error = self.error
         if self._closing:
             return error
@@ -301,16 +300,12 @@ class Link:
         return None
 
     def _rest_s(self, seconds):
-        """The smaller of ``seconds`` (None: no limit) and the time until the next timer."""
         # poll() takes at most 2**31 ms, less than a timer of a month: an early wakeup waits again.
         rest_s = _LONGEST_WAIT_S if seconds is None else min(seconds, _LONGEST_WAIT_S)
         return max(0.0, min(rest_s, self._timers[0][0] - time.monotonic())) if self._timers else rest_s
 
     def _do_posted(self, woken):
-        """Run posted functions. ``woken``: the pipe is readable and has to be emptied.
-
-        A wakeup for a function may arrive after the function has run.
-        """
+        """Run posted functions and due timers. ``woken``: the wakeup socket has input, which is read."""
         if woken:
             with contextlib.suppress(BlockingIOError, InterruptedError):  # an earlier call emptied it
                 self._woken.recv(64)
@@ -346,7 +341,7 @@ class Link:
             self._woken.close()
 
     def _tell_the_late(self):
-        """Empty the inbox of an ended link: fail waiting calls with Disconnected, run other functions."""
+        """After the end, let waiting call()s fail with Disconnected, and run other posted functions."""
         while self._inbox:
             function, args = self._inbox.popleft()
             if function is _answer:

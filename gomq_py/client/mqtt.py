@@ -1,10 +1,10 @@
 """A blocking MQTT client for tests and load generation, of 3.1, 3.1.1 and 5: stdlib only, one thread or
 greenlet at a time.
 
-Nothing runs in the background: packets are read while the caller waits in a call, and PINGREQ is sent then,
-too, so a program that stays away longer than the keep alive should ask for ``keep_alive_s=0``. Tests of a
-server may write any bytes (``send``), leave out CONNECT (``login=False``), read packet by packet
-(``next_packet``) and acknowledge by hand (``automatic=False``).
+Nothing runs in the background: packets are read and PINGREQ is sent while the caller waits in a call, so a
+program that makes no call for longer than the keep alive should ask for ``keep_alive_s=0``. Tests of a server
+may write any bytes (``send``), leave out CONNECT (``login=False``), read packet by packet (``next_packet``)
+and acknowledge by hand (``automatic=False``).
 """
 import socket
 import time
@@ -27,8 +27,8 @@ from gomq_py.mqtt.wire.packets import (
 
 
 class Session:
-    """State of a session between two connections (MQTT 5 §4.1). The next client that gets this Session
-    resends unacknowledged messages and drops duplicates of received QoS 2 messages.
+    """The client's session state, kept between two connections (MQTT 5 §4.1). The next MQTTClient that gets
+    this Session resends unacknowledged messages, and drops duplicates of received QoS 2 messages.
     """
 
     def __init__(self):
@@ -38,7 +38,7 @@ class Session:
         self._last_identifier = 0
 
     def next_identifier(self):
-        """A packet identifier that is not in use. Raises ValueError if all identifiers are in use."""
+        """Return a packet identifier that is not in use. Raises ValueError if all are in use."""
         for _ in range(STRING_MAX):
             self._last_identifier = self._last_identifier % STRING_MAX + 1
             if self._last_identifier not in self.outgoing:
@@ -47,15 +47,15 @@ class Session:
 
 
 class MQTTClient(Stream):
-    """An MQTT client, which connects and logs in when it is made.
+    """An MQTT client. The constructor connects and logs in.
 
-    Raises ConnectionClosed with the server's reason code, Timeout, or OSError if nothing listens.
+    It raises ConnectionClosed with the server's reason code, Timeout, or OSError if nothing listens.
 
-    Keyword arguments win over the URL's query. ``properties``: those of CONNECT; ``will``: a
-    gomq_py.mqtt.wire.packets.Will; attribute ``connack``: the server's CONNACK. ``timeout_s`` bounds each
-    wait for an answer. ``login=False``: only the socket is connected, and the caller sends CONNECT
-    (``connect``) or other bytes. ``automatic=False`` leaves PUBACK, PUBREC and PUBCOMP to the caller.
-    ``socket_module`` may be ``gevent.socket``.
+    Keyword arguments override the URL's query. ``properties``: of CONNECT. ``will``: a
+    gomq_py.mqtt.wire.packets.Will. Attribute ``connack``: the server's CONNACK. ``timeout_s`` limits each
+    wait for an answer. ``login=False``: connect only the socket; the caller sends CONNECT (``connect``) or
+    other bytes. ``automatic=False``: the caller sends PUBACK, PUBREC and PUBCOMP itself. ``socket_module``
+    may be ``gevent.socket``.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class MQTTClient(Stream):
     # Requests.
 
     def connect(self):
-        """Send CONNECT and wait for CONNACK. Unacknowledged messages of the session are resent if the server
-        has the session, and dropped otherwise.
+        """Send CONNECT and wait for CONNACK. Resends the session's unacknowledged messages if the server has
+        the session, and drops them otherwise.
 
-        Raises ConnectionClosed with the reason code of a refusal, Timeout.
+        Raises Timeout, or ConnectionClosed with the reason code if the server refuses.
         """
         parameters = self.parameters
         self.send_packet(ConnectPacket(
@@ -129,8 +129,8 @@ class MQTTClient(Stream):
         return connack
 
     def subscribe(self, *filters, qos=0, properties=None):
-        """Subscribe to filters, each a text or a gomq_py.mqtt.wire.packets.Subscription; returns the SUBACK,
-        with a reason code for each.
+        """Subscribe to ``filters``, each a text or a gomq_py.mqtt.wire.packets.Subscription. Returns the
+        SUBACK, which has a reason code for each filter.
         """
         subscriptions = tuple(
             each if isinstance(each, Subscription) else Subscription(each, qos) for each in filters)
@@ -140,14 +140,14 @@ class MQTTClient(Stream):
         return self._answer(SubackPacket, identifier)
 
     def unsubscribe(self, *filters, properties=None):
-        """End subscriptions; returns the UNSUBACK."""
+        """Unsubscribe from filters. Returns the UNSUBACK."""
         identifier = self.session.next_identifier()
         self.send_packet(UnsubscribePacket(
             packet_identifier=identifier, topic_filters=filters, properties=properties))
         return self._answer(UnsubackPacket, identifier)
 
     def publish(self, topic_name, payload=b"", qos=0, retain=False, properties=None):
-        """Publish, and at QoS 1 and 2 wait until the server has accepted the message. Returns the server's
+        """Publish a message. At QoS 1 and 2 wait until the server has accepted it. Returns the server's
         reason code, at QoS 0 always SUCCESS.
 
         Raises Refused with the reason code's name, Timeout, ConnectionClosed.
@@ -156,8 +156,8 @@ class MQTTClient(Stream):
         return self.wait_acknowledged(identifier) if qos else reason_codes.SUCCESS
 
     def begin_publish(self, topic_name, payload=b"", qos=0, retain=False, properties=None):
-        """Publish without waiting for the answer; returns the packet identifier for ``wait_acknowledged``, 0
-        at QoS 0. Waits while the server's limit of unacknowledged publishes is reached.
+        """Publish a message; return its packet identifier for ``wait_acknowledged``, 0 at QoS 0. Waits only
+        while the server's limit of unacknowledged publishes is reached.
         """
         if qos:
             self.wait_for(lambda: len(self.session.outgoing) < self.receive_maximum, self.timeout_s)
@@ -172,7 +172,7 @@ class MQTTClient(Stream):
         return identifier
 
     def wait_acknowledged(self, identifier=None):
-        """Wait until the server has accepted a publish, and return its reason code; None: wait for all.
+        """Wait until the server has accepted a publish (None: all publishes). Returns its reason code.
 
         Raises Refused with the reason code's name, Timeout, ConnectionClosed.
         """
@@ -190,14 +190,14 @@ class MQTTClient(Stream):
         return None
 
     def next_message(self, timeout_s=None):
-        """The next PublishPacket, or None after ``timeout_s`` (None: wait for ever).
+        """Return the next PublishPacket, or None after ``timeout_s`` (None: no limit).
 
         Raises ConnectionClosed. May switch.
         """
         return self._next(self.messages, timeout_s)
 
     def acknowledge(self, message, reason_code=0, properties=None):
-        """Answer a message of QoS 1 by PUBACK or of QoS 2 by PUBREC, for ``automatic=False``."""
+        """Acknowledge a received message by PUBACK (QoS 1) or PUBREC (QoS 2), if ``automatic`` is False."""
         kind = PubackPacket if message.qos == 1 else PubrecPacket
         self.send_packet(kind(
             packet_identifier=message.packet_identifier, reason_code=reason_code, properties=properties))
@@ -207,7 +207,7 @@ class MQTTClient(Stream):
         self._answer(PingrespPacket)
 
     def disconnect(self, reason_code=0, properties=None):
-        """Send DISCONNECT and close; no effect on a closed connection. Code 0x04: the will is published."""
+        """Send DISCONNECT and close the socket, once. With code 0x04 the server publishes the will."""
         if self.error is not None:
             return
         try:
@@ -225,14 +225,14 @@ class MQTTClient(Stream):
         self.send(packet.encode(self.version))
 
     def next_packet(self, timeout_s=None):
-        """Take the next packet that no other call has taken, such as an answer, but never a PUBLISH. None
-        after ``timeout_s`` (None: wait for ever).
+        """Return the next received packet other than PUBLISH that no other call has waited for, or None after
+        ``timeout_s`` (None: no limit).
         """
         return self._next(self._packets, timeout_s)
 
     def wait_closed(self, timeout_s=None):
-        """Wait until the server ends the connection; returns the ConnectionClosed, with the server's reason
-        code if it sent one. Raises Timeout.
+        """Wait until the server closes the connection. Returns the ConnectionClosed, with a reason code if
+        the server sent one. Raises Timeout.
         """
         deadline = deadline_in(self.timeout_s if timeout_s is None else timeout_s)
         try:
@@ -243,13 +243,13 @@ class MQTTClient(Stream):
         raise Timeout(f"{self.parameters.host}:{self.parameters.port} has not closed the connection")
 
     def take_over(self):
-        """Returns the bytes received and not handled yet. The caller then reads and writes the socket."""
+        """Let the caller read and write the socket itself. Returns the bytes received and not handled."""
         octets = bytes(self._reader.buffer)
         self._reader.buffer.clear()
         return octets
 
     def give_back(self, octets):
-        """Return the socket after ``take_over``. ``octets``: an incomplete packet that the caller read."""
+        """End ``take_over``. ``octets``: bytes of an incomplete packet that the caller has read."""
         self._reader.feed(octets)
 
     # Called by the stream.
@@ -259,8 +259,8 @@ class MQTTClient(Stream):
         return self.keep_alive_s
 
     def due_at(self):
-        """The monotonic time of the next PINGREQ. It is due half the keep alive after the last PINGREQ or, if
-        that is later, after the last packet of the side that has been silent for longer.
+        """Return the monotonic time of the next PINGREQ: half the keep alive after the last PINGREQ or, if
+        that is later, half the keep alive after the last packet of the side that has been silent for longer.
         """
         return max(self._pinged_at, min(self._last_sent, self._last_received)) + self.keep_alive_s / 2
 
@@ -272,8 +272,8 @@ class MQTTClient(Stream):
         self._reader.feed(octets)
 
     def dispatch(self):
-        """Handle every whole packet; False if there was none. Packets behind a CONNACK wait until ``connect``
-        has seen whether the server has the session.
+        """Handle every complete packet. Returns False if there was none. Packets behind a CONNACK wait until
+        ``connect`` has handled it.
         """
         any_packet = False
         try:
@@ -299,7 +299,7 @@ class MQTTClient(Stream):
         return inbox.popleft()
 
     def _answer(self, kind, identifier=None):
-        """Wait for a packet of class ``kind``; returns it. ``identifier``: only one with this identifier."""
+        """Wait for a packet of class ``kind`` and, unless None, with this identifier. Returns the packet."""
 
         def arrived():
             return next((packet for packet in self._packets if type(packet) is kind and (
@@ -344,7 +344,7 @@ class MQTTClient(Stream):
             self._keep(packet)
 
     def _acknowledged(self, packet):
-        """Handle a PUBACK, a PUBCOMP or a refusing PUBREC."""
+        """Handle an acknowledgement that ends a publish: PUBACK, PUBCOMP, or PUBREC with an error code."""
         if self.session.outgoing.pop(packet.packet_identifier, None) is None:
             return self._keep(packet)
         if packet.reason_code >= reason_codes.UNSPECIFIED_ERROR:

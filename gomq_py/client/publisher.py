@@ -1,7 +1,7 @@
-"""Publisher: publishes over a link for any number of threads; the Future of a message ends with its confirm.
+"""Publisher: publishes over a link for any number of threads. Each message has a Future, done at the confirm.
 
-Publishes messages again that were unconfirmed when the connection was lost, so a message may arrive twice.
-A caller that cancels the Future stops the repeats.
+Messages that were unconfirmed when the connection was lost are published again, so they may arrive twice. A
+caller that cancels the Future prevents this.
 """
 
 from concurrent.futures import Future, InvalidStateError
@@ -16,7 +16,7 @@ _SERVED_OCTETS = 16384
 
 
 class _Message:
-    """One publish in flight. ``arguments``: exchange, routing key, body, properties."""
+    """A message that is not confirmed yet. ``arguments``: (exchange, routing key, body, properties)."""
 
     __slots__ = ("arguments", "mandatory", "future")
 
@@ -25,7 +25,7 @@ class _Message:
 
 
 class Publisher:
-    """Publishes over ``link``, which the owner sets; the link's callbacks call ``up``, ``down`` and so on."""
+    """Publishes over ``link``, which the owner sets; the link's callbacks must call ``up``, ``down`` etc."""
 
     def __init__(self):
         self.link = None
@@ -34,11 +34,11 @@ class Publisher:
         self._waiting: list = []  # messages that wait for a connection
 
     def publish(self, exchange, routing_key, body, properties=None, mandatory=True, serve_s=0.0):
-        """Publish; any thread may call this. Returns a Future that ends with None at the confirm, or with
-        Refused, Unroutable, Disconnected or NotConfirmed.
+        """Publish a message; any thread may call this. Returns a Future: its result is None after the
+        confirm, its errors are Refused, Unroutable, Disconnected and NotConfirmed.
 
-        ``serve_s``: for so many seconds the caller may do the work of the link's thread. ``serve_s`` must be
-        0 for a greenlet, and for a caller that will not wait for the Future.
+        ``serve_s``: for so many seconds the caller itself may serve the connection, which saves thread
+        switches. It must be 0 for a greenlet, and for a caller that will not wait for the Future.
         """
         message = _Message((exchange, routing_key, body, properties), mandatory)
         if serve_s and len(body) <= _SERVED_OCTETS:
@@ -52,13 +52,13 @@ class Publisher:
 
     @property
     def unconfirmed_count(self):
-        """The number of messages that are sent and unconfirmed, or wait for a connection."""
+        """Number of messages that are sent and not confirmed, or wait for a connection."""
         return len(self._unconfirmed) + len(self._waiting)
 
     # In the link's thread.
 
     def up(self, connection):
-        """Send waiting messages, over a new connection."""
+        """Open a channel on the new connection, and send all waiting messages."""
         self._open(connection)
         waiting, self._waiting = self._waiting, []
         for number, message in enumerate(waiting):
@@ -69,15 +69,15 @@ class Publisher:
                 raise
 
     def down(self):
-        """Keep unconfirmed messages for the next connection, because this connection is lost."""
+        """Keep all unconfirmed messages for the next connection, because this one is lost."""
         self._channel = None
         self._waiting = [*self._unconfirmed.values(), *self._waiting]
         self._unconfirmed = {}
 
     def channel_closed(self, connection, error):
-        """If the closed channel was the publisher's, open another and return True; otherwise return False.
+        """Return True, and open another channel, if the closed channel was the publisher's; else False.
 
-        All messages in flight on the closed channel fail, because any of them may have been the reason.
+        All unconfirmed messages fail, because any of them may have been the reason.
         """
         if self._channel is None or not error.is_same(self._channel.error):
             return False
@@ -88,7 +88,7 @@ class Publisher:
         return True
 
     def end(self, error):
-        """Fail all messages, because the link will have no connection any more."""
+        """Let all messages fail with Disconnected, because the link has ended."""
         self.down()
         waiting, self._waiting = self._waiting, []
         for message in waiting:
@@ -121,10 +121,8 @@ class Publisher:
                 _end(message, error)
 
     def _wire_form(self, properties):
-        """Encoded properties. Raises ValueError if they do not fit into a frame.
-
-        Because of too large a frame the broker would close the connection and, when the message is repeated,
-        the next connection, too.
+        """Return encoded properties. Raises ValueError if they are too large for a frame, because the broker
+        would close the connection, and again the next one, where the message is sent again.
         """
         if properties is None:
             return None
@@ -150,7 +148,7 @@ class Publisher:
             _end(message, error)
 
     def _came_back(self, message, returned):
-        """Note a returned mandatory message; its confirm follows."""
+        """Return an Unroutable if the broker has returned this message, otherwise None."""
         exchange, routing_key, body, _ = message.arguments
         for each in returned:
             if (each.exchange, each.routing_key, each.body) == (exchange, routing_key, body):

@@ -1,8 +1,8 @@
-"""Stream: the part of a client's connection that AMQP and MQTT share. Writes whole frames or packets, reads
+"""Stream: the code that AMQP and MQTT connections of the client share. Writes whole frames or packets, reads
 bytes, waits for answers, sends heartbeats, and ends the connection.
 
-Nothing runs in the background: bytes are read while the caller waits in a call. While a write waits for room,
-input is read, so that two peers that both write do not deadlock.
+Nothing runs in the background: bytes are read while the caller waits in a call. While a write waits for the
+socket, input is read, so that two peers that both write do not deadlock.
 """
 import time
 
@@ -19,11 +19,11 @@ _WARY_READ_OCTETS = 4096
 
 
 class Stream:
-    """Base of a client's connection, which connects when it is made; a subclass parses the protocol.
+    """Base of a client's connection. The constructor connects; a subclass parses the protocol.
 
-    ``timeout_s`` bounds each wait for an answer, and wins over the parameters' option connection_timeout.
-    ``wary``: do not trust the peer: end the connection if the peer sends more than 256 KiB after a request,
-    or takes longer than ``timeout_s`` to read a write.
+    ``timeout_s`` limits each wait for an answer, and overrides the URL's option connection_timeout. ``wary``:
+    for a peer that is not trusted: end the connection if the peer sends more than 256 KiB after a request, or
+    does not read a write within ``timeout_s``.
     """
 
     def __init__(self, parameters, socket_module, tls_context, timeout_s=None, connected=None, wary=False):
@@ -54,22 +54,22 @@ class Stream:
     # Implemented by a protocol.
 
     def close(self):
-        """Close the connection by the protocol, unless it is closed."""
+        """Close the connection by the protocol's close method. A second call does nothing."""
         raise NotImplementedError
 
     @property
     def interval_s(self):
-        """The heartbeat interval in seconds; 0 or None: no heartbeats. A heartbeat is sent after half an
-        interval; a broker that is silent for two intervals counts as dead.
+        """The heartbeat interval in seconds; 0 or None: no heartbeats. Heartbeats are sent after half an
+        interval without output; a broker that is silent for two intervals counts as lost.
         """
         raise NotImplementedError
 
     def feed(self, octets):
-        """Give received bytes to the parser; ``dispatch`` handles the whole frames or packets in them."""
+        """Pass received bytes to the protocol's parser. ``dispatch`` then handles the complete frames."""
         raise NotImplementedError
 
     def dispatch(self):
-        """Handle every whole frame or packet; False if there was none."""
+        """Handle every complete frame or packet. Returns False if there was none."""
         raise NotImplementedError
 
     def send_sign_of_life(self):
@@ -77,36 +77,36 @@ class Stream:
         raise NotImplementedError
 
     def ended(self, error):
-        """Hook for subclasses: the connection has ended with this error."""
+        """Called when the connection has ended with this error; subclasses may override it."""
 
     # Called by users.
 
     @property
     def closed(self):
-        """Whether the connection has ended; ``error`` says why."""
+        """True if the connection has ended; ``error`` then has the reason."""
         return self.error is not None
 
     @property
     def socket(self):
-        """The non-blocking socket, for a caller that takes over reading and writing: see ``take_over``."""
+        """The non-blocking socket, for a caller that reads and writes it itself (see ``take_over``)."""
         return self._transport.socket
 
     def fileno(self):
-        """The socket's descriptor, for callers that wait with select themselves."""
+        """Return the socket's descriptor, for callers that poll it themselves."""
         return self._transport.socket.fileno()
 
     def due_in(self):
-        """Seconds until a heartbeat is due or the broker counts as dead; None without heartbeats."""
+        """Return the seconds until a heartbeat is due or the broker counts as lost; None: no heartbeats."""
         if not self.interval_s:
             return None
         return max(0, min(self.due_at(), self._last_received + 2 * self.interval_s) - time.monotonic())
 
     def due_at(self):
-        """Monotonic time at which a heartbeat must be sent."""
+        """Return the monotonic time at which a heartbeat must be sent."""
         return self._last_sent + self.interval_s / 2
 
     def cork(self):
-        """Collect output until ``uncork`` or the next wait for an answer: many frames, one system call."""
+        """Collect output until ``uncork`` or the next wait for an answer, to send it with one system call."""
         self._corked = True
 
     def uncork(self):
@@ -116,7 +116,7 @@ class Stream:
             self.send(b"")
 
     def uncork_ready(self):
-        """Send collected output without waiting; True if all is sent, else ``uncork`` sends the rest."""
+        """Send collected output as far as the socket takes it. True: all is sent; False: call ``uncork``."""
         self._corked = False
         try:
             if self._outgoing:
@@ -127,19 +127,19 @@ class Stream:
         return not self._outgoing
 
     def has_sent_all(self):
-        """Whether the socket has taken all output."""
+        """True if no output waits for the socket."""
         return not self._outgoing
 
     def has_more(self):
-        """Whether TLS may hold input that no select reports."""
+        """True if TLS may hold received bytes that no poll reports."""
         return self._transport.holds_octets()
 
     def abort(self):
-        """Close the socket without a handshake, as a crashed client would."""
+        """Close the socket without the protocol's close, as a crashed client would."""
         self.end(ConnectionClosed(0, "aborted by this client"))
 
     def send(self, octets):
-        """Write whole frames. Raises ConnectionClosed. May switch."""
+        """Write complete frames or packets. Raises ConnectionClosed. May switch."""
         self.raise_if_closed()
         self._outgoing += octets
         if self._sending:
@@ -163,7 +163,7 @@ class Stream:
             self._sending = False
 
     def receive(self, deadline=None):
-        """Read and dispatch at least one frame; False once the monotonic ``deadline`` has passed.
+        """Read and handle at least one frame. Returns False if none arrives until the monotonic ``deadline``.
 
         Raises ConnectionClosed. May switch.
         """
@@ -186,8 +186,8 @@ class Stream:
                 self._lost(error)
 
     def receive_ready(self):
-        """Read and dispatch the input that has arrived, without waiting; False if none had. Sends a heartbeat
-        that is due. Raises ConnectionClosed. May switch, because it may write.
+        """Handle the input that has arrived, and send a due heartbeat, without waiting for input. Returns
+        False if there was no input. Raises ConnectionClosed. May switch, because it may write.
         """
         self.raise_if_closed()
         try:
@@ -202,8 +202,8 @@ class Stream:
         return came
 
     def wait_for(self, predicate, timeout_s=None, what=""):
-        """Receive until ``predicate()`` holds; ``what`` names the awaited thing in errors. Raises Timeout,
-        ConnectionClosed. May switch.
+        """Receive until ``predicate()`` is true. ``what``: what is awaited, for the text of errors. Raises
+        Timeout, ConnectionClosed. May switch.
         """
         deadline = deadline_in(timeout_s)
         self._taken = 0
@@ -220,12 +220,12 @@ class Stream:
             raise self.error.again()
 
     def fail(self, error, cause=None):
-        """End the connection and raise this error; if the connection had ended before, the earlier error."""
+        """End the connection and raise ``error`` or, if the connection had ended before, its first error."""
         self.end(error)
         raise (self.error or error).again() from cause
 
     def end(self, error):
-        """End the connection with this reason and close the socket, unless the connection has ended."""
+        """Close the socket and keep ``error`` as the reason, unless the connection has ended before."""
         if self.error is not None:
             return
         self.error = error
@@ -235,14 +235,12 @@ class Stream:
     # The rest is private.
 
     def _send_some(self):
-        """Send what the socket takes now; returns the count of bytes."""
         with memoryview(self._outgoing) as view:
             sent = self._transport.send(view)
         del self._outgoing[:sent]
         return sent
 
     def _wait_for_room(self, until):
-        """Wait until the socket takes more; fail if the peer is silent for too long, or at ``until``."""
         wait_s = self._silence_left()
         if until is not None:
             left_s = until - time.monotonic()
@@ -282,16 +280,14 @@ class Stream:
             self.send_sign_of_life()
 
     def _silence_left(self):
-        """Seconds until the broker has been silent for too long; None without an interval."""
+        """Return the seconds until a silent broker counts as lost; None without heartbeats."""
         return self._last_received + 2 * self.interval_s - time.monotonic() if self.interval_s else None
 
     def _fail_of_silence(self):
         self.fail(ConnectionClosed(0, f"nothing heard from the broker for {2 * self.interval_s} s"))
 
     def _lost(self, error):
-        """End the connection because the socket failed.
-
-        The broker's last frames may still be in the reader, and say more than the error.
+        """End the connection because the socket failed, with the broker's reason if its last frames have one.
         """
         if self.error is None:
             try:
@@ -306,5 +302,5 @@ class Stream:
 
 
 def deadline_in(timeout_s):
-    """The monotonic time in ``timeout_s`` seconds; None for None."""
+    """Return the monotonic time ``timeout_s`` seconds from now, or None for None."""
     return None if timeout_s is None else time.monotonic() + timeout_s

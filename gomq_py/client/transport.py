@@ -3,7 +3,7 @@
 The only module of the client that knows sockets.
 
 The socket module is a parameter: with ``gevent.socket`` waiting is cooperative, with the stdlib's it blocks
-the thread. The select and ssl modules come from the same package.
+the thread. The select and ssl modules are those of the same package.
 """
 import time
 from importlib import import_module
@@ -19,7 +19,7 @@ CHAIN_TOO_LONG = 22
 
 
 class Transport:
-    """A socket to one peer; only ``wait`` and ``connect`` block."""
+    """A non-blocking socket to one peer, plain or TLS. Only ``wait`` and ``connect`` block."""
 
     def __init__(self, socket_module):
         self._socket_module = socket_module
@@ -29,9 +29,9 @@ class Transport:
         self.socket: Any = None
 
     def connect(self, parameters, timeout_s, given_context=None, connected=None):
-        """Connect, with a TLS handshake if the parameters ask for it. Raises OSError. May switch.
+        """Connect, with a TLS handshake if ``parameters`` ask for TLS. Raises OSError. May switch.
 
-        ``connected``: a connected socket of the same module, owned from here on.
+        ``connected``: a connected socket of the same socket module, to use (and own) instead of a new one.
         """
         module = self._socket_module
         sock = self.socket = connected
@@ -51,19 +51,19 @@ class Transport:
         self.socket = sock
 
     def release(self):
-        """Returns the socket, which belongs to the caller from here on."""
+        """Return the socket, which the caller owns from now on."""
         sock, self.socket = self.socket, None
         return sock
 
     def send(self, octets):
-        """Send what the socket takes now; returns the count, 0 for nothing. Raises OSError."""
+        """Send as many bytes as the socket takes now. Returns their count, perhaps 0. Raises OSError."""
         try:
             return self.socket.send(octets)
         except self._would_block:
             return 0
 
     def receive(self, count=65536):
-        """Up to ``count`` received bytes: None if there are none yet, b"" if the peer has closed.
+        """Return up to ``count`` received bytes; None if none have arrived, b"" if the peer has closed.
 
         Raises OSError.
         """
@@ -73,9 +73,8 @@ class Transport:
             return None
 
     def wait(self, timeout_s, writable=False):
-        """Wait for input (or room to write); False after ``timeout_s`` seconds (None: for ever).
-
-        May switch.
+        """Wait until the socket can be read or, if ``writable``, written. Returns False after ``timeout_s``
+        seconds (None: no limit). May switch.
         """
         if not writable and self.holds_octets():
             return True
@@ -83,7 +82,7 @@ class Transport:
         return _is_ready(self._select, self.socket, events, timeout_s)
 
     def holds_octets(self):
-        """Whether TLS holds bytes that no poll reports."""
+        """True if TLS holds received bytes that no poll reports."""
         return self._tls and self.socket.pending() > 0
 
     def close(self):
@@ -93,21 +92,21 @@ class Transport:
 
 
 def _sibling(module, name):
-    """Import the module ``name`` beside a module: for gevent.socket and "select" it is gevent.select."""
+    """Import ``name`` from the package of ``module``: gevent.select for gevent.socket and "select"."""
     package = module.__name__.rpartition(".")[0]
     return import_module(f"{package}.{name}" if package else name)
 
 
 def _is_ready(select, sock, events, timeout_s):
-    """Wait for any of the events; False after ``timeout_s`` seconds (None: for ever). May switch."""
+    """Wait for any of the events. Returns False after ``timeout_s`` seconds (None: no limit). May switch."""
     poll = select.poll()
     poll.register(sock.fileno(), events)
     return bool(poll.poll(None if timeout_s is None else max(0, timeout_s) * 1000))
 
 
 def handshake(ssl, connected, context, host, options, timeout_s):
-    """Returns a TLS socket over a connected socket; the context and the options decide how the peer is
-    verified. ``timeout_s`` bounds the whole handshake (None: no limit). Raises OSError. May switch.
+    """Return a TLS socket over a connected socket, after the handshake. ``context`` and ``options``: how the
+    peer is verified. ``timeout_s``: limits the whole handshake, None: no limit. Raises OSError. May switch.
     """
     name = options.get("server_name_indication", host)
     connected.settimeout(0)
@@ -126,7 +125,7 @@ def handshake(ssl, connected, context, host, options, timeout_s):
 
 
 def _shake_hands(ssl, wrapped, timeout_s):
-    """Call do_handshake() with one time limit for all of it: the ssl module's restarts with each byte."""
+    """Do the TLS handshake within one time limit; the ssl module's own limit restarts with each byte."""
     select = _sibling(ssl, "select")
     until = None if timeout_s is None else time.monotonic() + timeout_s
     while True:
@@ -143,8 +142,8 @@ def _shake_hands(ssl, wrapped, timeout_s):
 
 
 def _check_depth(ssl, wrapped, depth):
-    """Refuse a chain with more than ``depth`` intermediate certificates before anything is sent. The ssl
-    module has no setting for this limit.
+    """Raise an error if the peer's chain has more than ``depth`` intermediate certificates. The ssl module
+    has no setting for this limit.
     """
     between = len(wrapped._sslobj.get_verified_chain()) - 2
     if between > depth:
@@ -154,8 +153,8 @@ def _check_depth(ssl, wrapped, depth):
 
 
 def tls_context(ssl, options):
-    """An SSLContext for a URL's ``options``; ``ssl``: the stdlib's module or gevent's. Raises OSError.
-    Blocks, because it reads files.
+    """Return an SSLContext for the ``options`` of a URL. ``ssl``: the stdlib's module or gevent's. Reads
+    certificate files, so it blocks. Raises OSError.
     """
     # Not create_default_context(): gevent's returns one of the standard library, whose handshake would block
     # the hub.

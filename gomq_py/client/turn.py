@@ -1,9 +1,9 @@
-"""Turn: decides whether the link's thread or a waiting caller serves a link's connection.
+"""Turn: decides which thread serves a link's connection: the link's own, or that of a waiting caller.
 
 A caller that hands its message to the link's thread and is woken after the answer costs two thread switches:
-more time than all else on our side. So a caller may take the place of the link's thread while the thread only
-waits for the socket, send its message itself and read the answer. The caller gives the place back as soon as
-anything else comes up.
+more time than all other work of the client. So while the link's thread only waits for the socket, a caller
+may serve the connection instead: it sends its message itself and reads the answer. It returns this right as
+soon as there is other work.
 """
 
 import select
@@ -12,7 +12,7 @@ import threading
 
 
 class Turn:
-    """The right to serve a connection. The link's thread has the right, and lends it during ``wait``."""
+    """The exclusive right to serve a connection, which the link's thread lends to callers in ``wait``."""
 
     def __init__(self, connection_number, wake_number):
         self._numbers = (connection_number, wake_number)
@@ -27,7 +27,7 @@ class Turn:
                 each.register(number, select.EPOLLIN)
 
     def wait(self, seconds):
-        """Wait in the link's thread, and lend the turn meanwhile; True if a wakeup has ended the wait."""
+        """In the link's thread: wait for input, lending the right. True if another thread has woken it."""
         if seconds == 0:
             return self._was_woken(self._thread_waits_for.poll(0))
         self._lock.release()
@@ -37,7 +37,7 @@ class Turn:
             self._lock.acquire()
 
     def take(self):
-        """Take the turn as a caller; False, without waiting, if the turn is not free."""
+        """In a caller's thread: take the right to serve. Returns False at once if it is not free."""
         if not self._lock.acquire(blocking=False):
             return False
         self.caller_waits = False
@@ -45,14 +45,14 @@ class Turn:
         return True
 
     def wait_as_caller(self, seconds):
-        """Wait as a caller; returns (whether anything came, whether the link's thread is wanted)."""
+        """In a caller's thread: wait. Returns (something arrived, the link's thread is to be woken)."""
         self.caller_waits = True
         ready = self._caller_waits_for.poll(max(0.0, seconds))
         self.caller_waits = False
         return bool(ready), self._was_woken(ready)
 
     def give_back(self):
-        """Return the turn to the link's thread, which is woken if input is left."""
+        """Return the right to serve to the link's thread, which wakes if input is left."""
         self._let_thread_wait_for(select.EPOLLIN)
         self._lock.release()
 
@@ -72,7 +72,7 @@ class Turn:
 
 
 class OwnTurn:
-    """A turn that is never shared: the threads are greenlets, or the system has no epoll."""
+    """A Turn that is never lent: the threads are greenlets, or the system has no epoll."""
 
     def __init__(self, connection_number, wake_number):
         self._wake_number = wake_number
@@ -88,11 +88,11 @@ class OwnTurn:
         return False
 
     def close(self):
-        """Does nothing: a poll needs no close."""
+        """Do nothing: select.poll() needs no close."""
 
 
 def make_turn(connection_number, wake_number):
-    """A Turn, or an OwnTurn if callers cannot serve the connection."""
+    """Return a Turn, or an OwnTurn where callers cannot serve the connection."""
     monkey = sys.modules.get("gevent.monkey")
     patched = monkey is not None and monkey.is_module_patched("threading")
     kind = Turn if hasattr(select, "epoll") and not patched else OwnTurn

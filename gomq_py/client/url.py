@@ -3,8 +3,8 @@
 Everything is percent-decoded. In AMQP no path and a bare ``/`` both mean the virtual host ``/``, as most
 clients read it. Query keys are those of RabbitMQ's URI specification: heartbeat (s), connection_timeout (ms),
 channel_max, frame_max, auth_mechanism, cacertfile, certfile, keyfile, password (the key's), verify, depth
-(intermediate certificates at most), server_name_indication ("disable": no name is sent and none is checked),
-and name (shown by the broker).
+(intermediate certificates at most), server_name_indication ("disable": no name is sent or checked), and name
+(shown by the broker).
 
 In MQTT the path is a virtual host, which goes before the user name (``vhost:user``), as LavinMQ and RabbitMQ
 read it; without a path the broker chooses. Without a user CONNECT has no user name. Query keys: version (3.1,
@@ -34,7 +34,7 @@ _MQTT_TEXTS = (
 
 @dataclass
 class Parameters:
-    """The address, login and options of an AMQP URL. ``options``: {key of the query: int or text}."""
+    """Address, login and options of an AMQP URL. ``options``: {key of the query: int or text}."""
 
     host: str = "localhost"
     port: int = 5672
@@ -47,7 +47,7 @@ class Parameters:
 
 @dataclass
 class MQTTParameters:
-    """The address, login and options of an MQTT URL. ``options``: {key: int, bool or text}."""
+    """Address, login and options of an MQTT URL. ``options``: {key of the query: int, bool or text}."""
 
     host: str = "localhost"
     port: int = 1883
@@ -59,21 +59,21 @@ class MQTTParameters:
 
     @property
     def user_name(self):
-        """The user name for CONNECT, as ``vhost:user`` if the URL has a virtual host; None without a user."""
+        """The user name for CONNECT: ``vhost:user`` if the URL has a virtual host; None without a user."""
         if self.user is None or self.virtual_host is None:
             return self.user
         return f"{self.virtual_host}:{self.user}"
 
 
 def parse_url(url):
-    """Parse an AMQP URL. Raises ValueError naming what is wrong, without the password."""
+    """Parse an AMQP URL into Parameters. Raises ValueError, whose text does not show the password."""
     parts, found = _parsed(url, "amqp", (5672, 5671))
     options = query_options(parts.query, _INTEGERS, _TEXTS, "an AMQP URL")
     return Parameters(**found, virtual_host=unquote(parts.path[1:]) or "/", options=options)
 
 
 def parse_mqtt_url(url):
-    """Parse an MQTT URL. Raises ValueError naming what is wrong, without the password."""
+    """Parse an MQTT URL into MQTTParameters. Raises ValueError, whose text does not show the password."""
     parts, found = _parsed(url, "mqtt", (1883, 8883))
     options = _checked(query_options(parts.query, _MQTT_INTEGERS, _MQTT_TEXTS, "an MQTT URL"))
     virtual_host = unquote(parts.path[1:]) or None
@@ -84,7 +84,7 @@ def parse_mqtt_url(url):
 
 
 def _parsed(url, scheme, ports):
-    """(split URL, {name: value} of the fields that both protocols have). Raises ValueError."""
+    """Return (split URL, {name: value} of the fields that both protocols have). Raises ValueError."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -103,7 +103,7 @@ def _parsed(url, scheme, ports):
 
 
 def port_of(parts):
-    """The port of a split URL, or None. Raises ValueError."""
+    """Return the port of a split URL, or None. Raises ValueError."""
     try:
         return parts.port
     except ValueError:
@@ -111,8 +111,8 @@ def port_of(parts):
 
 
 def query_options(query, integers, texts, what):
-    """A dict of the query's values: as int for keys in ``integers``, as text for keys in ``texts``. Raises
-    ValueError for other keys and bad numbers; ``what`` names the URL in the error's text.
+    """Return {key: value} of a URL's query: int for the keys in ``integers``, text for those in ``texts``.
+    Raises ValueError for other keys and bad numbers; ``what`` names the URL in its text.
     """
     options: dict = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
@@ -128,7 +128,6 @@ def query_options(query, integers, texts, what):
 
 
 def _checked(options):
-    """Check the options of an MQTT URL; convert version and clean_start from text. Raises ValueError."""
     if "version" in options:
         if options["version"] not in MQTT_VERSIONS:
             raise ValueError(f"version in an MQTT URL is one of 3.1, 3.1.1 and 5, not {options['version']!r}")

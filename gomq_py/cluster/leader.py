@@ -55,7 +55,7 @@ class Leader:
         options = SocketOptions(nodelay=True)
         self._listener = Listener(listening, "cluster", self._handle, options)
         self._listener.start()
-        LOG.info("followers may connect to %s", self._listener.address)
+        LOG.info("listening cluster %s", self._listener.address)
 
     def close(self):
         """Stop listening, and close the connections. May switch."""

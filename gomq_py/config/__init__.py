@@ -1,1 +1,1 @@
-"""Configuration: knows every option of the broker, and the sources of its value."""
+"""Configuration: all options of the broker, and the sources of their values."""

@@ -1,8 +1,8 @@
-"""Control: finds the default path of gomq-py-ctl's socket, and the owner whom ctl trusts there.
+"""Control: finds the default path of gomq-py-ctl's socket, and the user whom ctl trusts to serve it.
 
 The broker and ctl both take the path from here. A client of the socket may do everything, and ctl sends
 passwords, so the socket lies in a folder that only the broker's user, or root, can write to. In a shared
-folder (/tmp) another user could put a socket first.
+folder (/tmp) another user could create a socket of that name first.
 """
 import os
 import stat
@@ -17,7 +17,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def folders(data_dir: str, environment: Mapping[str, str]) -> list[str]:
-    """Folders for the control socket, in order of preference."""
+    """Paths of the folders in which the control socket may lie, the preferred one first."""
     runtime = environment.get("XDG_RUNTIME_DIR", "")
     return [
         SYSTEM_FOLDER, *([os.path.join(runtime, "gomq-py")] if os.path.isabs(runtime) else []),
@@ -27,14 +27,14 @@ def folders(data_dir: str, environment: Mapping[str, str]) -> list[str]:
 
 def path_to_serve(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
     """The path at which the broker listens: in the first of the ``folders`` that belongs to the broker's
-    user, or that the broker can create in a parent folder of this user; otherwise in the data folder.
+    user, or that this call can create in a folder of this user; otherwise in the data folder.
     """
     found = folders(data_dir, environment)
     return os.path.join(next((folder for folder in found[:-1] if _is_own(folder)), found[-1]), NAME)
 
 
 def path_to_use(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The path at which ctl connects: the first socket in the folders that this user may use; "" if none."""
+    """The path at which ctl connects: the first usable socket in the ``folders``; "" if there is none."""
     return next(
         (
             path
@@ -69,7 +69,7 @@ def _belongs_to_me(folder: str) -> bool:
 
 
 def is_shared(folder: str) -> bool:
-    """Whether users other than the folder's owner may write to this folder."""
+    """Whether users other than the folder's owner may write to this folder; False if it is missing."""
     try:
         return bool(os.stat(folder).st_mode & _OTHERS_WRITE)
     except OSError:
@@ -77,8 +77,8 @@ def is_shared(folder: str) -> bool:
 
 
 def owner_by_path(path: str) -> int | None:
-    """The user id of the owner of the socket's folder. None if users other than the owner and root can change
-    a folder on the way to it.
+    """User id of the owner of the folder in which the socket lies. None if other users, except root, can
+    change a folder on the way to it, or if a folder is missing.
     """
     folder = os.path.dirname(os.path.realpath(path))
     try:

@@ -20,7 +20,7 @@ class DispatchdError(ValueError):
 
 
 def read(settings: Settings, text: str, place: str) -> list[str]:
-    """Set the file's values in ``settings``. Returns warnings for the log. Raises DispatchdError."""
+    """Set the JSON text's values in ``settings``. Returns warnings for the log. Raises DispatchdError."""
     try:
         values = json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:
@@ -105,7 +105,7 @@ def _bcrypt(value: Any, place: str) -> str:
 
 
 def _named(value: Any) -> str:
-    """The type of a value, in words; the value may be a secret."""
+    """The JSON type of a value, in words; the value itself may be a secret and is not shown."""
     names = {
         type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a text",
         list: "an array", dict: "an object",

@@ -2,7 +2,7 @@
 or ``#``.
 
 The standard library's parser forgets line numbers, which errors show (``gomq.ini:12``), and joins indented
-lines. Reads text, knows no option.
+lines. Reads text; the options are defined in config.settings.
 """
 from dataclasses import dataclass
 
@@ -25,8 +25,8 @@ class Entry:
 
 
 def parse(text: str, file_name: str) -> list[Entry]:
-    """The entries of a file in order, repeated keys included. A key before the first section belongs to
-    ``main``, as in LavinMQ.
+    """List the entries of a file's text in order, repeated keys included. A key before the first section
+    belongs to ``main``, as in LavinMQ.
 
     Raises IniError for a line that is not a section, entry, comment or blank line, and for a section header
     without its closing bracket.
@@ -50,13 +50,13 @@ def parse(text: str, file_name: str) -> list[Entry]:
 
 
 def _shown(line: str) -> str:
-    """The first word of a line. The rest is not shown: it may be a password whose equals sign is missing."""
+    """The first word of a line, for error texts. The rest may be a password whose equals sign is missing."""
     word, *more = line.split(None, 1)
     return repr(word[:SHOWN_CHARACTERS] + ("..." if more or len(word) > SHOWN_CHARACTERS else ""))
 
 
 def sections(text: str) -> list[tuple[str, int]]:
-    """(name, line number) of every section header, also of a section without entries."""
+    """List (name, line number) of every section header in the text, also of sections without entries."""
     found = []
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.strip()

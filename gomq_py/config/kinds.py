@@ -1,7 +1,7 @@
-"""Kinds: turns the texts of options into Python values, and checks them.
+"""Kinds of option values: turn text into Python values, and check them.
 
-A kind parses the text of a file, a flag or an environment variable; its error says in one sentence what it
-expects. Knows no option by name.
+A kind parses the text of a file, a flag or an environment variable; its error says in one sentence what the
+kind expects. The options are defined in config.settings.
 """
 import os
 import re
@@ -25,7 +25,7 @@ LOG_LEVELS = ("debug", "info", "warn", "error", "fatal", "none")
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of value. ``parse`` returns the value of a text, or raises ValueError ("'x' is not ...")."""
+    """A kind of option value. ``parse(text)`` returns the value; its ValueError says what it expects."""
 
     name: str
     parse: Callable[[str], Any]
@@ -34,7 +34,7 @@ class Kind:
     """Whether a complaint must not repeat what was given."""
 
     def check(self, value: Any) -> Any:
-        """Check a Python value, or a text as ``parse`` takes it. Returns the value as ``parse`` would. Raises
+        """Check a Python value, or parse a text. Returns the value in the type that ``parse`` returns. Raises
         ValueError as ``parse`` does.
         """
         if isinstance(value, str):
@@ -55,7 +55,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Keepalive:
-    """Probes of a silent TCP peer: after ``idle_s``, then every ``interval_s``, at most ``probes``."""
+    """TCP probes of a silent peer: after ``idle_s``, then every ``interval_s``, at most ``probes`` times."""
 
     idle_s: int
     interval_s: int
@@ -79,7 +79,7 @@ def _show_boolean(value: bool) -> str:
 
 
 def integer(least: int, most: int = MOST, wanted: str = "") -> Kind:
-    """A Kind: whole numbers from ``least`` to ``most``, both included."""
+    """The Kind of whole numbers from ``least`` to ``most``, both included. ``wanted``: text of its errors."""
     wanted = wanted or f"a whole number from {least} to {most}"
 
     def parse(text: str) -> int:
@@ -95,7 +95,7 @@ def integer(least: int, most: int = MOST, wanted: str = "") -> Kind:
 
 
 def choice(*words: str) -> Kind:
-    """A Kind: one of ``words``, in upper or lower case."""
+    """The Kind of text that is one of ``words``, in upper or lower case."""
 
     def parse(text: str) -> str:
         word = text.strip().lower()
@@ -172,7 +172,7 @@ def _proxy_protocol(text: str) -> int:
 
 
 def _memory(text: str) -> float | int:
-    """An amount of memory from its text: octets as int, or a share of the machine's memory as float."""
+    """Parse an amount of memory: octets as int, or a share of the machine's memory as float."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmg])(i?)b?)?", text.strip().lower())
     if found is None or (found[2] is None and "." in found[1] and float(found[1]) > 1):
         raise ValueError(

@@ -38,7 +38,7 @@ _NO_CLUSTERING = "clustering"
 
 @dataclass(frozen=True)
 class Option:
-    """One option: a row of the table.
+    """One option of the broker: a row of the table OPTIONS.
 
     ``environment``: names without their prefix; ``aliases``: deprecated (section, key) pairs that still work.
     """
@@ -57,7 +57,7 @@ class Option:
 
     @property
     def attribute(self) -> str:
-        """The option's name on a ``Settings``: its key, with its section in front if the key is ambiguous."""
+        """Name of the option's attribute on ``Settings``: its key, with the section in front if ambiguous."""
         return self.name or self.key
 
     @property
@@ -66,7 +66,7 @@ class Option:
         return self.key.rpartition("_")[2].upper()
 
     def is_off(self, value: Any) -> bool:
-        """Whether ``value`` is the default or switches the option off: a disabled port, "" or a no."""
+        """Whether ``value`` is the default or switches the option off: port -1, "", False or None."""
         return value in (-1, "", False, None, ()) or value == self.default
 
 
@@ -776,12 +776,12 @@ SNI_PROTOCOLS = ("amqp_", "mqtt_", "http_")
 
 
 def complaint(option: Option, place: str, value: Any, error: ValueError) -> str:
-    """The error text about a wrong value at ``place``; the text ends with ``error`` of the option's kind."""
+    """Error text about a wrong value given at ``place``; ``error``: raised by the option's kind."""
     return f"{place}: {'what is given' if option.kind.secret else shortened(value)} is not {error}"
 
 
 def shortened(value: Any) -> str:
-    """A wrong value as text for an error, cut to SHOWN_CHARACTERS."""
+    """A value as text for an error message, cut to SHOWN_CHARACTERS."""
     try:
         text = repr(value)
     except ValueError:  # a number of more digits than the interpreter converts
@@ -790,12 +790,13 @@ def shortened(value: Any) -> str:
 
 
 class Settings:
-    """Holds a value for every option, as attributes (``settings.amqp_port``), and for error messages the
-    place where each value was given.
+    """The values of all options, as attributes (``settings.amqp_port``), and where each value was given, for
+    error messages.
     """
 
     def __init__(self, **values: Any):
-        """``values`` by attribute name; the others have their defaults. Raises TypeError on an unknown name.
+        """``values``: {attribute name: value}; other options get defaults. Raises TypeError on an unknown
+        name.
         """
         for option in OPTIONS:
             setattr(self, option.attribute, option.default)
@@ -813,8 +814,8 @@ class Settings:
 
     @classmethod
     def checked(cls, **values: Any) -> "Settings":
-        """Make Settings of ``values`` after a check of every value by the rules of a configuration file.
-        Raises TypeError for an unknown name, ValueError for a wrong value.
+        """Make Settings of ``values``, {attribute name: value or text}, after checking them as a
+        configuration file's. Raises TypeError for an unknown name, ValueError for a wrong value.
         """
         for attribute, value in values.items():
             option = BY_ATTRIBUTE.get(attribute)
@@ -839,8 +840,8 @@ class Settings:
         self.origins[attribute] = origin
 
     def missing(self) -> str | None:
-        """An error text if the settings ask for clustering that this version lacks, because an operator would
-        rely on it, or that needs a secret. Otherwise None.
+        """An error text if the settings ask for clustering, which this version lacks, otherwise None.
+        Starting without it would be wrong: the operator would rely on copies on other nodes.
         """
         if self.clustering:
             return (
@@ -857,5 +858,5 @@ class Settings:
         return None
 
     def origin(self, attribute: str) -> str:
-        """The place where the option's value was given; "default" if no place gave one."""
+        """Where the option's value was given, such as "--port" or "gomq.ini:12"; "default" if nowhere."""
         return self.origins.get(attribute, "default")

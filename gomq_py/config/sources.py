@@ -32,7 +32,7 @@ class ConfigError(Exception):
 
 
 class _Given(argparse.Action):
-    """Keeps an option's text, and its flag as the operator spelled it, so that an error can name the flag."""
+    """argparse action: keeps (flag as the operator spelled it, text), so that an error can name the flag."""
 
     def __call__(
         self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
@@ -45,7 +45,7 @@ class _Given(argparse.Action):
 
 
 class _Text(argparse.Action):
-    """Keeps the text of an option."""
+    """argparse action: keeps the text of an option."""
 
     def __call__(
         self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
@@ -56,8 +56,8 @@ class _Text(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Asks for the terminal's width only to print help. argparse itself asks at every flag, and for that
-    imports compression libraries (0.2 MB).
+    """ArgumentParser that asks for the terminal's width only to print help. argparse itself asks at every
+    flag, and for that imports compression libraries (0.2 MB).
     """
 
     def __init__(self, **options: Any):
@@ -114,8 +114,8 @@ def _add_flags(parser: argparse.ArgumentParser, option: Option) -> None:
 
 
 def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple[Settings, list[str]]:
-    """(Settings, warnings for the log) from parsed flags, an environment and the INI file that these name.
-    Raises ConfigError.
+    """Read all sources of settings: parsed flags, an environment, and the configuration file that these name.
+    Returns (Settings, warnings for the log). Raises ConfigError.
     """
     settings, warnings = Settings(), []
     path = config_path(arguments.config, environment)
@@ -135,7 +135,7 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple
 
 
 def _with_hash(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Copy the environment with the hash in place of a password. Raises ConfigError if it has both."""
+    """Copy the environment, with a hash in place of the plain password. Raises ConfigError if it has both."""
     if not environment.get(PLAIN_PASSWORD):
         return environment
     if environment.get(PASSWORD_HASH_OF_IT):
@@ -168,7 +168,7 @@ def of_this_machine(environment: Mapping[str, str]) -> Settings:
 
 
 def config_path(given: str | None, environment: Mapping[str, str]) -> Path | None:
-    """The INI file to read: ``--config``, else gomq.ini in the configuration folder; None without a file."""
+    """The INI file to read: --config (``given``), else gomq.ini in the configuration folder, or None."""
     if given:
         return Path(given)
     names = [prefix + SYSTEMD_CONFIGURATION for prefix in ENVIRONMENT_PREFIXES] + [SYSTEMD_CONFIGURATION]
@@ -178,8 +178,8 @@ def config_path(given: str | None, environment: Mapping[str, str]) -> Path | Non
 
 
 def read_file(settings: Settings, path: Path) -> list[str]:
-    """Set the values of an INI file, or of dispatchd's JSON file, in ``settings``. Returns warnings about
-    unknown keys. Raises ConfigError for other errors.
+    """Set the values of an INI file, or of dispatchd's JSON file, in ``settings``. Returns warnings for the
+    log, such as about unknown keys. Raises ConfigError if the file is unreadable or a value is wrong.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")  # some editors put a mark in front
@@ -216,8 +216,8 @@ def _check_section(section: str, place: str) -> None:
 
 
 def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
-    """Set the option that a line names. A line with the option's own key overrides lines with deprecated
-    aliases of the key. Returns warnings.
+    """Set the option of one INI line. The option's own key overrides deprecated aliases of it. Returns
+    warnings.
     """
     if entry.section.startswith(SNI_PREFIX):
         return _take_sni(settings, entry)
@@ -240,7 +240,7 @@ def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
 
 
 def _take_sni(settings: Settings, entry: ini.Entry) -> list[str]:
-    """Keep one line of a [sni:HOST] section. Its values have the kinds that they have in [main]."""
+    """Keep one line of a [sni:HOST] section. Its values are parsed as those of the same keys in [main]."""
     key = entry.key
     for prefix in SNI_PROTOCOLS:
         key = key.removeprefix(prefix)
@@ -292,8 +292,8 @@ def _parse(option: Option, text: str, place: str) -> Any:
 
 
 def pending_warnings(settings: Settings) -> list[str]:
-    """List a warning for each option that is set and has no effect in this version, except for listeners'
-    addresses that only ``--bind`` has set.
+    """Warnings for the log about options that are set and have no effect in this version, but for listeners'
+    addresses that come from ``--bind`` alone.
     """
     return [
         f"{settings.origin(option.attribute)}: {option.key} in [{option.section}] has no effect yet: this "

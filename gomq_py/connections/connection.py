@@ -1,9 +1,9 @@
-"""Client connection: does what the connections of all doors have in common.
+"""Client connection: does what the client connections of all protocols have in common.
 
-    listener > door > open_stream(), enter(), watch(); over() > _finish() > when_gone()
+    listener > protocol's server > open_stream(), enter(), watch(); over() > _finish() > when_gone()
     hub's clients, alarms and heartbeats > block, unblock, check_heartbeat, force_close, abort, cut_off
 
-A protocol's Connection adds the wire and the verbs. A client has no greenlet, which would take more memory
+A protocol's Connection, a subclass, adds the protocol. A client has no greenlet, which would take more memory
 than all the rest of an idle client; one is made at the end if the broker must wait for the client. Never
 parses and never writes: the protocol's Connection does that.
 """
@@ -34,9 +34,9 @@ BROKEN = "by a fault of the broker"
 class ClientConnection:
     """Serves a client from its first octet to its last. ``why``: the reason of its end, for the log.
 
-    A subclass has the ``log`` of its door, the ``goodbye`` of its clients, and for lists of connections
-    ``door``, ``protocol``, ``channels`` by number, ``client_properties`` and ``limits``. ``local_user``: the
-    user of a client in this process; such a client uses no port and counts at none.
+    A subclass has the ``log`` of its protocol, the ``goodbye`` of its clients (the protocol's last message),
+    and for lists of connections ``door`` and ``protocol`` (names), ``channels`` by number,
+    ``client_properties`` and ``limits``. ``local_user``: the user of a client in this process, without port.
     """
 
     __slots__ = (
@@ -81,7 +81,7 @@ class ClientConnection:
         return self.address[1] if isinstance(self.address, tuple) else 0
 
     def unkept(self):
-        """(number of sent messages that no queue held, number of messages dropped on the way)."""
+        """(number of messages sent to the client without a queue, number of such messages dropped)."""
         return 0, 0
 
     # for the protocol to implement
@@ -95,43 +95,43 @@ class ClientConnection:
         raise NotImplementedError
 
     def lend_nothing(self):
-        """Take no message for delivery any more: a message taken now would count as delivered."""
+        """Take no more messages from queues for delivery: a message taken now would count as delivered."""
 
     def tell_of_alarm(self):
-        """Tell the client, if the protocol can, that its publishes are held or are held no more."""
+        """Tell the client, if the protocol can, that an alarm blocks its publishes or that they go on."""
 
     def _choose_lanes(self):
-        """Choose lanes anew, because tracing or an alarm has begun or ended."""
+        """Choose the parser of frames anew, because tracing or an alarm has begun or ended."""
         raise NotImplementedError
 
     def _stop(self):
-        """Read the client's octets no more."""
+        """Stop reading the client's octets."""
         raise NotImplementedError
 
     def _has_left(self):
-        """Whether the connection can end without telling the client or waiting. Called in the loop."""
+        """Whether the connection can end without a last message to the client and without waiting."""
         return False
 
     def _say_last_word(self):
-        """Tell the client that the connection ends. True if the client took this: await its close. May
-        switch.
+        """Tell the client that the connection ends. True if the message was sent, so that the client's close
+        is to be awaited. May switch.
         """
         raise NotImplementedError
 
     def _end(self):
-        """Give back all that the connection holds. A second call changes nothing."""
+        """Release all that the connection holds, such as its consumers. A second call does nothing."""
         raise NotImplementedError
 
     # its life
 
     def open_stream(self):
-        """Make the stream and the output."""
+        """Make the connection's Stream, which reads the socket, and its Output, which writes to it."""
         hub = self.hub
         self.output = Output(self.socket, hub.buffers, self.server.settings.max_unread_output)
         self.stream = Stream(self.socket, hub.buffers, self.output, hub.coalescer)
 
     def enter(self, user, vhost, access, limits, mechanism):
-        """Add the client, which has logged in as ``user`` to ``vhost``, to the hub's clients."""
+        """Add the client, logged in as ``user`` to ``vhost``, to the hub's list of clients."""
         self.server.gate.logged_in(self.admitted)
         self.user, self.vhost, self.access, self.limits = user, vhost, access, limits
         self.mechanism = mechanism
@@ -139,7 +139,7 @@ class ClientConnection:
         self.hub.clients.register(self)
 
     def watch(self):
-        """Begin to watch for silence, for the token's expiry and for tracing."""
+        """Begin to check heartbeats, the expiry of the login's token, and whether the vhost is traced."""
         # Heartbeats checks twice in each interval given here, so every quarter of the heartbeat interval.
         self.hub.heartbeats.watch(self, self.limits.heartbeat_s / 2)
         if self.user.expires_at_s is not None:
@@ -148,26 +148,26 @@ class ClientConnection:
         self.vhost.watch_tracing(self, type(self)._choose_lanes)
 
     def has_time(self):
-        """Whether the lane's walk may go on now. If False, the lane resumes the walk at its next turn."""
+        """Whether the next frame may be processed in this poll. If not, the stream is held until its turn."""
         return self.slow_walk.has_time()
 
     def log_life(self, text, *arguments):
-        """Log the connection's beginning or end; only at level debug for clients of this process, whose
-        owners log it themselves and may connect again and again.
+        """Log the connection's beginning or end: at level info, but at debug for clients in this process,
+        whose owners log it themselves and may connect again and again.
         """
         self.log.log(logging.INFO if self.local_user is None else logging.DEBUG, text, *arguments)
 
     # its end
 
     def when_gone(self, callback, *arguments):
-        """Have ``callback(*arguments)`` called when the client is gone and the socket may be closed. Use this
-        before anything else happens to the connection.
+        """Have ``callback(*arguments)`` called when the client is gone and the socket may be closed. Call
+        this before all other methods.
         """
         self._when_gone = partial(callback, *arguments)
 
     def over(self):
-        """Schedule the connection's end, because its stream has ended; until then it takes no message. If
-        thousands of connections broke at once, each would take messages that an ended one gave back.
+        """Schedule the connection's end, because its stream has ended; until then it takes no message from a
+        queue: of thousands of broken connections, each would take the messages that an ended one requeued.
         """
         self.lend_nothing()
         gevent.get_hub().loop.run_callback(self.hub.slow_turns.call, self._end_in_turn)
@@ -183,8 +183,8 @@ class ClientConnection:
             gevent.spawn(self._finish).name = f"{self.door} {self.peer}"
 
     def _finish(self):
-        """Tell the client of the end, and await the close of one that took this. May switch, unless
-        _has_left().
+        """End the connection with a last message to the client; if it was sent, wait for the client's close
+        in the background. May switch, unless _has_left().
         """
         lingers = False
         try:
@@ -197,7 +197,7 @@ class ClientConnection:
                 self._gone()
 
     def finish(self):
-        """Tell the client of the end and give everything back. True if the client took this. May switch."""
+        """Tell the client of the end, and release everything. True if the client was told. May switch."""
         try:
             return self._say_last_word()
         finally:
@@ -209,15 +209,15 @@ class ClientConnection:
             self._when_gone()
 
     def abort(self, why):
-        """Close the connection at once, without telling the client."""
+        """Close the connection at once, without telling the client, and log ``why``."""
         self.why = self.why or why
         self.log.warning("connection %s: %s", self.name, why)
         self.output.close()
         self._stop()
 
     def cut_off(self):
-        """Read and write no more, because the hub is closed. Tell nobody; unacked messages stay in their
-        queues.
+        """Read and write no more, because the hub is closed. The client is not told; its unacked messages
+        stay in their queues.
         """
         # before the output calls its waiters, which would have the stream read again
         self.stream.stop()
@@ -225,13 +225,13 @@ class ClientConnection:
         self.hub.clients.forget(self)
 
     def how_it_broke(self):
-        """The reason for an end that has no ``why``: the socket's error, or that the client closed it."""
+        """Why a connection without ``why`` ended: the socket's error, or the client closed the socket."""
         if self.output.error is not None:
             return socket_failed(self.output.error)
         return f"the client closed the socket without {self.goodbye}"
 
     def give_back(self):
-        """End the watches that watch() began, and add the socket's octets to the vhost's totals."""
+        """Undo watch() and a hold of an alarm, add the octets to the vhost's totals, and close the Output."""
         self.hub.heartbeats.forget(self)
         if self._alarm_hold is not None:
             self._alarm_hold.release()
@@ -244,8 +244,8 @@ class ClientConnection:
         self.output.close()
 
     def forget(self, given_name, is_told=True):
-        """Leave the hub's clients. Report the end, with the client's ``given_name``, unless ``is_told`` is
-        False.
+        """Remove the connection from the hub's clients, and log its end. Unless ``is_told`` is False, record
+        the end, with the name that the client gave the connection, and emit an event.
         """
         why = self.why or BROKEN
         self.hub.clients.forget(self)
@@ -257,7 +257,7 @@ class ClientConnection:
     # signals
 
     def is_silent(self, checks):
-        """Whether ``checks`` heartbeat checks in a row found no new octets, although the stream was read."""
+        """Whether no octets came in ``checks`` heartbeat checks in a row, although the stream was read."""
         if self.stream.received_octets != self._octets_seen or self.stream.paused:
             self._octets_seen = self.stream.received_octets
             self._silent_checks = 0
@@ -266,12 +266,12 @@ class ClientConnection:
         return self._silent_checks >= checks
 
     def block(self, reason):
-        """Hold the next publish, because an alarm is on."""
+        """Note an alarm, which blocks the client's next publish."""
         self.blocked_reason = reason
         self._choose_lanes()
 
     def unblock(self):
-        """Release a held publisher: the alarm is over."""
+        """Note that the alarm is over, and let a blocked client publish."""
         self.blocked_reason = None
         self._choose_lanes()
         if self._alarm_hold is not None:
@@ -280,8 +280,8 @@ class ClientConnection:
             hold.release()
 
     def pause_for_alarm(self):
-        """Stop reading until the alarm is over. As in RabbitMQ, only a publish does this: a client that only
-        consumes is neither held nor told.
+        """Stop reading the client until the alarm is over. Called at a publish, as in RabbitMQ: a client that
+        only consumes is neither blocked nor told.
         """
         if self._alarm_hold is None:
             self._alarm_hold = AlarmHold(self, self.blocked_reason)
@@ -289,8 +289,8 @@ class ClientConnection:
 
     @property
     def flow(self):
-        """The state in RabbitMQ's words: ``blocked`` while an alarm holds it, ``blocking`` if an alarm would
-        hold its next publish, otherwise ``running``.
+        """The connection's state in RabbitMQ's words: ``blocked`` by an alarm, ``blocking`` if an alarm would
+        block its next publish, otherwise ``running``.
         """
         if self._alarm_hold is not None:
             return "blocked"
@@ -298,7 +298,8 @@ class ClientConnection:
 
 
 class AlarmHold:
-    """Holds the stream of ``connection`` until release(), also if the connection ends.
+    """Keeps ``connection`` from being read, because of an alarm, until release(), also if the connection
+    ends.
 
     Twice a minute the hub's heartbeats ask whether the socket has failed, which a stream that is not read
     does not notice: otherwise a client that was reset, or answers no probes (``tcp_keepalive``), would keep
@@ -318,11 +319,11 @@ class AlarmHold:
             self._connection.abort(f"the socket failed: {os.strerror(error)}")
 
     def release(self):
-        """Release the stream. A second call changes nothing."""
+        """Let the connection be read again. A second call does nothing."""
         self._connection.hub.heartbeats.forget(self)
         self._hold.release()
 
 
 def socket_failed(error):
-    """The text that gives this OSError as the reason of an end."""
+    """Return a text that says that the socket failed with this OSError, as the reason of an end."""
     return f"the socket failed: {error.strerror or error}"

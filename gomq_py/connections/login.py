@@ -1,6 +1,6 @@
-"""Client login: checks a client's password for all doors, and emits the events of logins.
+"""Client login: checks a client's password for all protocols, and emits the events of logins.
 
-A door's login reads and answers in its protocol; broker.verbs.entering decides.
+The code of each protocol reads and answers the login; broker.verbs.entering decides.
 """
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.broker.signals.events import logged_in
@@ -9,7 +9,7 @@ from gomq_py.net.listener import login_host
 
 
 class ClientLogin:
-    """Carries out the login of one connection's client within ``timeout_s``."""
+    """Checks the login of one connection's client, which may take ``timeout_s``."""
 
     __slots__ = ("connection", "server", "broker", "clients", "host", "timeout_s")
 
@@ -22,7 +22,7 @@ class ClientLogin:
         self.timeout_s = timeout_s
 
     def checked(self, username, password, deadline, protocol):
-        """The User who logs in. ``protocol``: its name in events. Raises LoginRefused. May switch."""
+        """Check a login; returns the User. ``protocol``: name for events. Raises LoginRefused. May switch."""
         try:
             return check_credentials(
                 self.broker.logins, self.clients, username, password, self.host, deadline)
@@ -31,8 +31,7 @@ class ClientLogin:
             raise
 
     def tell(self, outcome, username, protocol, *error):
-        """Emit the event of a login's ``outcome``, success or failure; but no failure while the broker stops.
-        """
+        """Emit the event of a login's ``outcome``, success or failure; no failure while the broker stops."""
         if error and self.clients.is_closing:
             return
         one = self.connection

@@ -47,68 +47,68 @@ LAST_DATETIME_S = 253402300799  # 9999-12-31T23:59:59Z, the last second a dateti
 
 
 class Seconds(int):
-    """Is a timestamp later than any datetime can hold; it is encoded as a timestamp again."""
+    """A timestamp in seconds, later than any datetime can hold; encoded as a timestamp again."""
 
     __slots__ = ()
 
 
 class TypedInt(int):
-    """Is an integer that keeps its wire type when it is encoded again."""
+    """Base of integers that keep their wire type when they are encoded again."""
 
     __slots__ = ()
     NAME = ""  # the type's name in RabbitMQ
 
 
 class Int8(TypedInt):
-    """Is an 8-bit integer, of wire type ``b``."""
+    """An 8-bit integer, of wire type ``b``."""
 
     __slots__ = ()
     NAME = "byte"
 
 
 class UInt8(TypedInt):
-    """Is an unsigned 8-bit integer, of wire type ``B``."""
+    """An unsigned 8-bit integer, of wire type ``B``."""
 
     __slots__ = ()
     NAME = "unsignedbyte"
 
 
 class Int16(TypedInt):
-    """Is a 16-bit integer, of wire type ``s``."""
+    """A 16-bit integer, of wire type ``s``."""
 
     __slots__ = ()
     NAME = "short"
 
 
 class UInt16(TypedInt):
-    """Is an unsigned 16-bit integer, of wire type ``u``."""
+    """An unsigned 16-bit integer, of wire type ``u``."""
 
     __slots__ = ()
     NAME = "unsignedshort"
 
 
 class UInt32(TypedInt):
-    """Is an unsigned 32-bit integer, of wire type ``i``."""
+    """An unsigned 32-bit integer, of wire type ``i``."""
 
     __slots__ = ()
     NAME = "unsignedint"
 
 
 class Int64(TypedInt):
-    """Is a 64-bit integer, of wire type ``l``."""
+    """A 64-bit integer, of wire type ``l``."""
 
     __slots__ = ()
     NAME = "long"
 
 
 class Float32(float):
-    """Is a 32-bit float (``f``), and is encoded as such again."""
+    """A 32-bit float, of wire type ``f``; it is encoded as such again."""
 
     __slots__ = ()
 
 
 def width_of(kind):
-    """Count of octets that follow the type octet of a fixed-width value; -1 for any other type."""
+    """Octets that follow the type octet ``kind`` of a fixed-width value; -1 for any other type."""
     if kind == INT32 or kind == UINT32 or kind == FLOAT:
         return 4
     if kind == BOOLEAN or kind == INT8 or kind == UINT8:
@@ -125,7 +125,9 @@ def width_of(kind):
 
 
 def check_value(p, at, end, depth):
-    """The offset behind the value whose type octet is at ``at``; -1 if malformed, too deep or too long."""
+    """Check the value at ``at``, type octet first. Returns the offset behind it; -1 if malformed or too
+    deep.
+    """
     if at >= end:
         return -1
     kind = p[at]
@@ -149,7 +151,7 @@ def check_value(p, at, end, depth):
 
 
 def check_array(p, at, end, depth):
-    """Returns 0 if ``at`` to ``end`` holds well-formed values and nothing else, otherwise -1."""
+    """Check that [``at``, ``end``) holds well-formed values. Returns 0, or -1 if it does not."""
     if depth > MAX_DEPTH:
         return -1
     while at < end:
@@ -160,8 +162,8 @@ def check_array(p, at, end, depth):
 
 
 def check_table(p, at, end, depth):
-    """Returns -1 unless ``at`` to ``end`` holds well-formed entries and nothing else; 1 if it does and a key
-    of this level is CC, BCC or mqtt.retain; otherwise 0.
+    """Check that [``at``, ``end``) holds well-formed table entries. Returns -1 if it does not; 1 if it does
+    and a key of this level is CC, BCC or mqtt.retain; otherwise 0.
     """
     special = 0
     if depth > MAX_DEPTH:
@@ -183,7 +185,7 @@ def check_table(p, at, end, depth):
 
 
 def table_end(p, at, end, depth=0):
-    """The offset behind the table whose u32 size is at ``at``; -1 if malformed or longer than to ``end``."""
+    """Check the table at ``at``, u32 size first. Returns the offset behind; -1 if malformed or too long."""
     if end - at < 4:
         return -1
     size = octets.be32(p, at)
@@ -194,8 +196,8 @@ def table_end(p, at, end, depth=0):
 
 
 def decode_table(data, offset=0, deeper=0):
-    """Decode the table (u32 size first) at ``offset``: (dict, offset behind the table). Of equal keys the
-    first wins, as in RabbitMQ. ``deeper``: levels allowed beyond MAX_DEPTH. Raises Malformed.
+    """Check and decode the table (u32 size first) at ``offset``. Returns (dict, offset behind the table). The
+    first of equal keys wins, as in RabbitMQ. ``deeper``: levels allowed beyond MAX_DEPTH. Raises Malformed.
     """
     p = octets.pointer(data)
     end = table_end(p, offset, len(data), -deeper) if offset >= 0 else -1
@@ -205,7 +207,7 @@ def decode_table(data, offset=0, deeper=0):
 
 
 def decode_value(data, offset=0):
-    """Decode the value (type octet first) at ``offset``: (value, offset behind it). Raises Malformed."""
+    """Check and decode the value at ``offset``. Returns (value, offset behind it). Raises Malformed."""
     p = octets.pointer(data)
     end = check_value(p, offset, len(data), 0) if offset >= 0 else -1
     if end < 0:
@@ -222,7 +224,7 @@ def skip_value(p, at):
 
 
 def find_key(p, at, end, key, key_length):
-    """The offset of the entry with this key, a short string, in checked entries ``at`` to ``end``; or -1."""
+    """Offset of the entry with this key, in checked table entries [``at``, ``end``); -1 if missing."""
     while at < end:
         value = at + 1 + p[at]
         if value - at == key_length and octets.same(p, at, key, 0, key_length):
@@ -312,7 +314,7 @@ def is_integer(p, at):
 
 
 def integer(p, at):
-    """Decode the value at ``at``, for which is_integer() is true."""
+    """Decode the integer whose type octet is at ``at``, for which is_integer() is true."""
     kind = p[at]
     at += 1
     if kind == UINT8:
@@ -335,7 +337,9 @@ def integer(p, at):
 
 
 def put_integer(target, at, number):
-    """Write an integer as encode_value() does, at most nine octets. Returns the offset behind it."""
+    """Encode an integer at ``target[at]``, type octet first, at most nine octets. Returns the offset
+    behind.
+    """
     if -0x80000000 <= number <= 0x7FFFFFFF:
         target[at] = INT32
         octets.put_be32(target, at + 1, number & 0xFFFFFFFF)
@@ -427,7 +431,7 @@ def decimal_type():
 
 
 def is_decimal(value):
-    """True if a value is a decimal.Decimal. Does not import decimal for that."""
+    """Whether a value is a decimal.Decimal, found out without importing decimal."""
     decimal = sys.modules.get("decimal")
     return decimal is not None and isinstance(value, decimal.Decimal)
 
@@ -485,8 +489,9 @@ ENCODERS = {
 
 
 def find_entry(p, length, key):
-    """Find a key in the table ``p``. Returns the offsets (of its entry, of its value, behind its value), or
-    None if the key is missing. Raises Malformed."""
+    """Find a key in a raw table of ``length`` octets (u32 size first). Returns the offsets (of its entry, of
+    its value's type octet, behind its value), or None if the key is missing. Raises Malformed.
+    """
     if table_end(p, 0, length) != length:
         raise Malformed("malformed field table")
     at = 4
@@ -501,13 +506,13 @@ def find_entry(p, length, key):
 
 
 def get_key(raw, key, default=None):
-    """The value of a key in a raw table (u32 size first), or ``default`` if missing. Raises Malformed."""
+    """Decode the value of a key in a raw table (u32 size first). ``default`` if missing. Raises Malformed."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     return default if entry is None else decode_value(raw, entry[1])[0]
 
 
 def remove_key(raw, key):
-    """Remove a key from a raw table; all other octets stay. Raises Malformed for a malformed table."""
+    """Copy a raw table (u32 size first) without this key; all other octets stay. Raises Malformed."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     if entry is None:
         return bytes(raw)
@@ -515,14 +520,14 @@ def remove_key(raw, key):
 
 
 def set_key(raw, key, value):
-    """Set a key of a raw table, in its old place or at the end; other octets stay. Raises Malformed."""
+    """Copy a raw table with a key set, at its old position or the end; the rest stays. Raises Malformed."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     start, end = (len(raw), len(raw)) if entry is None else (entry[0], entry[2])
     return _framed(bytes(raw[4:start]) + encode_shortstr(key) + encode_value(value) + bytes(raw[end:]))
 
 
 def sort_keys(raw):
-    """Sort a raw table's entries by the octets of their keys (stable). Raises Malformed."""
+    """Copy a raw table with its entries sorted by the octets of their keys (stable). Raises Malformed."""
     p = octets.pointer(raw)
     length = len(raw)
     if table_end(p, 0, length) != length:

@@ -1,8 +1,9 @@
-"""Forms: read content of other protocols as AMQP basic properties. Imports no other room; does no I/O.
+"""Forms: translate message properties of other protocols into AMQP basic properties. Imports only
+gomq_py.octets and gomq_py.errors; no I/O.
 
-The core reads a message's AMQP basic properties (content.properties). Content of another protocol is stored
-as its door received it, under a kind of its own (storage.format.record). ``Message.get_properties`` then asks
-the Form that is registered for the kind to translate it.
+The broker reads a message's AMQP basic properties (content.properties). A message of another protocol is
+stored as its server received it, under a ``kind`` of its own (storage.format.record).
+``Message.get_properties`` then asks the Form that is registered for this kind to translate.
 
 The table of Forms is the only state here. Forms have no state, and all brokers of a process share them.
 """
@@ -18,8 +19,8 @@ BASIC_MAX = 65536
 
 
 class Form:
-    """Reads content of one ``kind`` as basic properties. ``p`` is a pointer to a message's octets, in which
-    ``routing_at`` and ``properties_at`` are offsets.
+    """Translates the properties of one ``kind`` of messages into AMQP basic ones. ``p`` is a pointer to a
+    message's octets, in which ``routing_at`` and ``properties_at`` are offsets.
     """
 
     __slots__ = ("kind",)
@@ -28,19 +29,20 @@ class Form:
         self.kind = kind
 
     def basic_bound(self, properties_length):
-        """Most octets that write_basic() writes for properties of this length."""
+        """Upper limit of the octets that write_basic() writes for properties of this length."""
         raise NotImplementedError
 
     def write_basic(self, out, at, most, p, routing_at, properties_at, properties_length, flags):
-        """Write basic properties at ``out[at]``: at most ``most`` octets, which is LEAST_ROOM or more. Leaves
-        out properties that do not fit. ``out`` must have room for basic_bound() octets.
+        """Write the basic properties of a message at ``out[at]``: at most ``most`` octets, which is
+        LEAST_ROOM or more. Leaves out properties that do not fit. ``out`` must have room for basic_bound()
+        octets.
 
-        Returns the offset behind the last octet written, or -1 if the content is malformed.
+        Returns the offset behind the last octet written, or -1 if the message's properties are malformed.
         """
         raise NotImplementedError
 
     def basic(self, p, routing_at, properties_at, properties_length, flags, most):
-        """The basic properties as bytes, at most ``most`` octets. Raises Malformed."""
+        """The basic properties of a message as bytes, at most ``most`` octets. Raises Malformed."""
         data = bytearray(self.basic_bound(properties_length))
         end = self.write_basic(
             octets.pointer(data), 0, most, p, routing_at, properties_at, properties_length, flags)
@@ -56,19 +58,19 @@ _FORMS: list = [None] * 256
 
 
 def register(form):
-    """Read content of ``form.kind`` with this form, in place of the form registered before."""
+    """Use this Form for messages of ``form.kind``, in place of the Form registered before, if any."""
     if not BASIC < form.kind < 256:
         raise ValueError(f"content of kind {form.kind} needs no form, or cannot be stored")
     _FORMS[form.kind] = form
 
 
 def forget(kind):
-    """Unregister the form of a kind."""
+    """Unregister the Form of a kind, if any."""
     _FORMS[kind] = None
 
 
 def malformed(kind):
-    """Make the error for content that its Form cannot read."""
+    """Make the Malformed error for properties that the Form of this kind cannot read."""
     return Malformed(f"malformed content of kind {kind}")
 
 

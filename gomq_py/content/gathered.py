@@ -1,13 +1,14 @@
-"""Gathered: collects a message body that arrives in parts in one buffer, with room in front of the body.
+"""Gathered: collects a message body that arrives in parts in one buffer, with free space in front of the
+body.
 
-storage.message puts exchange, routing key and properties into this room, so that the whole message is in one
+storage.message puts exchange, routing key and properties into this space, so that the whole message is in one
 buffer without a copy of the body.
 """
 
 
 class Gathered:
-    """Holds a body of ``size`` octets, of which ``received`` have arrived, from ``at`` on in ``octets``. This
-    memory stays reserved while a reference to the object ``lent`` exists.
+    """A body of ``size`` octets, of which ``received`` have arrived. It begins at ``at`` in the buffer
+    ``octets``, which is ``lent.octets`` and stays reserved while a reference to ``lent`` exists.
     """
 
     __slots__ = ("octets", "at", "size", "received", "_lent")
@@ -23,27 +24,27 @@ class Gathered:
         return self.received
 
     def add(self, octets):
-        """Append the next octets of the body. The caller has checked that there is room."""
+        """Append the next octets of the body. The caller has checked that they fit."""
         start = self.at + self.received
         self.octets[start:start + len(octets)] = octets
         self.received += len(octets)
 
     def came(self, count):
-        """Count ``count`` octets that the caller wrote into room()."""
+        """Count ``count`` octets, which the caller has written into room(), as received."""
         self.received += count
 
     def to_come(self):
-        """Count of octets of the body that have not arrived."""
+        """Number of octets of the body that have not arrived."""
         return self.size - self.received
 
     def room(self, count, ahead=0):
-        """A view for ``count`` octets of the body, which begins ``ahead`` octets behind the received ones."""
+        """A view to write ``count`` octets of the body, ``ahead`` octets behind the received ones."""
         start = self.at + self.received + ahead
         return self.octets[start:start + count]
 
     def lead(self, octets):
-        """Put ``octets`` directly in front of the body; returns their offset. Returns a negative number, and
-        does nothing, if there is no room for them.
+        """Write ``octets`` directly in front of the body, and return the offset where they begin. If there is
+        too little space, write nothing and return a negative number.
         """
         start = self.at - len(octets)
         if start >= 0:

@@ -1,6 +1,6 @@
 """Basic properties: scans them in place as a message passes, and decodes them only when a reader asks.
 
-The bytes are those of a content header behind class, weight and body size (§4.2.6.1): a short of flags, then
+The octets are those of a content header behind class, weight and body size (§4.2.6.1): a short of flags, then
 the flagged properties in this order:
 
     bit 15 content_type s   14 content_encoding s   13 headers F   12 delivery_mode B   11 priority B
@@ -9,12 +9,12 @@ the flagged properties in this order:
     (s short string, F table, B octet, T u64)
 
 Bit 1 names no property and is ignored, as in RabbitMQ. Bit 0 announces a second flag word, which the basic
-class does not have, so properties with bit 0 are malformed. The broker stores and delivers these bytes as the
+class does not have, so properties with bit 0 are malformed. The broker stores and delivers the octets as the
 publisher sent them. No function reads past the end that it is given.
 
-The headers of a delayed exchange (broker.exchanges.delayed) are read in place, too: due_ms() tells when a
-message is due, negate() copies the table for the next exchange. Both read octets that were checked on
-arrival, and return UNTOLD for types that clients rarely use; the exchange then decodes the table.
+The headers of a message in a delayed exchange (broker.exchanges.delayed) are read in place, too: due_ms()
+tells when the message is due, negate() copies the table for the next exchange. Both read octets that were
+checked on arrival, and return UNTOLD for types that clients rarely use; the exchange then decodes the table.
 """
 from struct import Struct
 
@@ -72,7 +72,7 @@ def skip_shortstr(p, at, end):
 
 
 def headers_at(p, at):
-    """The offset of the headers in checked properties at ``at``; without headers, where they would be."""
+    """Offset of the headers in checked properties at ``at``; if absent, offset at which they would begin."""
     flags = octets.be16(p, at)
     at += 2
     if flags & CONTENT_TYPE:
@@ -104,7 +104,7 @@ class PropertyScan:
         self.special = False
 
     def scan(self, p, start, end):
-        """Scan properties that must fill ``start`` to ``end``. Returns 0, or -1 if they are malformed."""
+        """Scan properties that must fill [``start``, ``end``). Returns 0, or -1 if they are malformed."""
         self.headers_at = self.expiration_at = self.user_id_at = self.reply_to_at = -1
         self.headers_length = 0
         self.delivery_mode = self.priority = 0
@@ -179,19 +179,19 @@ class PropertyScan:
         return at
 
     def scan_octets(self, data):
-        """Scan a bytes-like object, for code that is not compiled with this class. True if well-formed."""
+        """Scan a bytes-like object, for code not compiled with this class. Returns True if well-formed."""
         return self.scan(octets.pointer(data), 0, len(data)) == 0
 
 
 class PropertyEdit:
-    """Edits a stored message's properties: ``headers`` (raw table, u32 size first) may be set, ``expiration``
-    (text or None) may be set to None. All other octets stay.
+    """Edits basic properties in wire form. The caller may set ``headers`` (raw table, u32 size first), and
+    set ``expiration`` (text or None) to None. All other properties stay octet for octet.
     """
 
     __slots__ = ("headers", "expiration", "_properties", "_scan")
 
     def __init__(self, properties):
-        """Read the properties. Raises ValueError if they are malformed; no door accepts such properties."""
+        """Parse ``properties``. Raises ValueError for malformed ones, which no protocol server accepts."""
         scan = PropertyScan()
         if not scan.scan_octets(properties):
             raise ValueError("malformed basic properties")
@@ -205,7 +205,7 @@ class PropertyEdit:
         )
 
     def octets(self):
-        """The edited properties in wire form. If there were no headers, no empty table is added."""
+        """The edited properties in wire form. Empty headers are left out if there were none before."""
         properties, scan = self._properties, self._scan
         flags = scan.flags & ~EXPIRATION
         start = scan.headers_at if scan.headers_at >= 0 else self._place_of_headers()
@@ -224,7 +224,7 @@ class PropertyEdit:
         return flags.to_bytes(2, "big") + properties[2:start] + headers + rest
 
     def _place_of_headers(self):
-        """The offset of the headers: behind the two short strings that may precede them."""
+        """Offset at which headers would be inserted: behind content_type and content_encoding."""
         at = 2
         for flag in (CONTENT_TYPE, CONTENT_ENCODING):
             if self._scan.flags & flag:
@@ -251,7 +251,7 @@ class Properties:
 
     @classmethod
     def decode(cls, data):
-        """Decode the wire form (flags first). Raises Malformed, also for octets behind the properties."""
+        """Decode properties from wire form, flags first. Raises Malformed, also if octets follow them."""
         data = bytes(data)
         if not PropertyScan().scan_octets(data):
             raise Malformed("malformed basic properties")
@@ -307,8 +307,9 @@ class Properties:
 
 
 def due_ms(p, at, end, arrived_ms):
-    """Unix milliseconds at which a message with these header entries is due; NOT_DELAYED if no header
-    delays it; UNTOLD if the table must be decoded to tell. ``arrived_ms``: its arrival, Unix milliseconds.
+    """Unix milliseconds at which a message is due, by its checked header entries in [``at``, ``end``);
+    NOT_DELAYED if no header delays it; UNTOLD if only decoding the table can tell. ``arrived_ms``: its
+    arrival, Unix milliseconds.
     """
     delay_at = deliver_at = -1
     while at < end:
@@ -335,9 +336,9 @@ def due_ms(p, at, end, arrived_ms):
 
 
 def negate(target, to, p, at, end):
-    """Copy header entries to ``target``, negating the two that delay, as broker.exchanges.delayed.gone_on()
-    does. The copy may be MOST_LONGER octets longer. Returns the offset behind the copy, or UNTOLD if it
-    is incomplete, because a value is of a type that told() cannot read.
+    """Copy the header entries in [``at``, ``end``) to ``target[to]``, with the values of the two delay
+    headers negated: they have had their effect. The copy may be MOST_LONGER octets longer. Returns the offset
+    behind the copy, or UNTOLD if it is incomplete, because a value is of a type that told() cannot read.
     """
     delay_at = deliver_at = -1
     while at < end:
@@ -362,17 +363,17 @@ def negate(target, to, p, at, end):
 
 
 def is_key(p, at, key, length):
-    """True if the entry at ``at`` has this key."""
+    """Whether the table entry at ``at`` has this key of ``length`` octets."""
     return p[at] == length and octets.same(p, at + 1, key, 0, length)
 
 
 def is_told(p, at):
-    """True if told() can read the value at ``at``: a date, or an integer whose negative fits."""
+    """Whether told() can read the value at ``at``: a timestamp, or an integer whose negative fits."""
     if p[at] == fields.TIMESTAMP:
         return octets.be64(p, at + 1) <= LAST_DATE_S
     return fields.is_integer(p, at) and fields.integer(p, at) >= -LARGEST
 
 
 def told(p, at):
-    """Read the integer, or the date in milliseconds, at ``at``."""
+    """Decode the value at ``at``: an integer, or a timestamp in milliseconds."""
     return octets.be64(p, at + 1) * 1000 if p[at] == fields.TIMESTAMP else fields.integer(p, at)

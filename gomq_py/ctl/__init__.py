@@ -1,4 +1,4 @@
 """``gomq-py-ctl``: the operator's command line.
 
-Speaks the management API, or reads a data folder that no broker holds. No other room imports this one.
+Speaks the management API, or reads the data folder of a stopped broker. No other package imports this one.
 """

@@ -12,7 +12,7 @@ TAGS_HELP = "administrator, monitoring, policymaker, management, impersonator"
 
 
 def asked_password(given):
-    """The given password; for None the operator's answer to a prompt, or the first line of a pipe."""
+    """The ``given`` password; if None, the operator's answer to a prompt, or the first line of a pipe."""
     if given is None and sys.stdin.isatty():
         given = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     elif given is None:
@@ -26,7 +26,7 @@ def asked_password(given):
 @click.argument("name")
 @click.argument("password", required=False)
 def add_user(session, name, password):
-    """Make a user; the password is asked for when it is not given, or read from a pipe."""
+    """Create a user. Without PASSWORD, prompt for it or read it from a pipe."""
     try:
         session.api.get("users", name)
     except APIError as error:

@@ -65,7 +65,7 @@ class API:
         return self.unix_path or f"{'https' if self.secure else 'http'}://{host}:{self.port}"
 
     def get(self, *path, **query):
-        """The decoded JSON at /api/path; encodes the parts of the path itself. Raises APIError."""
+        """GET /api/PATH, whose parts ``path`` are encoded here; returns the decoded JSON. Raises APIError."""
         return self.request("GET", path, query=query)
 
     def put(self, *path, body=None, headers=None):
@@ -99,7 +99,7 @@ class API:
             raise APIError(f"what answers at {self.address} is no management API: {octets[:40]!r}") from None
 
     def _lacks(self, path):
-        """True if a broker other than gomq-py lacks this path: its 404 does not mean a missing queue then."""
+        """Whether the broker is not gomq-py and has no such route: then 404 does not mean a missing queue."""
         if path[0] != "queues" or path[-1] not in _ONLY_HERE:
             return False
         try:
@@ -108,7 +108,7 @@ class API:
             return False
 
     def text(self, path):
-        """The text at a path outside /api, such as /metrics. Raises APIError."""
+        """GET a path outside /api, such as /metrics; returns the text. Raises APIError."""
         status, octets = self._send("GET", self.prefix + path, None, {})
         if status >= 300:
             raise APIError(_reason(status, octets), status)
@@ -157,7 +157,7 @@ class API:
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
+    """An HTTP connection over a unix socket."""
 
     def __init__(self, path, timeout_s):
         super().__init__("localhost", timeout=timeout_s)
@@ -195,7 +195,7 @@ def redacted(uri):
 
 
 def _header(value):
-    """The value of a header: the text as octets, on one line."""
+    """The value of an HTTP header: the text as octets, on one line."""
     return " ".join(value.split()).encode("utf-8", "surrogateescape")
 
 
@@ -212,7 +212,7 @@ _COMPONENTS = {"federation-upstream": "federation upstream"}
 
 
 def _missing(path):
-    """A text that names the missing entity by its path: the API itself only says "not found"."""
+    """The error text for a 404, which names the missing entity; the API itself only says "not found"."""
     first, *rest = path
     if first == "federation-links" and len(rest) > 2:
         return f"404: no federation link '{rest[2]}' in virtual host '{rest[1]}'"

@@ -1,4 +1,4 @@
-"""Commands for a data folder that no broker holds, and doctor for a running broker and its machine."""
+"""Commands for the data folder of a stopped broker, and doctor for a running broker and its machine."""
 import sys
 from contextlib import contextmanager
 
@@ -29,9 +29,9 @@ def _in_folder():
 @command()
 @click.argument("data_dir", type=click.Path())
 def fsck(session, data_dir):
-    """Check every checksum of a data folder that no broker holds.
+    """Check every checksum in the data folder of a stopped broker.
 
-    Exit code 1 when something that had been flushed does not check.
+    Exit code 1 if data that had been flushed is damaged.
     """
     from gomq_py.ctl.fsck import check_folder
     with _in_folder():
@@ -54,9 +54,9 @@ def fsck(session, data_dir):
 @click.argument("data_dir", type=click.Path())
 @click.argument("file", type=click.File("w"), default="-")
 def definitions_of_folder(_session, data_dir, file):
-    """Write the definitions in a data folder that no broker holds to a file.
+    """Write the definitions in the data folder of a stopped broker to FILE.
 
-    Exit code 1 when something in it cannot be read, 2 when nothing can.
+    Exit code 1 if some of them cannot be read, 2 if none can.
     """
     from gomq_py.ctl.offline import Definitions, held_folder
     with _in_folder(), held_folder(data_dir):
@@ -69,10 +69,10 @@ def definitions_of_folder(_session, data_dir, file):
 
 @command()
 def doctor(session):
-    """Look for what is wrong, or soon will be: alarms, disk, descriptors, paused and closed queues, old
+    """Look for present and coming problems: alarms, disk, descriptors, paused and closed queues, old
     messages.
 
-    Exit code 1 when something is.
+    Exit code 1 if there is a present problem.
     """
     try:
         rows = list(checkup.examine(session.api, gomq_py.__version__))
@@ -90,10 +90,10 @@ def doctor(session):
 @click.argument("name")
 @click.argument("password", required=False)
 def recover_users(session, data_dir, name, password):
-    """Begin the users of a data folder anew with one administrator, where the file is gone, empty or
-    cannot be read.
+    """Replace a lost file of users in a data folder by one with a single administrator. Refuses if the file
+    can be read.
 
-    No broker may hold the folder. The password is asked for when it is not given, or read from a pipe.
+    The broker must be stopped. Without PASSWORD, prompt for it or read it from a pipe.
     """
     from gomq_py.ctl import recover
     password = asked_password(password)
@@ -106,9 +106,10 @@ def recover_users(session, data_dir, name, password):
 @command("recover_definitions")
 @click.argument("data_dir", type=click.Path())
 def recover_definitions(session, data_dir):
-    """Begin the definitions of a data folder anew, where the file is gone, empty or cannot be read.
+    """Replace a lost file of definitions in a data folder by one with only the virtual host /. Refuses if the
+    file can be read.
 
-    No broker may hold the folder. The next boot keeps the messages of all queues in set-aside/, from where
+    The broker must be stopped. The next boot keeps the messages of all queues in set-aside/, from where
     recover_queue brings them back.
     """
     from gomq_py.ctl import recover
@@ -125,7 +126,7 @@ def recover_definitions(session, data_dir):
 def recover_queue(session, data_dir, folder, queue):
     """Give the messages of FOLDER in set-aside/ to a new durable queue of the virtual host (-p).
 
-    No broker may hold the data folder. The queue is there at the next boot, with its messages.
+    The broker must be stopped. At its next boot the queue exists, with these messages.
     """
     from gomq_py.ctl import recover
     with _in_folder():

@@ -20,7 +20,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GOMQ_CT
 
 
 class Group(click.Group):
-    """Takes its options before or after the command, as rabbitmqctl does; shows broker errors in one line."""
+    """A command group whose options may also follow the command. Prints broker errors in one line."""
 
     def list_commands(self, ctx):
         return sorted(self.commands)
@@ -29,7 +29,7 @@ class Group(click.Group):
         return super().parse_args(ctx, self._ours_first(ctx, args))
 
     def _ours_first(self, ctx, args):
-        """Returns ``args`` with the group's options before the command and the command's options after."""
+        """Return ``args`` in another order: the group's options, the command, the command's options."""
         ours = _options(self, ctx)
         at = _first_plain(args, ours)
         command = self.commands.get(args[at]) if at < len(args) else None
@@ -74,7 +74,7 @@ class Group(click.Group):
 
 
 def _options(command, ctx):
-    """{name: Option} of a command, with an entry for each name of an option."""
+    """{name: Option} of a command; an option with several names has an entry for each."""
     return {
         name: one for one in command.get_params(ctx) if isinstance(one, click.Option)
         for name in (*one.opts, *one.secondary_opts)
@@ -82,7 +82,7 @@ def _options(command, ctx):
 
 
 def _named(word):
-    """(name of the option in a word, or None; whether the word holds the option's value: ``--vhost=x``)."""
+    """(name of the option in a word, or None; whether the word also has the value: ``--vhost=x``)."""
     if word.startswith("--"):
         name, has_value, _ = word.partition("=")
         return name, bool(has_value)
@@ -95,7 +95,7 @@ def _is_alone(option):
 
 
 def _first_plain(args, options):
-    """Index of the first word that is neither an option nor the value of an option."""
+    """The index in ``args`` of the first word that is neither an option nor an option's value."""
     at = 0
     while at < len(args) and args[at].startswith("-"):
         name, has_value = _named(args[at])
@@ -130,7 +130,7 @@ def _first_plain(args, options):
 @click.version_option(gomq_py.__version__, "-v", "--version", prog_name="gomq-py-ctl")
 @click.pass_context
 def ctl(context, **options):
-    """Manage a gomq-py broker (or any with RabbitMQ's management API)."""
+    """Manage a gomq-py broker (or any broker with RabbitMQ's management API)."""
     context.obj = make_session(**options)
 
 

@@ -63,8 +63,8 @@ def _lines(found):
 
 
 def _optional(api, path, judge):
-    """Yield the findings of ``judge(answer)`` about the answer at a path or, if the request fails, a finding
-    that says so.
+    """Yield the findings of ``judge(answer)`` on the API's answer at a path or, if the request fails, a
+    finding that says so.
     """
     try:
         answer = api.get(path)
@@ -75,7 +75,7 @@ def _optional(api, path, judge):
 
 
 def _certificates(api):
-    """Yield findings about certificates that the health check says have expired or soon will."""
+    """Yield findings about certificates that, by the health check, have expired or soon will."""
     for days in (0, checks.CERTIFICATE_DAYS):
         try:
             api.get("health", "checks", "certificate-expiration", str(days), "days")
@@ -126,7 +126,7 @@ def _machine():
 
 
 def parsed(text):
-    """Yields (name, labels, value) of each sample in a text of Prometheus' format."""
+    """Yield (name, labels, value) of each sample in a text of Prometheus' format."""
     for name, labels, value in _SAMPLE.findall(text):
         pairs = _LABEL.findall(labels)
         found = {key: _ESCAPE.sub(lambda match: _ESCAPES[match[0]], content) for key, content in pairs}

@@ -1,4 +1,4 @@
-"""fsck: checks a data folder that no broker holds, octet by octet, by the formats of its files.
+"""fsck: checks the data folder of a stopped broker, octet by octet, by the formats of its files.
 
 Reads, never writes. A crash leaves traces that are no damage: a torn end, a record behind the last flush, a
 file whose head was never written. Damage is flushed or sealed data that fails its check, or a file that lies
@@ -45,7 +45,7 @@ class Findings:
 
 
 def check_folder(root):
-    """The Findings of the folder ``root``. Raises FolderError if it is no data folder or a broker has it."""
+    """Return Findings about a data folder. Raises FolderError if it is not one, or a broker uses it."""
     with held_folder(root):
         last_end = last_end_of(root)
         findings = Findings(last_end == STOPPED, listed_in(root))
@@ -78,7 +78,7 @@ def check_folder(root):
 
 
 class _Owned:
-    """Knows the queues that own the folders below queues/, if the definitions can be read."""
+    """Knows which folders below queues/ belong to a queue, if the definitions can be read."""
 
     def __init__(self, root, are_lost):
         self._streams = self._folders = None
@@ -97,7 +97,7 @@ class _Owned:
         return not any(inner.startswith(("acks.", "level.")) for inner in os.listdir(folder))
 
     def check(self, folder, name, findings):
-        """Report a folder without a queue in the definitions; do nothing if these cannot be read."""
+        """Report a folder whose queue is not in the definitions; do nothing if these cannot be read."""
         if self._folders is None or name in self._folders:
             return
         if name.partition(".")[2] in self._deleted:
@@ -160,15 +160,15 @@ def _check_queue(folder, findings, is_stream=False):
 
 
 def _incarnation_of(folder):
-    """The incarnation's first half, in hex, from the name of a queue's folder; "" if the name has none."""
+    """The first half of a queue's incarnation (an id), in hex, from its folder's name; "" if it has none."""
     if _LEVEL.fullmatch(os.path.basename(folder)):
         folder = os.path.dirname(folder)
     return os.path.basename(folder).partition(".")[2].partition(".")[0]  # in set-aside/ a number follows
 
 
 def _check_offsets(path, incarnation, left, findings):
-    """Check a stream's offset file. A torn position is no damage, because it was not flushed: the consumer of
-    this position begins anew. ``left``: the file's checksum as noted at an orderly stop, or None.
+    """Check the file with the positions of a stream's consumers. A torn position is no damage: it was not
+    flushed, and its consumer begins anew. ``left``: the file's checksum at an orderly stop, or None.
     """
     is_there, content = os.path.exists(path), b""
     if is_there:
@@ -210,8 +210,8 @@ def _check_segment(number, pair, incarnation, findings, is_stream, is_wanted):
 
 
 def _head_of(content, pair, number, incarnation, findings):
-    """The head of the msgs file or, if damaged, its copy in the acks file; reports damage. None if neither
-    file has a head, or the head is another segment's.
+    """Return the head of a segment's msgs file or, if damaged, its copy in the acks file; report damage. None
+    if neither file has a head, or the head belongs to another segment.
     """
     path = pair["msgs"]
     head = head_format.decode(bytes(content[:head_format.HEAD_BYTES]), head_format.MSGS_MAGIC)
@@ -244,7 +244,7 @@ def _head_of(content, pair, number, incarnation, findings):
 
 
 def _count_left(content, head, pair):
-    """How many messages of a msgs file are not acked in the acks file beside it."""
+    """The number of messages of a msgs file that the acks file beside it does not ack."""
     runs = record.Acks().runs
     twin = head.twin(head_format.ACKS_MAGIC)
     if "acks" in pair:
@@ -295,7 +295,7 @@ def _check_records(content, head, pair, findings, is_stream):
 
 
 def _acks_of(head, pair, findings):
-    """The record.Acks of a segment's acks file; an empty Acks if the file is missing."""
+    """The record.Acks in a segment's acks file; empty if the file is missing. Reports damage."""
     path = pair.get("acks")
     if path is None:
         findings.damaged(pair["msgs"], "its acks file is missing: everything in it counts as not acked")

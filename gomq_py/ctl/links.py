@@ -26,7 +26,7 @@ class _JSON(click.ParamType):
 
 
 class _Messages(click.ParamType):
-    """A click type for src-delete-after: one of its words, or a number of messages."""
+    """A click type for src-delete-after: never, queue-length or a number of messages."""
 
     name = "never|queue-length|number"
 
@@ -112,7 +112,7 @@ def _add_command(name, takes, component, table, has, what):
 
 
 def _given(key, value):
-    """The value for a parameter's key. A single URI becomes a text, several become a list."""
+    """A parameter's value for ``key``. A URI given once becomes a text, several become a list."""
     if key not in _URIS:
         return value
     return value[0] if len(value) == 1 else list(value)
@@ -123,8 +123,8 @@ def _variable(key):
 
 
 def _check_there(api, has, what):
-    """Raises APIError if the broker lacks the path ``has``, and so cannot run ``what``: storing a definition
-    would look like success.
+    """Raises APIError if the broker has no route ``has``, and so cannot run ``what``, such as a shovel: a
+    definition would be stored without effect.
     """
     try:
         api.get(has)
@@ -141,7 +141,7 @@ def _check_there(api, has, what):
 @click.argument("name")
 @click.argument("value")
 def set_parameter(session, component, name, value):
-    """Define what a component is told: COMPONENT is shovel, federation-upstream...; VALUE is JSON."""
+    """Set a parameter of COMPONENT (shovel, federation-upstream...); VALUE is JSON."""
     try:
         value = json.loads(value, parse_constant=_refuse)
     except (ValueError, RecursionError):

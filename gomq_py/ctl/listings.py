@@ -1,4 +1,4 @@
-"""Commands that print a list: lavinmqctl's names and columns, and lists that lavinmqctl lacks."""
+"""Commands that print a list: lavinmqctl's commands and columns, and lists that lavinmqctl lacks."""
 import click
 
 from gomq_py.ctl.commands import command
@@ -78,7 +78,7 @@ for _name, (_what, _path, _columns) in LISTS.items():
 @command("list_user_permissions")
 @argument("user")
 def list_user_permissions(session, user):
-    """A user's rights in every virtual host."""
+    """List a user's permissions in every virtual host."""
     session.out.rows(
         "Listing permissions", session.api.get("users", user, "permissions"),
         ("vhost", "configure", "write", "read"),
@@ -87,7 +87,7 @@ def list_user_permissions(session, user):
 
 @command("list_mqtt_retained")
 def list_mqtt_retained(session):
-    """List the topics that messages are retained for, with the octets of their payloads."""
+    """List the topics that have a retained message, with the size of its payload in octets."""
     rows, after = [], ""
     while after is not None:
         page = session.api.get("mqtt", "retained", session.vhost, limit=PAGE, after=after)
@@ -99,7 +99,7 @@ def list_mqtt_retained(session):
 @command("get_mqtt_retained")
 @argument("topic")
 def get_mqtt_retained(session, topic):
-    """Show the message that is retained for a topic."""
+    """Show the retained message of a topic."""
     session.out.rows(
         "Retained message", [session.api.get("mqtt", "retained", session.vhost, topic)],
         ("topic", "payload", "payload_encoding", "payload_bytes", "properties"))

@@ -35,7 +35,7 @@ def _wanted(count, exchange, routing_key, headers, dry_run):
     "--truncate", type=int, default=200, show_default=True, help="Octets of each body that are shown."
 )
 def peek(session, queue, offset, count, truncate):
-    """Look at the messages of a queue, which stays as it is."""
+    """Show messages of a queue, which keeps them."""
     rows = session.api.get(
         "queues", session.vhost, queue, "messages", offset=offset, count=count, truncate=truncate)
     if session.out.form == "json":
@@ -69,6 +69,6 @@ _move_command("copy", "Copy ready messages to another queue.")
 @click.option("--clean", is_flag=True, help="Without the headers about their death.")
 @_filtering
 def replay(session, queue, to, clean, **options):
-    """Bring dead letters back to where they came from."""
+    """Move dead letters back to the queues or exchanges that they came from."""
     session.out.fields(session.api.post("queues", session.vhost, queue, "replay", body={
         **_wanted(**options), "to": to, "x_death": "clean" if clean else "keep"}))

@@ -1,5 +1,5 @@
-"""The command that moves a whole broker over to this one while its clients go on: first definitions, then the
-messages of each queue by a shovel, and back again on request.
+"""The command that moves a whole broker's content to this one while its clients go on: first definitions,
+then the messages of each queue by a shovel, and back again on request.
 
 Its shovels are parameters of this broker, named ``migrate: <queue>`` in each vhost: they run without this
 command, and each later run finds them.
@@ -43,9 +43,9 @@ _STAYS = ("exclusive", "auto_delete")
 def migrate(session, there, amqp, dry_run, no_import, back, once, finish):
     """Move from a running RabbitMQ, LavinMQ or gomq-py to this broker.
 
-    Definitions are imported, then a shovel for each queue brings its messages here, and the table shows what
-    waits there and here. Move the publishers when you like, then the consumers; when nothing waits there any
-    more, --finish takes the shovels away. Until then --back turns them round.
+    Definitions are imported, then a shovel for each queue brings its messages here, and a table counts the
+    messages at the old broker and here. Move the publishers when you like, then the consumers; when the old
+    broker is empty, --finish deletes the shovels. Until then --back reverses them.
     """
     moving = Migration(session.api, there, _with_login(amqp, there))
     if dry_run:
@@ -79,7 +79,7 @@ class Migration:
         self._here, self._there, self._uri_of = here, there, uri_of
 
     def start(self, back):
-        """Create a shovel for each queue, or turn its shovel round if ``back``. Raises APIError."""
+        """Create a shovel for each queue; if ``back``, one that moves messages back. Raises APIError."""
         for queue in self.queues():
             vhost, name = queue["vhost"], queue["name"]
             here, there = f"amqp:///{quote(vhost, safe='')}", self._uri_of(vhost)
@@ -91,7 +91,7 @@ class Migration:
             self._here.put("parameters", "shovel", vhost, PREFIX + name, body={"value": value})
 
     def queues(self):
-        """The queues of the old broker whose messages can be moved."""
+        """The queues, as dicts, of the old broker whose messages can be moved."""
         return sorted(
             (
                 queue for queue in self._there.get("queues")
@@ -100,7 +100,7 @@ class Migration:
             ), key=lambda queue: (queue["vhost"], queue["name"]))
 
     def rows(self):
-        """A row for each queue: its messages there and here, messages a second, seconds left and so on."""
+        """A dict for each queue: its messages at both brokers, messages a second, seconds left, and so on."""
         shovels = {(one["vhost"], one["name"]): one for one in self._here.get("shovels")}
         here = {(one["vhost"], one["name"]): one for one in self._here.get("queues")}
         rows = []
@@ -120,7 +120,7 @@ class Migration:
         return rows
 
     def finish(self):
-        """Delete shovels whose source is empty; returns the rows of the remaining ones. Raises APIError."""
+        """Delete shovels whose source is empty; returns the rows() of the remaining ones. Raises APIError."""
         left = []
         for row in self.rows():
             if row["state"] is None:
@@ -133,15 +133,15 @@ class Migration:
 
 
 def _left(waiting, rate):
-    """Seconds until the source is empty, as a text; "?" if hardly a message moves."""
+    """Seconds until a shovel's source is empty, as a text; "?" at less than one message a second."""
     if not waiting:
         return "0 s"
     return f"{waiting / rate:.0f} s" if rate >= 1 else "?"
 
 
 def _with_login(amqp, there):
-    """Returns a function(vhost), which returns the URI ``amqp`` with that vhost; a URI without a login gets
-    the login of ``there``. Raises BadParameter, whose text repeats nothing of the URI.
+    """Return a function(vhost) that returns the URI ``amqp`` for that vhost; a URI without a login gets the
+    login of ``there``. Raises BadParameter, whose text repeats nothing of the URI.
     """
     try:
         parts = urlsplit(amqp)

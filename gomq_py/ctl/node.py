@@ -20,7 +20,7 @@ def close_connection(session, connection, reason):
 @argument("client_id")
 @click.argument("reason", default="Closed by gomq-py-ctl")
 def close_mqtt_client(session, client_id, reason):
-    """Close the connection of an MQTT client; its session stays if it is to be kept."""
+    """Close the connection of an MQTT client. A persistent session stays."""
     session.api.delete(
         "mqtt", "sessions", session.vhost, client_id, "connection", headers={"X-Reason": reason})
 
@@ -42,7 +42,7 @@ def close_all_connections(session, reason):
 
 @command()
 def status(session):
-    """Version, uptime and totals."""
+    """Show the broker's version, uptime and totals."""
     overview = session.api.get("overview")
     totals, messages = overview.get("object_totals", {}), overview.get("queue_totals", {})
     session.out.fields({

@@ -1,4 +1,4 @@
-"""Offline: reads definitions from the logs of a data folder that no broker holds.
+"""Offline: reads definitions from the logs in the data folder of a stopped broker.
 
 Reads, never writes; reports unreadable parts. The only module of ctl that knows how the broker stores
 definitions and users. Slow to import: commands import it when they run.
@@ -25,7 +25,7 @@ _TOPIC_RIGHTS = ("write", "read")
 
 
 class FolderError(Exception):
-    """A data folder cannot be read; the text is one line for the operator."""
+    """A data folder cannot be read; the error's text is one line for the operator."""
 
 
 @contextlib.contextmanager
@@ -104,13 +104,13 @@ class Definitions:
             for damage in scan.damage)
 
     def _each(self, what):
-        """Yield (vhost's name, key, value) from the dict ``what``, such as "queues", of every vhost."""
+        """Yield (vhost's name, key, value) of each item of ``what``, such as "queues", in every vhost."""
         for vhost, description in self._vhosts.items():
             for item in getattr(description, what).items():
                 yield (vhost, *item)
 
     def stream_folders(self):
-        """The names of the folders of streams."""
+        """The set of names of the folders that belong to streams."""
         return {
             f"{queue_id(vhost, name)}.{record['incarnation'][:8].hex()}"
             for vhost, name, record in self._each("queues")
@@ -118,7 +118,7 @@ class Definitions:
         }
 
     def folders(self):
-        """({names of the folders in use below queues/}, {part after the dot of a deleted folder's name})."""
+        """({names of folders in use below queues/}, {part behind the dot in names of deleted folders})."""
         owned = {
             (vhost, prefix + name): record["incarnation"]
             for what, prefix in (("queues", ""), ("exchanges", "amq.delayed-"), ("stores", ""))

@@ -13,8 +13,8 @@ class Output:
         self.quiet = quiet
 
     def rows(self, title, rows, columns):
-        """Print the chosen columns of a list of objects; a column ``a.b`` is a field of a field. Columns that
-        no row has are reported.
+        """Print a list of objects, only the ``columns``; a column ``a.b`` is the field b of the field a.
+        Reports columns that no object has.
         """
         missing = [column for column in columns if rows and not any(has(row, column) for row in rows)]
         if missing and not self.quiet:
@@ -32,7 +32,7 @@ class Output:
                 else "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
 
     def fields(self, values):
-        """Print one object as ``key: value`` lines, or JSON."""
+        """Print one object as ``key: value`` lines, or as JSON."""
         if self.form == "json":
             self.json(values)
             return
@@ -40,7 +40,7 @@ class Output:
             click.echo(f"{key}: {shown(value)}")
 
     def value(self, key, value):
-        """Print one field as ``fields`` does; if quiet, print the value alone."""
+        """Print a key and its value; if quiet, only the value."""
         if self.quiet and self.form != "json":
             click.echo(shown(value))
         else:
@@ -64,7 +64,7 @@ class Output:
 
 
 def has(row, column):
-    """Whether nested objects have the field ``column``, such as ``a.b``."""
+    """Whether ``row``, nested dicts, has the field ``column``, such as ``a.b``."""
     for part in column.split("."):
         if not isinstance(row, dict) or part not in row:
             return False
@@ -73,14 +73,14 @@ def has(row, column):
 
 
 def at(row, column):
-    """The value of the field ``column``, such as ``a.b``, in nested objects, or None."""
+    """The value of the field ``column``, such as ``a.b``, in the nested dicts ``row``, or None."""
     for part in column.split("."):
         row = row.get(part) if isinstance(row, dict) else None
     return row
 
 
 def shown(value):
-    """A value as one cell, without control characters, which a name could smuggle into a terminal."""
+    """A value as text of one cell, with escapes for control characters, which could trick a terminal."""
     if value is None:
         text = ""
     elif isinstance(value, bool):

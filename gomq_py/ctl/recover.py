@@ -1,6 +1,6 @@
-"""Recover: commands for a lost file of a data folder, or for messages in set-aside/.
+"""Recover: replaces lost files of a data folder, and gives messages in set-aside/ to a queue.
 
-Writes into a folder that no broker holds, and never over readable data.
+Writes only into the folder of a stopped broker, and never over readable data.
 """
 import os
 import re
@@ -30,7 +30,7 @@ _MAGIC = {"msgs": head_format.MSGS_MAGIC, "acks": head_format.ACKS_MAGIC}
 
 
 def recover_users(root, name, password):
-    """Begin ``users`` anew with one administrator, who has all rights in every vhost of the definitions.
+    """Write new ``users`` with one administrator, who has all rights in every vhost of the definitions.
 
     Raises FolderError if the file has users, the folder is no data folder, or the name is invalid.
     """
@@ -53,7 +53,7 @@ def recover_users(root, name, password):
 
 
 def recover_definitions(root):
-    """Begin ``definitions`` anew with the vhost ``/``: the next boot sets the messages of all queues aside.
+    """Write new ``definitions`` with the vhost ``/``: the next boot sets the messages of all queues aside.
 
     Raises FolderError if the file has definitions, or the folder is no data folder.
     """
@@ -64,8 +64,8 @@ def recover_definitions(root):
 
 
 def recover_queue(root, folder, vhost, queue):
-    """Give the messages of a folder in set-aside/ to a new queue: move the folder to the queue's place, and
-    add the queue to the definitions. Returns the queue's arguments. Raises FolderError.
+    """Give the messages of a folder in set-aside/ to a new queue: move the folder below queues/, and add the
+    queue to the definitions. Returns the queue's arguments, a dict. Raises FolderError.
     """
     with held_folder(root):
         source = os.path.join(root, SET_ASIDE, folder)
@@ -91,8 +91,8 @@ def recover_queue(root, folder, vhost, queue):
 
 
 def _lost_log(root, name, otherwise):
-    """Move an unreadable log to set-aside/, unless the file is empty; returns the log's old path. Raises
-    FolderError if the log can be read, with the advice ``otherwise``.
+    """Move an unreadable log to set-aside/, if it has content; returns the path where it was. Raises
+    FolderError, with the advice ``otherwise``, if the log can be read.
     """
     path = os.path.join(root, name)
     try:
@@ -112,7 +112,7 @@ def _lost_log(root, name, otherwise):
 
 
 def _what_was(folder):
-    """(arguments that the folder's queue may have had, the folder's incarnation). Raises FolderError."""
+    """(queue arguments that fit the files in a folder, the queue's incarnation). Raises FolderError."""
     names = os.listdir(folder)
     levels = [int(match[1]) for match in map(_LEVEL.fullmatch, names) if match]
     inner = [folder, *(os.path.join(folder, f"level.{level:03d}") for level in levels)]

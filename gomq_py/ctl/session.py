@@ -1,6 +1,6 @@
 """Admin session: gives a command its API, output and virtual host, and offers a shell names for arguments.
 
-Completion hides its errors, never waits long, and offers no name that a shell would misread.
+Shell completion hides its errors, never waits long, and offers no name that a shell would misread.
 """
 import os
 import re
@@ -22,7 +22,7 @@ _PAGED = ("queues", "exchanges", "connections")
 
 @dataclass
 class AdminSession:
-    """Holds the API, output and virtual host of a command."""
+    """What each command gets: the ``api``, the output ``out`` and the virtual host."""
 
     api: API
     out: Output
@@ -51,8 +51,8 @@ def make_session(
 
 
 def _control_socket(given):
-    """The path of the control socket: the given path or, by default, that of this machine's broker; "" if
-    there is none. Raises APIError.
+    """The path of the control socket: ``given`` or, by default, that of this machine's broker; "" if there is
+    none. Raises APIError.
     """
     if given not in ("", control.AUTO):
         if not control.is_usable(given):
@@ -67,8 +67,8 @@ def _control_socket(given):
 
 
 def names(*path, per_vhost=True, field="name"):
-    """A function for click's ``shell_complete``, which offers the ``field`` of each item in the API's list at
-    ``path``. ``per_vhost``: only items of the session's vhost.
+    """Return a function for click's ``shell_complete``, which offers the ``field`` of each item in the API's
+    list at ``path``. ``per_vhost``: only items of the session's vhost.
     """
 
     def complete(context, _parameter, incomplete):
@@ -117,5 +117,5 @@ OF_ARGUMENT = {
 
 
 def argument(name, **options):
-    """A click argument; a shell completes its values if OF_ARGUMENT has the argument's name."""
+    """A click argument, whose values a shell can complete if OF_ARGUMENT has the argument's name."""
     return click.argument(name, shell_complete=OF_ARGUMENT.get(name), **options)

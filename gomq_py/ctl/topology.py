@@ -1,4 +1,4 @@
-"""Commands that make, change and delete virtual hosts, queues, exchanges, bindings and policies."""
+"""Commands that create, change and delete virtual hosts, queues, exchanges, bindings and policies."""
 import json
 
 import click
@@ -16,7 +16,7 @@ from gomq_py.ctl.session import argument
 @click.option("--default-queue-type", metavar="TYPE",
               help="Type of queues that are declared without one: classic, quorum or stream.")
 def add_vhost(session, name, **described):
-    """Make a virtual host, or change what is said of it."""
+    """Create a virtual host, or change its description, tags or default queue type."""
     session.api.put(
         "vhosts", name, body={key: value for key, value in described.items() if value is not None})
 
@@ -30,7 +30,7 @@ def set_vhost_limits(session, limits):
 
 
 def object_of(text, what):
-    """The JSON object in a text from the command line; errors name it ``what``. Raises click.BadParameter."""
+    """Parse a JSON object from the command line; errors call it ``what``. Raises click.BadParameter."""
     try:
         value = json.loads(text)
         # 1e400 is read as infinity, which is no JSON for the broker
@@ -58,7 +58,7 @@ _FLAGS = [(row.argument, row.flag) for row in ARGUMENTS.values() if row.flag is 
 
 
 def _with_flags(function):
-    """Add the options of _FLAGS to a command, which gets them as ``flags``."""
+    """Decorator: gives a command the options in _FLAGS, which it gets as ``flags``."""
     for _, flag in reversed(_FLAGS):
         function = click.option(
             flag.name, type=flag.kind, is_flag=flag.kind is None, default=None, help=flag.help)(function)

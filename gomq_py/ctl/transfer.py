@@ -33,7 +33,7 @@ def write_definitions(definitions, file):
 @click.option("--only-vhost", is_flag=True, help="Into the virtual host, whatever the file says.")
 @click.option("--dry-run", is_flag=True, help="Print the difference and change nothing.")
 def import_definitions(session, file, only_vhost, dry_run):
-    """Import definitions from a file, - for standard input: of gomq-py, RabbitMQ or LavinMQ."""
+    """Import definitions of gomq-py, RabbitMQ or LavinMQ from FILE, or from standard input if FILE is -."""
     try:
         definitions = json.load(file)
     except ValueError as error:
@@ -42,8 +42,8 @@ def import_definitions(session, file, only_vhost, dry_run):
 
 
 def from_other(place):
-    """Decorator: gives a command the API of another broker, and options for it. ``place`` names the other
-    broker in the help.
+    """Decorator: gives a command options for another broker, and its API. ``place`` names that broker in the
+    help.
     """
 
     def decorate(function):
@@ -76,7 +76,7 @@ def import_from(session, there, dry_run):
 
 
 def definitions_of(other):
-    """The definitions that the API ``other`` exports. Raises APIError."""
+    """Export the definitions of the broker behind the API ``other``. Raises APIError."""
     definitions = other.get("definitions")
     if isinstance(definitions, dict):
         # RabbitMQ before 3.11 exports only the name of a virtual host; its list of them has the rest.
@@ -90,7 +90,7 @@ def definitions_of(other):
 
 
 def bring_in(session, definitions, dry_run, where, leaves=True):
-    """Import definitions and print a report; for a dry run only print the changes. Raises APIError.
+    """Import definitions and print a report; in a dry run, only print what would change. Raises APIError.
 
     ``where``: (vhost,), or () for the whole broker. ``leaves``: end the command with exit code 1 if an entry
     is refused.

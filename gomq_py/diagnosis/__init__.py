@@ -1,3 +1,3 @@
-"""Diagnosis: finds problems of a broker, and changes by an import of definitions, for the management door and
+"""Diagnosis: finds problems of a broker, and what an import of definitions would change, for the HTTP API and
 gomq-py-ctl.
 """

@@ -1,6 +1,6 @@
 """Checks: find present and coming problems of a broker, each with a remedy.
 
-Judges figures that callers have read; asks no broker, and prints nothing.
+Judges figures that callers pass; asks no broker, and prints nothing.
 """
 from typing import NamedTuple
 
@@ -23,8 +23,8 @@ GROWN_MESSAGES, GROWN_PART = 1000, 0.05
 
 
 class Finding(NamedTuple):
-    """One problem. ``kind``, ``vhost`` and ``name`` identify what has the problem, ``subject`` is its name
-    in a sentence, ``text`` the rest of the sentence; ``remedy`` says what to do.
+    """One problem found. ``level``: WARNING or BAD; ``kind``, ``vhost`` and ``name`` identify the object with
+    the problem; ``subject``, its name, and ``text`` together make a sentence; ``remedy`` says what to do.
     """
 
     level: str
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
 
 def of_node(node):
-    """Findings about a node, given as an object of /api/nodes."""
+    """Yield the Findings about a node; ``node``: its object from /api/nodes, a dict."""
     name = node.get("name", "node")
 
     def found(level, text, remedy=""):
@@ -73,7 +73,7 @@ def of_node(node):
 
 
 def of_certificate(days):
-    """A finding if a certificate that expires in ``days`` days (0: has expired) must be renewed, or None."""
+    """A Finding if a certificate expires within CERTIFICATE_DAYS, or has expired (0 ``days``), else None."""
     if days > CERTIFICATE_DAYS:
         return None
     level, text = (WARNING, f"ends within {CERTIFICATE_DAYS} days") if days > 0 else (
@@ -84,7 +84,7 @@ def of_certificate(days):
 
 
 def of_flushes(mean_s):
-    """A finding if flushes are slow, otherwise None; ``mean_s``: how long a flush takes on average."""
+    """A Finding if flushes to the disk are slow, else None; ``mean_s``: mean seconds that a flush takes."""
     if mean_s <= SLOW_SYNC_S:
         return None
     return Finding(
@@ -93,7 +93,7 @@ def of_flushes(mean_s):
 
 
 def of_loop(lag_s):
-    """A finding if the event loop is too late, otherwise None; ``lag_s``: by how many seconds."""
+    """A Finding if the event loop lags too much, else None; ``lag_s``: its lag in seconds."""
     if lag_s <= SLOW_LOOP_S:
         return None
     return Finding(
@@ -102,7 +102,7 @@ def of_loop(lag_s):
 
 
 def of_store(vhost, name):
-    """The finding for a store of a vhost (of no queue) that a fault has closed."""
+    """The Finding for a store that a fault has closed, and that belongs to a vhost but to no queue."""
     return Finding(
         BAD, "disk", f"store {name}",
         f"closed after a fault, in vhost '{vhost}': what is to be kept there is refused or waits",
@@ -110,7 +110,7 @@ def of_store(vhost, name):
 
 
 def of_damage(damaged, kept):
-    """Findings for ``damaged`` messages and for files ``kept`` for an operator; both are counts."""
+    """Yield Findings for numbers of ``damaged`` messages and of files ``kept`` for an operator."""
     if damaged:
         yield Finding(
             BAD, "disk", "disk",
@@ -125,7 +125,7 @@ def of_damage(damaged, kept):
 
 
 def of_blocked(count):
-    """A finding if an alarm blocks connections (``count`` of them); otherwise None."""
+    """A Finding if an alarm blocks connections, else None; ``count``: number of blocked connections."""
     if not count:
         return None
     return Finding(
@@ -134,7 +134,7 @@ def of_blocked(count):
 
 
 def of_link(kind, vhost, name, state, error):
-    """A finding if a shovel or federation link does not run; otherwise None."""
+    """A Finding if a shovel or federation link (``kind``) does not run, by its ``state``; otherwise None."""
     if state not in ("error", "terminated", "stopped"):
         return None
     return Finding(
@@ -143,8 +143,8 @@ def of_link(kind, vhost, name, state, error):
 
 
 class QueueChecks:
-    """Judges the queues of one virtual host, or of a whole broker if ``vhost`` is None: call ``look`` for
-    each, then ``findings``.
+    """Judges the queues of one virtual host, or of a whole broker if ``vhost`` is None: call the ``look``
+    methods for each queue, then ``findings``.
     """
 
     def __init__(self, vhost=None):
@@ -154,7 +154,7 @@ class QueueChecks:
         self._idle = None  # (ready messages, name) of the longest queue without a consumer
 
     def look(self, name, state, ready_count, has_consumers):
-        """Judge one queue by values that lists show: its state, ready messages and consumers."""
+        """Judge one queue by its state, its number of ready messages and whether it has consumers."""
         if state != "running":
             self._not_running(name, state)
         if ready_count and not has_consumers:
@@ -163,7 +163,7 @@ class QueueChecks:
                 self._idle = ready_count, name
 
     def look_at_growth(self, name, ready_count, before, seconds):
-        """Judge the growth of a queue from ``before`` to ``ready_count`` messages in ``seconds``."""
+        """Judge a queue that has grown from ``before`` to ``ready_count`` messages in ``seconds``."""
         grown = ready_count - before
         if grown > max(GROWN_MESSAGES, GROWN_PART * before):
             self._add(
@@ -179,7 +179,7 @@ class QueueChecks:
                 "its consumer may hang: give the message back or close the channel")
 
     def look_at_aside(self, name, count, reasons):
-        """Judge a queue by the ``count`` of its set-aside messages and their reasons."""
+        """Judge a queue by its set-aside (unusable) messages: their number and reasons."""
         if count:
             why = ", ".join(sorted(map(str, reasons))[:MANY])
             self._add(
@@ -187,7 +187,7 @@ class QueueChecks:
                 "mend the reason: they are tried again at the next start")
 
     def findings(self):
-        """All findings, at most MANY of a kind."""
+        """Yield all Findings, at most MANY of each kind, and one with the number of the others."""
         for rows in self._by_kind.values():
             yield from rows[:MANY]
             if len(rows) > MANY:

@@ -1,6 +1,6 @@
-"""Difference: entries that an import of definitions would create, change, ignore or refuse.
+"""Difference: lists what an import of definitions would create, change, ignore or refuse.
 
-Compares two exports and returns rows for the operator; asks no broker.
+Compares two exports of definitions and returns rows for the operator; asks no broker.
 """
 
 # list: the fields that name an entry
@@ -27,8 +27,8 @@ NO_VHOST_NOTE = f"names no vhost: goes into {DEFAULT_VHOST}"
 
 
 class Difference:
-    """Compares the export of the broker ``here`` with ``there``, the one to import, by rows().
-    ``exchange_types``: those that the broker here has, or None if unknown.
+    """Compares two exports of definitions: ``here``, the broker's, and ``there``, the one to import.
+    ``exchange_types``: the exchange types of this broker, or None if unknown.
     """
 
     def __init__(self, here, there, exchange_types=None, paced=iter, is_whole=True):
@@ -43,11 +43,12 @@ class Difference:
             for kind in ("vhosts", "users"))
 
     def rows(self):
-        """Yield {action, kind, vhost, name, note} for each entry of ``there`` that is ``new``, ``differs``,
-        or would be ``ignored`` or ``refused``.
+        """Yield {action, kind, vhost, name, note} for each entry of ``there``, by what an import would do:
+        create it (action ``new``), replace or keep a different one (``differs``), skip it (``ignored``) or
+        reject it (``refused``).
 
-        An entry that is the same is left out, unless a note says that it becomes something else here. Entries
-        of ``here`` alone are left out, too: an import deletes nothing.
+        Equal entries are left out, unless a note says that they become something else here (``same``).
+        Entries that only ``here`` has are left out, too: an import deletes nothing.
         """
         for kind, fields in KEYS.items():
             entries = self._there.get(kind) or ()
@@ -105,7 +106,7 @@ class Difference:
 
 
 def _is_there_anyway(kind, entry):
-    """Whether every broker has this entry from the start: the amq.* exchanges, default bindings."""
+    """Whether every broker has this entry from the start: amq.* exchanges and default bindings."""
     if kind == "exchanges":
         return not entry.get("name") or entry["name"].startswith("amq.")
     return kind == "bindings" and not entry.get("source")
@@ -124,7 +125,7 @@ def _name(kind, entry):
 
 
 def _changed(mine, theirs):
-    """The fields that differ between two entries; tags, a text or a list, are compared as sets."""
+    """Names of the fields that differ between two entries; tags, a text or a list, are compared as sets."""
     return [field for field, value in theirs.items()
             if field in mine and field not in _NOT_COMPARED
             and _plain(field, mine[field]) != _plain(field, value)]

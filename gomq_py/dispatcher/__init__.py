@@ -1,6 +1,6 @@
 """Task queue over AMQP with typed arguments, for Python and for the Go library gofort/dispatcher.
 
-docs/dispatcher.md describes it. A module is imported when one of its names is first used.
+docs/dispatcher.md describes it. Each submodule is imported when one of its names is first used.
 """
 
 from importlib import import_module

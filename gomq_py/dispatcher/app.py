@@ -1,5 +1,5 @@
-"""Makes functions into tasks: a decorator defines a task, ``delay()`` sends it, ``gomq-py-worker module:app``
-runs it. Uses Server and Worker.
+"""Makes functions into tasks: a decorator defines a task, ``delay()`` sends it, and the command
+``gomq-py-worker module:app`` runs it. Uses Server and Worker.
 
     app = Dispatcher("amqp://localhost")
 
@@ -28,10 +28,10 @@ from gomq_py.dispatcher.worker import DEFAULT_LIMIT, WorkerConfig
 
 
 class AppTask:
-    """A decorated function. A call runs the function here; ``delay`` and ``send`` let a worker run it."""
+    """A function decorated as a task. Calls run it here; ``delay`` and ``send`` run it in a worker."""
 
     def __init__(self, app, function, name, queue, priority, unique, run_in, **options):
-        """``options``: further fields of the task's TaskConfig."""
+        """``options``: further fields of the TaskConfig."""
         self.app = app
         self.function = function
         self.name = name
@@ -50,25 +50,25 @@ class AppTask:
         return f"<task {self.name!r} on queue {self.queue!r}>"
 
     def delay(self, *args, **kwargs):
-        """Send the task with these arguments and wait for the broker's confirm; returns the task's uuid.
+        """Send the task with these arguments, and wait for the broker's confirm. Returns the task's uuid.
 
         Raises BadArgument, NotDelivered.
         """
         return self.send(args, kwargs)
 
     def send(self, args=(), kwargs=None, *, delay_s=0.0, eta=None, priority=None, unique=None, headers=None):
-        """Like ``delay``, with options: the task runs after ``delay_s`` seconds or at ``eta`` (datetime or
-        Unix seconds). A higher ``priority`` runs first. The broker drops a task with the same text ``unique``
-        as a recent task.
+        """Send the task, and wait for the broker's confirm. Returns the task's uuid. The task runs after
+        ``delay_s`` seconds or at ``eta`` (datetime or Unix seconds), higher ``priority`` first. The broker
+        drops it if a recent task had the same text ``unique``. Raises BadArgument, NotDelivered.
         """
         return self.app.server.publish(self.task(args, kwargs, delay_s, eta, priority, unique, headers))
 
     def submit(self, *args, **kwargs):
-        """Send the task without waiting; returns a concurrent.futures.Future of the task's uuid."""
+        """Send the task without waiting. Returns a concurrent.futures.Future of the task's uuid."""
         return self.app.server.submit(self.task(args, kwargs))
 
     def task(self, args=(), kwargs=None, delay_s=0.0, eta=None, priority=None, unique=None, headers=None):
-        """Make the Task that ``send`` with these options sends. Raises BadArgument."""
+        """Return the Task that ``send`` would send, with the same arguments. Raises BadArgument."""
         if eta is not None:
             try:
                 at = eta.astimezone(timezone.utc).timestamp() if isinstance(eta, datetime) else float(eta)
@@ -87,7 +87,7 @@ class AppTask:
         return self.signature.call(self.function, values)
 
     def config(self, run_in=None):
-        """Make the TaskConfig; ``run_in``: where the function runs if its decorator does not say."""
+        """Return the TaskConfig for a worker. ``run_in``: used if the decorator does not say where to run."""
         kind = self._run_in or (
             "asyncio" if inspect.iscoroutinefunction(self.function) else run_in or "threads"
         )
@@ -96,12 +96,12 @@ class AppTask:
 
 
 class Dispatcher:
-    """An app: knows tasks, their queues and their broker. ``queue``: for tasks without a queue of their own.
+    """An app: its tasks, their queues and their broker. ``queue``: for tasks that name no queue.
 
-    ``delivery_limit``: how often a lost worker's task is delivered again before the broker dead-letters it;
-    gomq-py only. ``priorities``: the highest priority of the queues (0: queues without priorities).
-    ``unique_s``: for how many seconds after a unique task the broker drops equal tasks. For a queue that
-    workers in Go declare, too, pass ``delivery_limit=None, priorities=0``. Further keywords are those of
+    ``delivery_limit``: how often the broker redelivers a task whose worker was lost before it dead-letters
+    the task; gomq-py only. ``priorities``: the highest priority of the queues (0: no priorities).
+    ``unique_s``: for how many seconds after a unique task the broker drops equal tasks. For queues that Go
+    workers declare, too, pass ``delivery_limit=None, priorities=0``. Further keywords are those of
     ServerConfig.
     """
 
@@ -129,9 +129,9 @@ class Dispatcher:
     ):
         """Decorator: make a function a task. ``name``: the function's name by default.
 
-        ``retries``: how often the task is repeated after an error; ``backoff`` sets the waits (a Backoff, or
-        seconds that double). ``unique``: drop a task sent with equal arguments within ``unique_s``.
-        ``with_uuid``: pass the task's uuid as the first argument.
+        ``retries``: how often the task is run again after an error; ``backoff``: the waits before (a Backoff,
+        or the first wait in s, which doubles). ``unique``: drop a task sent with equal arguments within
+        ``unique_s``. ``with_uuid``: pass the task's uuid as the first argument.
         """
         if function is None:
             return partial(
@@ -163,23 +163,23 @@ class Dispatcher:
         return hook
 
     def after(self, hook):
-        """Decorator: workers call ``hook(context)`` after each task that returned."""
+        """Decorator: workers call ``hook(context)`` after each task that succeeded."""
         self._hooks["after_task"].append(hook)
         return hook
 
     def failed(self, hook):
-        """Decorator: workers call ``hook(context, error)`` each time that a task fails or times out."""
+        """Decorator: workers call ``hook(context, error)`` whenever a task fails or times out."""
         self._hooks["failed_task"].append(hook)
         return hook
 
     @property
     def queues(self):
-        """The names of all queues from which tasks are taken, sorted."""
+        """The sorted names of all queues that the tasks use."""
         return sorted({self.queue, *(task.queue for task in self.tasks.values())})
 
     @property
     def server(self):
-        """The Server of this process, which connects at first use. A forked process makes its own."""
+        """The Server (connection) of this process, made at the first use. A forked process makes its own."""
         process = self._process()
         with process.lock:
             if process.server is None or process.server.link.has_ended:
@@ -189,13 +189,13 @@ class Dispatcher:
             return process.server
 
     def send(self, name, *args, queue=None):
-        """Send a task whose function this app does not know. Argument types follow from the values."""
+        """Send a task whose function may be unknown here. The values decide the argument types."""
         if name in self.tasks:
             raise BadTask(f"task {name!r} is known here: use its delay(), which checks the arguments")
         return self.server.publish(Task(name, list(args), routing_key=queue or self.queue))
 
     def workers(self, queues=None, concurrency=None, run_in=None, name="worker"):
-        """Start a Worker for each of the queues (by default all queues); returns the Workers."""
+        """Start a Worker for each of the queues (None: all queues). Returns the list of Workers."""
         server, made = self.server, []
         for queue in queues or self.queues:
             config = WorkerConfig(
@@ -212,7 +212,7 @@ class Dispatcher:
         return made
 
     def arguments(self, queue, delays):
-        """Arguments for declaring a queue; ``delays``: BrokerDelays or QueueDelays, by the kind of broker."""
+        """Return the arguments to declare a queue. ``delays``: BrokerDelays or QueueDelays."""
         arguments = {}
         if self._priorities:
             arguments["x-max-priority"] = self._priorities
@@ -225,12 +225,12 @@ class Dispatcher:
         return arguments
 
     def close(self, timeout_s=None):
-        """Wait for running tasks (at most ``timeout_s``) and disconnect; True if all tasks finished."""
+        """Wait up to ``timeout_s`` for running tasks, then disconnect. Returns True if all have finished."""
         server = self._process().server
         return True if server is None else server.close(timeout_s)
 
     def _process(self):
-        """The _Process of this process. A forked process makes one, which all its threads share."""
+        """Return the app's state in this process. A forked process creates a new one."""
         pid = os.getpid()
         process = self._processes.get(pid)
         if process is None:
@@ -243,8 +243,8 @@ class Dispatcher:
 
 
 class _Process:
-    """An app's state in one process. A forked process needs a new state: fork does not copy the thread that
-    serves the connection, nor a thread that holds the lock.
+    """An app's state in one process. A fork copies neither the thread that serves the connection nor a thread
+    that holds the lock, so a forked process needs a new state.
     """
 
     def __init__(self):

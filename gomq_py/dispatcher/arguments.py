@@ -1,4 +1,4 @@
-"""Converts and checks arguments as they travel: ``{"type": "int", "value": 3}``.
+"""Converts and checks task arguments, which are sent as ``{"type": "int", "value": 3}``.
 
 The names of types are Go's, as in gofort/dispatcher. ``json`` is our addition, for values such as lists.
 Integers are exact up to 64 bits, because they are never converted to a float.
@@ -31,7 +31,7 @@ _EXACT = 2**53
 
 
 def type_of(value):
-    """The type under which a Python value travels if the function's signature declares no type."""
+    """Return the name of the type with which a value is sent if the function's signature has no type."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
@@ -50,7 +50,7 @@ def convert(type_name, value):
 
 
 def shown(value):
-    """The value as short text, for an error."""
+    """Return the value as short text, for an error."""
     try:
         return brief(repr(value))
     except (ValueError, RecursionError):  # huge integers, deeply nested lists
@@ -58,17 +58,17 @@ def shown(value):
 
 
 def brief(text, most=60):
-    """A peer's text, shortened for a log line."""
+    """Return a text of the peer, shortened for a log line."""
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def on_one_line(text):
-    """A peer's text, shortened for a log line and without line breaks."""
+    """Return a text of the peer, shortened for a log line and without line breaks."""
     return brief(text) if text.isprintable() else shown(text)
 
 
 def text_of(error, most=1000):
-    """An error's text, short and encodable in UTF-8, even if the error's ``__str__`` raises."""
+    """Return an error's text, shortened and valid in UTF-8, even if its ``__str__`` raises an error."""
     try:
         return _writable(brief(str(error), most))
     except Exception as fault:  # a faulty class of the task must not stop the settlement
@@ -76,8 +76,8 @@ def text_of(error, most=1000):
 
 
 def trace_of(error):
-    """How to log an error's traceback: (the error for ``exc_info``, "") or, if UTF-8 cannot encode the
-    traceback, (None, the traceback as escaped text).
+    """Return (the error, "") to log its traceback by ``exc_info``; or (None, traceback as text), with special
+    characters escaped, if UTF-8 cannot encode the traceback.
     """
     trace = "".join(traceback.format_exception(error))
     writable = _writable(trace)
@@ -85,12 +85,12 @@ def trace_of(error):
 
 
 def name_of(error):
-    """The name of an error's class, shortened, for headers and logs."""
+    """Return the name of the error's class, shortened, for headers and logs."""
     return brief(_NAME.__get__(type(error)))
 
 
 def _writable(text):
-    """The text with surrogates escaped, because UTF-8 in headers and log files cannot encode surrogates."""
+    """Return the text with surrogates escaped, which UTF-8 cannot encode."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The command gomq-py-worker: loads an app, runs its workers and shows their status until it is told to stop.
+"""The command gomq-py-worker: loads an app, runs its workers, and shows their status until a signal stops it.
 
 At the first Ctrl-C or SIGTERM the command takes no more tasks and waits for running tasks. At the second it
 ends, and running tasks return to their queues. With --reload a parent restarts it when a file changes.
@@ -53,7 +53,7 @@ def run(arguments=None):
 
 
 def load(place):
-    """Import the Dispatcher at ``module:name``; without a name, at ``module:app``.
+    """Return the Dispatcher named by ``module:name``; without a name, ``module:app``.
 
     Raises ImportError, AttributeError, TypeError, and any error that the module raises.
     """
@@ -65,7 +65,7 @@ def load(place):
 
 
 class _Run:
-    """Runs an app's workers until a signal ends them or the Server gives up reconnecting."""
+    """Runs an app's workers until a signal, or until the Server gives up reconnecting."""
 
     def __init__(self, app, options):
         self._app = app
@@ -79,7 +79,7 @@ class _Run:
         self._health_error = ""
 
     def run(self):
-        """Run the workers until a signal or until the Server gives up reconnecting; returns the exit code."""
+        """Run the workers until a signal or the end of the connection. Returns the exit code."""
         signal.signal(signal.SIGTERM, self._told)
         # A terminal's Ctrl-C also reaches the parent of --reload, which passes it on.
         parent = int(os.environ.get("GOMQ_WORKER_RELOADED", "0"))
@@ -117,9 +117,9 @@ class _Run:
         return self._leave(server, broken.is_set())
 
     def _connected(self):
-        """Connect; returns the Server, or None if a signal to stop comes first.
+        """Return the connected Server, or None if a signal to stop comes first.
 
-        Raises the error of the last attempt once all attempts have failed.
+        Raises the error of the last attempt if all attempts have failed.
         """
         answer: Future = Future()
 
@@ -182,8 +182,8 @@ class _Run:
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def _write_health(self, state):
-        """Write the health file atomically, or remove the file if the connection is lost: a probe may check
-        whether the file exists and how old it is. If the file cannot be written tasks go on.
+        """Write the health file atomically; delete it if the connection is lost, so that a probe can check
+        whether it exists and how old it is. A failure is only logged.
         """
         path = Path(self._options.health_file)
         try:
@@ -226,7 +226,7 @@ def _reload_for_ever(arguments):
 
 
 def _sources():
-    """{path: time of change} of each .py file below the current folder, except in hidden folders."""
+    """Return {path: time of change} of all .py files below the current folder, except in hidden folders."""
     found = {}
     for folder, folders, names in os.walk("."):
         folders[:] = [each for each in folders if not each.startswith(".") and each != "__pycache__"]

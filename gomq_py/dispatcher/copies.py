@@ -1,5 +1,5 @@
-"""Replaces messages by copies: a worker that puts off or gives up a task publishes a copy of its message, and
-acknowledges the original when the copy is confirmed.
+"""Replaces messages by copies: a worker that delays or dead-letters a task publishes a copy of its message,
+and acknowledges the original when the copy is confirmed.
 
 A crash in between leaves both messages, so that no task is lost. All code here runs in the link's thread.
 """
@@ -26,8 +26,8 @@ _OF_THE_WAY = {
 
 
 class Copies:
-    """Publishes copies for one worker. Calls ``on_begin()`` when a copy is published, and ``on_end()`` when
-    that attempt has succeeded or failed.
+    """Publishes copies of messages for one worker. Calls ``on_begin()`` when a copy is published, and
+    ``on_end()`` when the copy is confirmed or has failed.
     """
 
     def __init__(self, worker_name, server, on_begin, on_end):
@@ -38,7 +38,7 @@ class Copies:
         self.futures: set = set()  # of copies in flight
 
     def cancel(self):
-        """Drop all copies in flight, as the connection is lost: the broker delivers the originals again."""
+        """Cancel all unconfirmed copies: the connection is lost, so the broker redelivers the originals."""
         for future in list(self.futures):
             future.cancel()
 
@@ -46,8 +46,8 @@ class Copies:
         self.futures.clear()
 
     def replace(self, delivery, headers, send, otherwise, bare=False):
-        """Publish a copy with these headers by ``send(properties)``. When it is confirmed, acknowledge the
-        original.
+        """Publish a copy with these headers by ``send(properties)``, which returns a Future. When the copy is
+        confirmed, acknowledge the original.
 
         Calls ``otherwise(error)`` if the copy cannot be encoded, for example because its headers are too
         large for a frame. ``bare``: leave out the original's properties and headers.

@@ -1,12 +1,12 @@
 """Delays tasks by gomq-py's delayed exchange, or on other brokers by queues whose messages expire.
 
-Both ways end at the exchange X of the tasks, with the task's routing key:
+In both cases the message reaches the tasks' exchange X in the end, with the task's routing key:
 
     gomq-py    X.delayed, an x-delayed-message exchange that passes everything on to X; header x-delay
-               X.unique, an exchange that drops duplicates and passes the rest on to X.delayed
+               X.unique, an exchange that drops duplicates and passes other messages on to X.delayed
     others     X.delay.100, .200, .400 ... (milliseconds): a fanout exchange and a queue each, whose messages
-               expire into X. A wait is made of a few of them, the longest that fits first; the worker that
-               gets a task before its time (header x-task-due) puts it off once more. Each queue has one time
+               expire into X. A delay is made of a few of them, the longest that fits first: a worker that
+               gets a task before its time (header x-task-due) delays it once more. Each queue has one time
                to live, so that no message waits behind another that waits longer.
 """
 
@@ -29,7 +29,7 @@ _UNIQUE_OCTETS = 200
 
 
 class BrokerDelays:
-    """Delays tasks by a delayed exchange of gomq-py, which also drops duplicates of unique tasks."""
+    """Delays tasks by a delayed exchange of gomq-py, which can also drop duplicates of unique tasks."""
 
     can_be_unique = True
 
@@ -38,7 +38,7 @@ class BrokerDelays:
         self._delayed, self._unique = f"{exchange}.delayed", f"{exchange}.unique"
 
     def declare(self, channel, unique_s=None):
-        """Declare the exchanges. ``unique_s``: how long duplicates are dropped; None: no unique tasks."""
+        """Declare the exchanges. ``unique_s``: seconds for which duplicates are dropped, or None."""
         channel.exchange_declare(
             self._delayed, "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
         channel.exchange_bind(self._exchange, self._delayed)
@@ -56,18 +56,18 @@ class BrokerDelays:
             channel.exchange_bind(self._delayed, self._unique)
 
     def place(self, delay_s, unique=""):
-        """The (exchange, headers) for publishing a task that is to run in ``delay_s`` seconds."""
+        """Return (exchange, headers) with which to publish a task that is to run in ``delay_s`` seconds."""
         headers: dict = {"x-delay": round(delay_s * 1000)} if delay_s > 0 else {}
         if unique:
             return self._unique, {**headers, UNIQUE_HEADER: _short(unique)}
         return self._delayed, headers
 
     def prepare(self, channel, delay_s):
-        """Do nothing: ``declare`` has declared all that a delayed task needs."""
+        """Do nothing: ``declare`` has declared the exchanges for all delays."""
 
 
 class QueueDelays:
-    """Delays tasks in queues with a time to live, on brokers that have no delayed exchange."""
+    """Delays tasks in queues whose messages expire, on brokers without a delayed exchange."""
 
     can_be_unique = False
 
@@ -77,7 +77,7 @@ class QueueDelays:
         self._there: set = set()
 
     def declare(self, channel, unique_s=None):
-        """Declare nothing: ``prepare`` makes the queues. Raises NotSupported if ``unique_s`` is given."""
+        """Do nothing: ``prepare`` declares the queues. Raises NotSupported if ``unique_s`` is given."""
         self._there.clear()
         if unique_s is not None:
             raise _not_unique()
@@ -117,7 +117,7 @@ def _short(unique):
 
 
 def left_s(headers, clock=time.time):
-    """Seconds until a task with these headers may run; 0 if it may run now."""
+    """Return the seconds until a task with these headers may run; 0: it may run now."""
     due_ms = headers.get(DUE_HEADER)
     if not isinstance(due_ms, int) or isinstance(due_ms, bool):
         return 0
@@ -126,7 +126,7 @@ def left_s(headers, clock=time.time):
 
 
 def delays_of(server_properties, exchange):
-    """BrokerDelays if the server properties are a gomq-py's, otherwise QueueDelays."""
+    """Return a BrokerDelays if the server properties are those of gomq-py, otherwise a QueueDelays."""
     # Not by the product, which says RabbitMQ: docs/decisions/0004.
     platform = server_properties.get("platform", "")
     platform = platform.decode("utf-8", "replace") if isinstance(platform, bytes) else str(platform)

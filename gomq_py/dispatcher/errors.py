@@ -1,4 +1,4 @@
-"""Errors that senders and workers of the task queue raise."""
+"""Errors that the task queue raises to senders of tasks and to workers."""
 
 # 30 000 years: a longer delay is a mistake, and its milliseconds would not fit into a header.
 LONGEST_DELAY_S = 1e12
@@ -9,39 +9,39 @@ class DispatcherError(Exception):
 
 
 class BadTask(DispatcherError, ValueError):
-    """The task cannot be sent, or the received message is not a task."""
+    """The task cannot be encoded or has invalid options, or the received message is no task."""
 
 
 class BadArgument(BadTask):
-    """An argument does not match its type; the text names task, worker and argument."""
+    """An argument does not match its type. The text names task, worker and argument."""
 
 
 class UnknownTask(DispatcherError):
-    """The worker has no function for the name of the task."""
+    """The worker knows no task of this name."""
 
 
 class NotSupported(DispatcherError):
-    """The broker lacks a needed feature."""
+    """The broker lacks a feature that the task or app needs."""
 
 
 class NotDelivered(DispatcherError):
-    """The broker refused the task, or has no queue for it."""
+    """The broker refused the task, or no queue is bound with its routing key."""
 
 
 class ServiceDisconnected(NotDelivered):
-    """There is no connection to the broker. The task may have arrived all the same."""
+    """There is no connection to the broker. A task sent before may have reached the broker."""
 
 
 class TaskTimeout(DispatcherError, TimeoutError):
-    """The task took longer than its ``timeout_s``."""
+    """The task ran longer than its ``timeout_s``."""
 
 
 class ProcessDied(DispatcherError):
-    """The process in which the task ran ended before the task did."""
+    """The process in which the task ran has ended before the task."""
 
 
 class Retry(DispatcherError):
-    """A task raises Retry to be run again, after ``delay_s`` seconds or, if None, after the task's backoff.
+    """A task raises Retry to run again, after ``delay_s`` seconds (None: after its backoff).
 
     The constructor raises BadTask if the delay is invalid.
     """
@@ -56,9 +56,9 @@ class Reject(DispatcherError):
 
 
 def checked_delay_s(seconds):
-    """Return the seconds as a float; 0 if they are negative.
+    """Return the seconds as a float, at least 0.
 
-    Raises BadTask unless the seconds are an int or a float: callers convert a Decimal, a Fraction or numpy's
+    Raises BadTask unless they are an int or float: callers must convert Decimal, Fraction and numpy's
     numbers.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds <= LONGEST_DELAY_S:

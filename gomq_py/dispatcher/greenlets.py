@@ -1,8 +1,8 @@
 """Runs tasks in greenlets, and lets a greenlet wait for a confirm while others run. Only this module of the
 task queue imports gevent.
 
-The greenlets of tasks run in a thread with its own hub: the rest of the program needs no patching.
-The functions must yield to the hub: ``gomq-py-worker --greenlets`` patches the standard library for that.
+The greenlets of tasks run in a thread with its own hub: the rest of the program needs no patching. The tasks'
+functions must yield to the hub: ``gomq-py-worker --greenlets`` patches the standard library for that.
 """
 
 import sys
@@ -18,8 +18,8 @@ from gevent.pool import Pool
 class Greenlets:
     """Runs tasks in at most ``limit`` greenlets at once.
 
-    A task that takes too long is killed. Its place is free at once, even if the task catches the kill and
-    goes on.
+    A task that takes too long is killed. Another task may start at once, even if the killed one catches the
+    kill and goes on.
     """
 
     kind = "greenlets"
@@ -49,12 +49,12 @@ class Greenlets:
         return waiting
 
     def abandon(self, invocation):
-        """Kill the greenlet of an invocation that took too long."""
+        """Kill the greenlet of an invocation (one run of a task) that takes too long."""
         self._inbox.append(invocation)
         self._watcher.send()
 
     def close(self):
-        """Let the hub's thread end once all greenlets are done; returns without waiting for the greenlets."""
+        """Let the thread end after the last greenlet. Returns at once."""
         self._closing = True
         self._watcher.send()
 
@@ -89,7 +89,7 @@ class Greenlets:
 
 
 def wait_for(future, timeout_s):
-    """Wait for the future, at most ``timeout_s``; meanwhile other greenlets of this thread run."""
+    """Wait up to ``timeout_s`` for the future, while other greenlets of this thread run."""
     if future.done():
         return
     hub = gevent.get_hub()
@@ -104,6 +104,6 @@ def wait_for(future, timeout_s):
 
 
 def is_in_greenlet():
-    """True if the caller runs in a greenlet of a hub, so that others can run while the caller waits."""
+    """True if the caller runs in a greenlet, so that other greenlets can run while it waits."""
     hub = gevent._hub_local.get_hub_if_exists() if "gevent._hub_local" in sys.modules else None
     return hub is not None and gevent.getcurrent() is not hub

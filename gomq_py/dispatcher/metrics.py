@@ -5,7 +5,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 
 class _Collector:
-    """Collects the counters of the Server and its Workers whenever Prometheus asks."""
+    """Collects the counters of the Server and its Workers for Prometheus, at each scrape."""
 
     def __init__(self, server, workers):
         self._server = server
@@ -31,7 +31,7 @@ class _Collector:
 
 
 def serve(port, address, server, workers):
-    """Serve http://ADDRESS:PORT/metrics in a thread. Raises OSError if the port is taken."""
+    """Serve metrics at http://ADDRESS:PORT/metrics in a thread. Raises OSError if the port is in use."""
     registry = CollectorRegistry()
     registry.register(_Collector(server, workers))
     return start_http_server(port, address, registry)

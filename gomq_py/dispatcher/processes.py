@@ -1,7 +1,7 @@
-"""Runs tasks in a child process, one after the other, so that a task that takes too long can be killed.
+"""Runs tasks in a child process, one at a time, so that a task that takes too long can be killed.
 
-The child is a new interpreter (``python -m gomq_py.dispatcher.processes FD PARENT``): a fork would copy
-locks that other threads hold. The child imports the function by its name and exits when the pipe closes.
+The child is a new interpreter (``python -m gomq_py.dispatcher.processes FD PARENT``): a fork would copy locks
+that other threads hold. The child imports the function by its name and exits when the pipe is closed.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 class Child:
-    """Starts a child process and has it run tasks one by one. Any thread may call ``kill``."""
+    """A child process that runs tasks one by one. Any thread may call ``kill``."""
 
     def __init__(self):
         ours, theirs = socket.socketpair()
@@ -41,7 +41,7 @@ class Child:
         return self._process.poll() is not None
 
     def run(self, function, values):
-        """Call the function in the child. Raises the function's error, or ProcessDied."""
+        """Call ``function(*values)`` in the child and wait. Raises the function's error, or ProcessDied."""
         reference = reference_of(function)
         try:
             self._pipe.send((reference, values))
@@ -56,7 +56,7 @@ class Child:
         self._process.kill()
 
     def close(self):
-        """Close the pipe and wait until the process has exited; kill the process after 5 s."""
+        """Close the pipe, so that the process exits, and wait for that. Kills the process after 5 s."""
         self._pipe.close()
         try:
             self._process.wait(5)
@@ -66,9 +66,9 @@ class Child:
 
 
 def reference_of(function):
-    """(module, qualified name) by which another process finds the function.
+    """Return (module, qualified name), with which another process can import the function.
 
-    Raises DispatcherError if another process cannot find it.
+    Raises DispatcherError if another process cannot import it.
     """
     bound_to = getattr(
         function, "__self__", None)  # AppTask.call: the name is that of the function it decorates
@@ -90,8 +90,8 @@ def _find(reference):
 
 
 def leave_fork(error):
-    """End this process, which a task forked, because the task's function has ended in it. Only the parent
-    may go on as a worker: the connection and the pipe are the parent's.
+    """End this process, which a task has forked, when the task's function ends in it. Only the parent may go
+    on as a worker, because connection and pipe are the parent's.
     """
     code = 0
     with contextlib.suppress(Exception):
@@ -138,8 +138,8 @@ def _portable(fault):
 
 
 def _leave_signals_to(parent):
-    """Ignore Ctrl-C and SIGTERM: the parent gets them, too, and decides. Ask the system to kill this process
-    when the parent dies, because the task returns to the queue then and must not run twice.
+    """Ignore Ctrl-C and SIGTERM, which the parent handles. Have the system kill this process when the parent
+    dies, because its task then returns to the queue and must not run twice.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A handler, because an ignored signal would be inherited by programs that the task starts.

@@ -1,8 +1,8 @@
-"""Runners: each runs tasks in its own way, in threads, processes, an event loop or greenlets.
+"""Runners run the functions of tasks: in threads, processes, an asyncio event loop or greenlets.
 
 The link's thread calls ``begin`` and ``abandon``, which never wait. A runner calls
-``invocation.finished(error)`` in the thread or greenlet of the function. A worker abandons an invocation that
-takes too long: it has settled the task, and ignores what the function does afterwards.
+``invocation.finished(error)`` in the thread or greenlet of the function. A worker abandons an invocation (one
+run of a task) that takes too long: it has settled the task, and ignores what the function does afterwards.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ PROCESS_AGAIN_S = 1.0
 
 
 class Hooks:
-    """Lists of functions to call around every task; append to them. Errors in ``after_task`` and
-    ``failed_task`` are only logged; an error in ``before_task`` fails the task.
+    """Lists of functions to call before and after each task; append to them. An error in ``before_task``
+    fails the task; errors in ``after_task`` and ``failed_task`` are only logged.
     """
 
     def __init__(self, logger):
@@ -38,12 +38,12 @@ class Hooks:
         self._log = logger
 
     def before(self, context):
-        """Call the ``before_task`` hooks, in the thread or greenlet that will run the task."""
+        """Call the ``before_task`` hooks, in the thread or greenlet that then runs the task."""
         for hook in self.before_task:
             hook(context)
 
     def ended(self, context, error):
-        """Call the ``after_task`` hooks or, with an error, the ``failed_task`` hooks."""
+        """Call the ``after_task`` hooks if ``error`` is None, otherwise the ``failed_task`` hooks."""
         hooks, arguments = (self.after_task, (context,)) if error is None else (
             self.failed_task, (context, error))
         for hook in hooks:
@@ -54,7 +54,7 @@ class Hooks:
 
 
 class Invocation:
-    """One run of one task. ``values``: the arguments for its function."""
+    """One run of one task. ``values``: the arguments of its function."""
 
     __slots__ = (
         "config", "context", "values", "delivery", "began", "_unclaimed", "_finish", "_process", "hooks",
@@ -74,14 +74,14 @@ class Invocation:
         self.hooks = hooks
 
     def claim(self):
-        """Returns True once: only the first caller, a runner or the check of timeouts, settles the task."""
+        """Return True for the first call only; that caller (runner or timeout check) settles the task."""
         try:
             return self._unclaimed.pop()
         except IndexError:
             return False
 
     def run(self, call):
-        """Call the hooks before the task, and ``call()``; returns what ``finished`` does. Raises no error."""
+        """Call the ``before_task`` hooks and ``call()``; return the result of finished(). Never raises."""
         self.began = time.monotonic()
         set_current(self.context)
         error = None
@@ -99,10 +99,10 @@ class Invocation:
         return self.finished(error)
 
     def finished(self, error):
-        """Report that the function returned (``error`` None) or raised ``error``. Returns False, without a
-        report, if the worker has abandoned the invocation.
+        """Report to the worker that the function has returned (``error`` None) or raised ``error``. Returns
+        False, without a report, if the worker has abandoned this run.
 
-        In a process that the task forked this call ends the process: the parent settles the task.
+        In a process that the task has forked, this ends the process: only the parent settles the task.
         """
         if os.getpid() != self._process:
             leave_fork(error)
@@ -115,7 +115,7 @@ class Invocation:
 class Threads:
     """Runs tasks in at most ``limit`` threads.
 
-    A thread cannot be killed. If a task is abandoned a new thread starts; the old one ends after the task.
+    A thread cannot be killed. For an abandoned task a new thread starts; the old thread ends after the task.
     """
 
     kind = "threads"
@@ -128,13 +128,13 @@ class Threads:
         self._lock = threading.Lock()
 
     def begin(self, invocation):
-        """Run the invocation in the next free thread. Raises RuntimeError if no thread runs or can start."""
+        """Run the invocation in the next free thread. Raises RuntimeError if no thread can be started."""
         if self._started < self._limit:
             self._start_one(is_needed=not self._started)
         self._queue.put(invocation)
 
     def take_back(self):
-        """Remove and return the invocations that no thread has begun."""
+        """Remove and return the list of invocations that no thread has begun."""
         waiting = []
         while True:
             try:
@@ -143,11 +143,11 @@ class Threads:
                 return waiting
 
     def abandon(self, invocation):
-        """Start a thread in place of the thread whose invocation takes too long."""
+        """Start a thread to replace the one whose invocation takes too long."""
         self._start_one()
 
     def close(self):
-        """Let the threads end once they are free."""
+        """Let each thread end after its present task. Returns at once."""
         for _ in range(self._started):
             self._queue.put(None)
 
@@ -156,7 +156,7 @@ class Threads:
             self._started += change
 
     def _start_one(self, is_needed=False):
-        """Start a thread. If that fails: raises RuntimeError if ``is_needed``, else returns."""
+        """Start a thread. A failure raises RuntimeError if ``is_needed``, and is ignored otherwise."""
         self._count(1)
         try:
             threading.Thread(target=self._work, name=f"task of {self._name}", daemon=True).start()
@@ -173,9 +173,9 @@ class Threads:
 
 
 class Processes(Threads):
-    """Runs tasks in at most ``limit`` processes; a thread waits for each process.
+    """Runs tasks in at most ``limit`` processes, each served by a thread.
 
-    If a task is abandoned its process is killed, and a new process takes its place.
+    The process of an abandoned task is killed, and a new process replaces it.
     """
 
     kind = "processes"
@@ -185,12 +185,12 @@ class Processes(Threads):
         self._busy: set = set()  # running invocations
 
     def abandon(self, invocation):
-        """Kill the process of an invocation that takes too long; a new process runs the next task."""
+        """Kill the process of an invocation that takes too long; the next task gets a new process."""
         if invocation.holder is not None:
             invocation.holder.kill()
 
     def close(self):
-        """Kill processes that still run a task. The worker has returned their tasks to the queue."""
+        """Kill the processes that run a task. The worker has returned these tasks to the queue."""
         super().close()
         for invocation in list(self._busy):
             if invocation.claim():
@@ -224,10 +224,10 @@ class Processes(Threads):
 
 
 class EventLoop:
-    """Runs coroutine functions, at most ``limit`` at once, on an asyncio loop in a thread of its own.
+    """Runs coroutine functions, at most ``limit`` at once, on an asyncio loop in its own thread.
 
-    An abandoned coroutine is cancelled. Its place is free at once, even if the coroutine catches the
-    cancellation and goes on.
+    The coroutine of an abandoned task is cancelled. Another one may start at once, even if the cancelled one
+    catches the cancellation and goes on.
     """
 
     kind = "asyncio"
@@ -260,7 +260,7 @@ class EventLoop:
             self._loop.call_soon_threadsafe(self._let_go, invocation.holder)
 
     def close(self):
-        """Stop the loop and drop running coroutines. A second call does nothing."""
+        """Stop the event loop; coroutines that still run are dropped. A second call does nothing."""
         self._closing = True
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -320,7 +320,7 @@ def _raise(error):
 
 
 def make_runner(kind, limit, name):
-    """Make the runner of this kind: threads, processes, asyncio or greenlets."""
+    """Return a runner of tasks. ``kind``: "threads", "processes", "asyncio" or "greenlets"."""
     if kind == "greenlets":  # loads gevent only if needed
         from gomq_py.dispatcher.greenlets import Greenlets
 

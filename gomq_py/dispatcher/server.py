@@ -37,8 +37,8 @@ _NOT_FOUND = 404  # an exchange was deleted
 
 @dataclass
 class InitQueue:
-    """A durable queue that the Server declares and binds with these keys when it connects. ``arguments``: a
-    dict, or a function that makes the dict from the Server's ``delays``.
+    """A durable queue that the Server declares, and binds with these keys, when it connects. ``arguments``: a
+    dict, or a function that returns the dict for the Server's ``delays``.
     """
 
     name: str
@@ -48,13 +48,13 @@ class InitQueue:
 
 @dataclass
 class ServerConfig:
-    """Says where the broker is and what a Server declares: a durable direct exchange, queues, bindings.
+    """The broker's URL, and what the Server declares: a durable direct exchange, queues, bindings.
 
-    The Server reconnects after ``reconnection_interval_s``, then twice that, ... up to
-    ``reconnection_most_s``, each less a random part; it gives up after ``reconnection_retries`` (None: never)
-    and calls ``on_connection_broken(error)``. ``publish_timeout_s`` bounds a publish, reconnects included.
-    ``unique_s``: for how many seconds after a unique task the broker drops equal tasks (None: no unique
-    tasks).
+    The Server reconnects after ``reconnection_interval_s``, then twice that, and so on up to
+    ``reconnection_most_s``, each less a random part. After ``reconnection_retries`` failures (None: never) it
+    gives up and calls ``on_connection_broken(error)``. ``publish_timeout_s`` limits a publish, reconnects
+    included. ``unique_s``: for how many seconds after a unique task the broker drops equal tasks (None: no
+    unique tasks).
     """
 
     url: str = DEFAULT_URL
@@ -73,7 +73,7 @@ class ServerConfig:
     on_connection_broken: Any = None
 
     def check(self):
-        """Raises ValueError if a field is invalid."""
+        """Raise ValueError if a field is invalid."""
         if not self.exchange:
             raise ValueError("Can't bind key to queue without exchange")
         for each in self.init_queues:
@@ -89,10 +89,10 @@ class ServerConfig:
 
 
 class Server:
-    """A connection for tasks. Making a Server connects; if all attempts fail it raises the error of the last
-    attempt (OSError, ClientError).
+    """A connection to the broker, for tasks. The constructor connects; if all attempts fail it raises the
+    last error (OSError, ClientError).
 
-    ``connection_broken``: an Event that is set when reconnecting is given up.
+    ``connection_broken``: an Event, set when the Server gives up reconnecting.
     """
 
     def __init__(self, config=None):
@@ -130,10 +130,10 @@ class Server:
         return self.link.is_up
 
     def publish(self, task, timeout_s=None):
-        """Send a task and wait until the broker confirms it; returns the task's uuid.
+        """Send a task, and wait for the broker's confirm. Returns the task's uuid.
 
         Raises BadTask, ServiceDisconnected, or NotDelivered if the broker refuses the task or no queue is
-        bound to its routing key. In an event loop use ``submit``.
+        bound with its routing key. In an event loop use ``submit``.
         """
         if self.link.is_own_thread():
             raise RuntimeError("publish() waits for the thread it was called from: use submit() there")
@@ -157,14 +157,15 @@ class Server:
         return task.uuid
 
     def submit(self, task):
-        """Send a task without waiting; returns a Future of its uuid, which ``asyncio.wrap_future`` takes.
+        """Send a task without waiting. Returns a Future of its uuid, for ``asyncio.wrap_future`` for example.
 
         Raises BadTask.
         """
         return self._send(self._placed(task), task)
 
     def new_worker(self, config, tasks=None):
-        """Declare a worker's queue; returns the Worker, not started yet. ``tasks``: {name: TaskConfig}."""
+        """Declare a worker's queue; return the Worker, which is not started. ``tasks``: {name: TaskConfig}.
+        """
         if self._closing:
             raise ServiceDisconnected("Service is disconnected: the server was closed")
         if config.name in self._workers:
@@ -181,7 +182,7 @@ class Server:
         return worker
 
     def get_worker(self, name):
-        """The worker of that name. Raises KeyError, whose text lists the names of existing workers."""
+        """Return the worker of this name. Raises KeyError, whose text lists the workers' names."""
         if name not in self._workers:
             raise KeyError(f"no worker {name!r}: there are {', '.join(sorted(self._workers)) or 'none'}")
         return self._workers[name]
@@ -191,9 +192,8 @@ class Server:
         return list(self._workers.values())
 
     def close(self, timeout_s=None):
-        """Stop consuming, wait for running tasks (at most ``timeout_s``), close; True if all tasks finished.
-
-        Unfinished tasks return to their queues.
+        """Stop consuming, wait up to ``timeout_s`` for running tasks, and disconnect. Returns True if all
+        tasks have finished; the others return to their queues.
         """
         self._closing = True
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -208,7 +208,7 @@ class Server:
         return all(finished)
 
     def abort(self):
-        """Cut the connection: unfinished tasks return to their queues at once."""
+        """Cut the connection. Unfinished tasks return to their queues at once."""
         self._closing = True
         self.link.abort()
         self.link.close()
@@ -216,12 +216,12 @@ class Server:
     # Called by workers, in the link's thread.
 
     def send_copy(self, exchange, routing_key, body, properties):
-        """Publish a copy of a message for a worker; returns a Future that ends with the copy's confirm."""
+        """Publish a copy of a message for a worker. Returns a Future, done at the broker's confirm."""
         return self._publisher.publish(exchange, routing_key, body, properties)
 
     def send_later(self, routing_key, body, properties, delay_s):
-        """Publish a message so that it reaches the exchange after ``delay_s`` seconds; returns a Future that
-        ends with the message's confirm.
+        """Publish a message that reaches the tasks' exchange after ``delay_s`` seconds. Returns a Future,
+        done at the broker's confirm.
         """
         exchange, headers = self.delays.place(delay_s)
         self.delays.prepare(self._control, delay_s)
@@ -234,7 +234,7 @@ class Server:
     # The rest is private.
 
     def _placed(self, task):
-        """Make a task's message: (exchange, routing key, body, headers). Raises BadTask."""
+        """Return the message for a task: (exchange, routing key, body, headers). Raises BadTask."""
         body = task.encode()
         routing_key = task.routing_key or self.config.default_routing_key
         if not routing_key:
@@ -249,7 +249,6 @@ class Server:
         return exchange, routing_key, body, headers
 
     def _send(self, placed, task):
-        """Publish the message of a task; returns a Future of the task's uuid."""
         answer: Future = Future()
         if task.delay_s > 0:
             try:
@@ -275,7 +274,6 @@ class Server:
         self._pass_on(self._publish(placed, task), answer, task)
 
     def _publish(self, placed, task, serve_s=0.0):
-        """Publish the message of a task; returns the publisher's Future, done when confirmed."""
         exchange, routing_key, body, headers = placed
         # Not mandatory: the broker would return a dropped duplicate as unroutable.
         return self._publisher.publish(
@@ -355,7 +353,7 @@ class Server:
 
 
 def _greenlets():
-    """The module ``greenlets`` if the caller runs in a greenlet, otherwise None."""
+    """Return the module ``greenlets`` if the caller runs in a greenlet, otherwise None."""
     if "gevent" not in sys.modules:
         return None
     from gomq_py.dispatcher import greenlets
@@ -364,7 +362,7 @@ def _greenlets():
 
 
 def _fail(answer, task, why):
-    """Fail the Future ``answer`` of a task that cannot be sent without a connection; ``why``: a reason."""
+    """Let the Future ``answer`` fail: without a connection the task cannot be sent. ``why``: the reason."""
     if answer.set_running_or_notify_cancel():
         answer.set_exception(_translated(task, Disconnected(f"disconnected: {why}")))
 

@@ -3,8 +3,8 @@
     def resize(path: str, width: int, quality: Float32 = 0.9): ...     string, int, float32
 
 ``int`` becomes Go's int (64 bits), ``float`` float64, ``str`` string, ``bool`` bool. An argument with another
-annotation is sent as JSON, and only its outer type is checked (of ``list[int]``: a list). Without
-an annotation the value decides the type.
+annotation is sent as JSON, and only its outer type is checked (of ``list[int]``: a list). Without an
+annotation the value decides the type.
 """
 
 import inspect
@@ -28,7 +28,7 @@ _P = inspect.Parameter
 
 
 class Signature:
-    """Derives and checks a task's argument types. ``skip``: how many leading parameters the worker fills."""
+    """The argument types of one task. ``skip``: count of first parameters that the worker supplies (uuid)."""
 
     def __init__(self, name, function, skip=0):
         self.name = name
@@ -43,7 +43,7 @@ class Signature:
         self._signature = inspect.Signature([each.replace(annotation=_P.empty) for each in self._parameters])
 
     def arguments(self, args, kwargs):
-        """The Arguments to send for a call, in order and with defaults filled in. Raises BadArgument."""
+        """Return the Arguments to send for a call, in order and with defaults. Raises BadArgument."""
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -62,7 +62,7 @@ class Signature:
         return found
 
     def check(self, values, type_names):
-        """Raises BadArgument if the function does not take these values; the caller adds the task's name."""
+        """Raise BadArgument if the function does not take these values. The caller adds the task's name."""
         least, most = _counts(self._parameters)
         _check_count(len(values), least, most)
         for number, value in enumerate(values):
@@ -73,7 +73,7 @@ class Signature:
                 raise BadArgument(f"argument {number + 1} ({self._parameters[at].name!r}): {error}") from None
 
     def call(self, function, values):
-        """Call the function with received values; passes the values of keyword-only parameters by name."""
+        """Call the function with received values, keyword-only parameters by name."""
         names = [each.name for each in (*self._skip, *self._parameters)]
         keyword_only = sum(1 for each in self._parameters if each.kind is _P.KEYWORD_ONLY)
         if not keyword_only:
@@ -83,9 +83,9 @@ class Signature:
 
 
 def check_of(function, skip):
-    """Make a function that checks only how many arguments a task got, for tasks without a Signature.
+    """Return a function that checks only the number of a task's arguments, for tasks without a Signature.
 
-    ``skip``: how many leading parameters the worker fills.
+    ``skip``: count of first parameters that the worker supplies.
     """
     try:
         least, most = _counts(inspect.signature(function).parameters.values())
@@ -142,7 +142,7 @@ class _Scalar:
 
 
 class _Json:
-    """A parameter that takes any JSON value or, if ``kinds`` are given, only values of these Python types."""
+    """A parameter that takes any JSON value or, with ``kinds``, values of these Python types."""
 
     def __init__(self, kinds=()):
         self._kinds = kinds

@@ -40,7 +40,7 @@ _current: contextvars.ContextVar = contextvars.ContextVar("gomq_py.dispatcher.ta
 
 @dataclass(slots=True)
 class Argument:
-    """A value and the name of its type. An empty name is replaced by the type derived from the value."""
+    """An argument of a task: a value and its type's name. An empty name: the value decides the type."""
 
     value: Any
     type: str = ""
@@ -51,10 +51,10 @@ class Argument:
 
 @dataclass(slots=True)
 class Task:
-    """A task to send. ``args``: Arguments or plain values; ``routing_key``: if empty, the server's default.
+    """A task to send. ``args``: Arguments or plain values. ``routing_key``: if empty, the Server's default.
 
-    An empty ``uuid`` is replaced by a new one. ``delay_s`` delays the task; ``priority`` needs a queue with
-    priorities. Of tasks with the same text ``unique`` the broker keeps the first (see Dispatcher).
+    An empty ``uuid`` is replaced by a new one. ``delay_s``: seconds before the task runs. ``priority`` needs
+    a queue with priorities. ``unique``: the broker drops tasks that have the same text as a recent one.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Task:
     unique: str = ""
 
     def encode(self):
-        """The body of the message. Raises BadTask, or BadArgument, whose text names the argument."""
+        """Return the message's body. Raises BadTask, or BadArgument, whose text names the argument."""
         if not self.name:
             raise BadTask("Task name was not passed")
         self._check_kinds()
@@ -110,7 +110,7 @@ class Task:
 
 @dataclass(slots=True)
 class Received:
-    """A received task. ``args`` are (type, value) pairs that are not checked yet."""
+    """A received task. ``args``: (type, value) pairs, not checked yet."""
 
     uuid: str
     name: str
@@ -118,7 +118,7 @@ class Received:
 
 
 def decode(body):
-    """Decode the body of a message into a Received. Raises BadTask if the body is not a task."""
+    """Decode a message's body into a Received. Raises BadTask if the body is no task."""
     if not body:
         raise BadTask("the message is empty: a task is a JSON object")
     try:
@@ -141,7 +141,7 @@ def decode(body):
 
 
 def counted(headers, name, default):
-    """The count in a header, or ``default`` if it is missing or invalid."""
+    """Return the count in a header, or ``default`` if the header is missing or invalid."""
     value = headers.get(name, default)
     counts = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return min(value, _MOST_COUNTED) if counts else default
@@ -149,13 +149,13 @@ def counted(headers, name, default):
 
 @dataclass(slots=True)
 class TaskConfig:
-    """Says how a worker runs the tasks of a name: by ``function(*args)``, with the uuid as first argument if
+    """How a worker runs the tasks of one name: by ``function(*args)``, with the uuid as first argument if
     ``task_uuid_as_first_arg``.
 
-    ``timeout_s``: 0 for no timeout. ``run_in``: threads, greenlets, processes or asyncio. After an error or a
-    timeout the task is retried ``retries`` times, with the waits of ``backoff`` in between; then its message
-    is acknowledged or, with ``dead_letter``, dead-lettered with the reason. ``check(values, types)`` raises
-    BadArgument to refuse arguments.
+    ``timeout_s``: time limit, 0: none. ``run_in``: threads, greenlets, processes or asyncio. After an error
+    or a timeout the task is run again, up to ``retries`` times, after the waits of ``backoff``; then its
+    message is acknowledged or, with ``dead_letter``, dead-lettered with the reason. ``check(values, types)``
+    raises BadArgument to refuse arguments.
     """
 
     function: Any
@@ -168,7 +168,7 @@ class TaskConfig:
     check: Any = None
 
     def check_limits(self, name):
-        """Raises ValueError if the timeout or the retries of task ``name`` are invalid."""
+        """Raise ValueError if timeout or retries are invalid. ``name``: the task's, for the error's text."""
         timeout_s, retries = self.timeout_s, self.retries
         if (
             isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float))
@@ -182,7 +182,7 @@ class TaskConfig:
 
 @dataclass(slots=True)
 class TaskContext:
-    """Describes a running task to its function (by ``current_task()``) and to hooks."""
+    """Describes a running task, for hooks and for its own function (``current_task()``)."""
 
     uuid: str
     name: str
@@ -195,7 +195,7 @@ class TaskContext:
 
 
 def check_kind(name, function, run_in):
-    """Raises ValueError for functions that a call does not run: generators, and coroutine functions if
+    """Raise ValueError for a function that a call would not run: a generator, or a coroutine function if
     ``run_in`` is not asyncio.
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -205,17 +205,17 @@ def check_kind(name, function, run_in):
 
 
 def check_has_run(result):
-    """Raises DispatcherError if the result is a coroutine, because then the function has not run."""
+    """Raise DispatcherError if a task's result is a coroutine, because its function has not run then."""
     if type(result) is types.CoroutineType:
         result.close()
         raise DispatcherError("the function returned a coroutine, which runs in asyncio only (run_in)")
 
 
 def current_task():
-    """The TaskContext of the task that calls this; None outside of tasks and with ``run_in="processes"``."""
+    """Return the TaskContext of the running task; None outside of tasks and with ``run_in="processes"``."""
     return _current.get()
 
 
 def set_current(context):
-    """Set what ``current_task()`` returns; only runners call this."""
+    """Set the result of ``current_task()``. Only runners call this."""
     _current.set(context)

@@ -40,8 +40,8 @@ _MOST_PREFETCH = 65535  # of basic.qos
 
 @dataclass
 class WorkerConfig:
-    """Configures a worker. ``name``: the consumer tag. At most ``limit`` tasks run at once; a ``prefetch``
-    above ``limit`` keeps further tasks ready. An unknown task is put off ``unknown_retries`` times.
+    """Configures a worker. ``name``: the consumer tag. ``limit``: most tasks at once. ``prefetch``: most
+    unacked deliveries, by default ``limit``. ``unknown_retries``: how often an unknown task is delayed.
 
     ``dead_letters``: the queue for tasks that are given up. If it is "", the worker rejects these tasks, and
     the broker drops them unless their queue has a dead-letter exchange.
@@ -59,7 +59,7 @@ class WorkerConfig:
     unknown_backoff: Any = None
 
     def check(self):
-        """Raises ValueError if a field is invalid."""
+        """Raise ValueError if a field is invalid."""
         if not self.queue:
             raise ValueError("Empty queue name passed")
         if not self.name:
@@ -73,7 +73,7 @@ class WorkerConfig:
 
 
 class Worker:
-    """Runs tasks from one queue. ``Server.new_worker`` makes it. ``failed_count`` counts each failed run."""
+    """Runs the tasks of one queue. Made by ``Server.new_worker``. ``failed_count``: count of failed runs."""
 
     def __init__(self, server, config, task_configs):
         self.config = config
@@ -96,19 +96,19 @@ class Worker:
 
     @property
     def running_count(self):
-        """How many tasks were delivered and are not settled yet."""
+        """Count of tasks that are delivered and not settled."""
         return len(self._running)
 
     def start(self):
-        """Consume from the queue, now and after each reconnect."""
+        """Consume from the queue, also after each reconnect."""
         self._server.link.call(self._start)
 
     def stop(self):
-        """Stop consuming; tasks that have not begun return to the queue."""
+        """Stop consuming. Tasks that have not begun return to the queue."""
         self._call(self._stop)
 
     def close(self, timeout_s=None):
-        """Stop, wait for running tasks (at most ``timeout_s``), leave the server; True if all finished."""
+        """Stop, wait up to ``timeout_s`` for running tasks, leave the Server. True if all have finished."""
         self.stop()
         finished = self._idle.wait(timeout_s)
         if not finished:
@@ -124,7 +124,7 @@ class Worker:
     # Called by the server, in the link's thread.
 
     def up(self, connection):
-        """Declare the queues on a new connection, and consume if the worker was started."""
+        """Declare the queues over a new connection, and consume if the worker is started."""
         channel = connection.channel()
         self.declare(channel)
         channel.qos(self.config.prefetch or self.config.limit)
@@ -141,13 +141,13 @@ class Worker:
             channel.queue_declare(self._dead_letters, durable=True, arguments=config.dead_letter_arguments)
 
     def down(self, error):
-        """Forget tasks not begun, because connection or channel is lost: the broker delivers them again."""
+        """Forget tasks that have not begun: the broker redelivers them after a lost connection or channel."""
         self._channel = None
         self._take_back()
         self._copies.cancel()
 
     def channel_closed(self, connection, error):
-        """If the closed channel is this worker's, open another and return True; otherwise return False."""
+        """Return True, and open another channel, if the closed channel was this worker's; else False."""
         if self._channel is None or not error.is_same(self._channel.error):
             return False
         self._log.warning("the broker closed the channel of worker %r: %s", self.name, error)
@@ -156,7 +156,7 @@ class Worker:
         return True
 
     def end(self, error):
-        """End, because the link gave up reconnecting. Running tasks may finish; other workers repeat them."""
+        """Stop for good: reconnecting was given up. Running tasks may finish, but also run elsewhere."""
         self.down(error)
         self.is_consuming = False
         self._copies.forget()
@@ -171,7 +171,7 @@ class Worker:
     # The rest is private and runs in the link's thread.
 
     def _post(self, function, *args):
-        """Have the link's thread call the function, without waiting; False if the link has ended."""
+        """Have the link's thread call the function soon. Returns False if the link has ended."""
         try:
             self._server.link.post(function, *args)
         except Disconnected:
@@ -179,8 +179,8 @@ class Worker:
         return True
 
     def _call(self, function):
-        """Have the link's thread call the function, and wait. If the connection is lost, only log this,
-        because then the broker has returned all tasks to the queue.
+        """Have the link's thread call the function, and wait. A lost connection is only logged, because the
+        broker has then returned all tasks to the queue.
         """
         try:
             self._server.link.call(function)
@@ -192,12 +192,11 @@ class Worker:
         self._consume()
 
     def _consume(self):
-        """Consume if the worker is started and connected; otherwise do nothing."""
         if self.is_consuming and self._channel is not None:
             self._channel.consume(self.config.queue, self._delivered, consumer_tag=self.name)
 
     def _cancelled(self, channel):
-        """Declare and consume again: the broker cancelled the consumer, as the queue was deleted or moved."""
+        """Consume again, after the broker has cancelled the consumer (queue deleted or moved)."""
         if channel is self._channel and self.is_consuming:
             self._log.warning(
                 "the broker cancelled worker %r: declares queue %r and consumes again", self.name,
@@ -288,7 +287,7 @@ class Worker:
             raise
 
     def _returned(self, invocation, error):
-        """Run the hooks and settle the task. Runners call this where the function ran."""
+        """Run the hooks and settle the task, after its function has ended. Runners call this."""
         self.hooks.ended(invocation.context, error)
         if not self._post(self._settle, invocation, error):
             self._forget(invocation)
@@ -335,7 +334,7 @@ class Worker:
         )
 
     def _watch(self, when):
-        """Plan a check of the timeouts at ``when``, unless an earlier check is planned."""
+        """Schedule a check of timeouts at ``when``, unless an earlier check is scheduled."""
         if self._watch_at is None or when < self._watch_at:
             self._watch_at = when
             self._server.link.call_later(max(0.0, when - time.monotonic()), self._look_at_timeouts, when)
@@ -355,7 +354,7 @@ class Worker:
 
     @staticmethod
     def _due(invocation):
-        """Monotonic time at which the invocation times out; the time begins when its function is called."""
+        """Return the monotonic time of the invocation's timeout, counted from the call of its function."""
         return (invocation.began or time.monotonic()) + invocation.config.timeout_s
 
     def _time_out(self, invocation):
@@ -398,7 +397,7 @@ class Worker:
             delivery, self._unknown_backoff.wait_s(count + 1) or 0.0, {wire.UNKNOWN_HEADER: count + 1})
 
     def _put_off(self, delivery, wait_s, headers):
-        """Replace the message by a copy that comes to this queue in ``wait_s``."""
+        """Replace the message by a copy that reaches this queue after ``wait_s`` seconds."""
         key = RETURN_KEY + self.config.queue
         self._copies.replace(
             delivery, headers,
@@ -407,7 +406,7 @@ class Worker:
         )
 
     def _give_up(self, delivery, error):
-        """Dead-letter the message with the error as reason, or reject it if ``dead_letters`` is empty."""
+        """Dead-letter the message, with the error as reason, or reject it if ``dead_letters`` is ""."""
         text = text_of(error)
         self._log.error("worker %r gives up a message of queue %r: %s", self.name, self.config.queue, text)
         if not self._dead_letters:
@@ -443,7 +442,7 @@ class Worker:
 
 
 def _checked(name, config):
-    """Check the TaskConfig and return it; without a ``check`` it gets one that counts the arguments."""
+    """Check and return the TaskConfig. Without a ``check``, it gets one for the number of arguments."""
     if config.run_in not in KINDS:
         raise ValueError(f"task {name!r}: tasks run in {', '.join(KINDS)}, not in {config.run_in!r}")
     config.check_limits(name)

@@ -1,9 +1,9 @@
-"""Bindings: computes which bindings a federated exchange needs upstream, and which changes are to be made
+"""Bindings: computes which bindings a federated exchange needs upstream, and which must be made or removed
 there.
 
-Equal bindings here become one binding upstream. If a broker further downstream made a binding here, it is
-passed on upstream with one hop less, but not to the broker that it was made for: so bindings spread through a
-ring of brokers and stop.
+Equal bindings here become one binding upstream. A binding that a broker further downstream has made here is
+passed on upstream with one hop less, but not to the broker for which it was made: so bindings spread through
+a ring of brokers, and stop.
 """
 from typing import Any
 
@@ -17,9 +17,9 @@ MOST_HOPS = 32767  # hops are a 16-bit field
 
 
 class Bindings:
-    """The distinct bindings that an exchange needs upstream, and those that exist there.
+    """The distinct bindings that an exchange needs upstream, compared with those that exist there.
 
-    Calls ``on_change()`` when upstream bindings must change.
+    Calls ``on_change()`` when bindings must be made or removed upstream.
     """
 
     def __init__(self, exchange, on_change):
@@ -33,7 +33,7 @@ class Bindings:
             self.made(binding)
 
     def made(self, binding):
-        """Add a binding of the federated exchange, or of another exchange that gets all of its messages."""
+        """Add a binding of the federated exchange, or of an exchange that gets all of its messages."""
         routing_key, arguments = binding.source.asks_for(binding)
         identity = routing_key, frozen(arguments)
         asked = self._asked.get(identity)
@@ -54,19 +54,19 @@ class Bindings:
                 self._note(identity)
 
     def begin(self):
-        """Assume that upstream has no bindings; return (routing key, arguments) of all that must be made."""
+        """Assume that none exist upstream. Returns a list of (routing key, arguments) to make there."""
         self._changed.clear()
         self._there = {identity: asked[:2] for identity, asked in self._asked.items()}
         return list(self._there.values())
 
     @property
     def has_changes(self):
-        """True if upstream bindings must change."""
+        """True if bindings must be made or removed upstream."""
         return bool(self._changed)
 
     def take_changes(self):
-        """Return the changes that are to be made upstream, which then count as made: (routing key, arguments,
-        True to make the binding or False to remove it).
+        """Return a list of changes to make upstream, which from then on count as made: (routing key,
+        arguments, True to make the binding or False to remove it).
         """
         changes: list[tuple[str, dict, bool]] = []
         for identity in self._changed:
@@ -89,17 +89,15 @@ class Bindings:
 
 
 def _whom(binding):
-    """Return a key for the binding's destination. Its name is used, since a reopened destination is a new
-    object.
-    """
+    """A key for the binding's destination. Uses its name, because a reopened queue is a new object."""
     return binding.destination_type, binding.destination.name or id(binding.destination)
 
 
 def arguments_upstream(arguments, here, there, max_hops) -> dict[str, Any] | None:
-    """Return the arguments for making a binding upstream, or None if the binding must not be made there.
+    """Return the arguments of a binding to make upstream, or None if it must not be made there.
 
     ``arguments``: of the binding here. ``here``: (name of this broker, vhost, exchange); ``there``: (name of
-    the upstream's broker, its vhost). ``max_hops``: most links that a message may go over.
+    the upstream's broker, its vhost). ``max_hops``: most links that a message may pass.
     """
     bound_from = arguments.get(BOUND_FROM)
     passed = bound_from if isinstance(bound_from, list) else []

@@ -1,5 +1,5 @@
-"""Exchange links: let messages that are published to an exchange upstream also reach the bindings of the
-exchange here.
+"""Exchange links: route messages that are published to an exchange upstream to the bindings of an exchange
+here, too.
 
 Each link has a queue upstream, and its own exchange between the upstream's exchange and that queue. The link
 makes the bindings of the exchange here between the two exchanges, so that only wanted messages are sent. The
@@ -7,9 +7,8 @@ exchange in between has a type of its own, which also drops messages that have b
 upstream does not know this type, the exchange in between is a fanout exchange, and the link drops messages
 that have been here.
 
-AMQP cannot list bindings. So each connect makes a new exchange in between, with all bindings, and deletes the
-previous one; two names are used in turn. So no binding of an earlier run stays, and no message is missed
-meanwhile.
+AMQP cannot list bindings. So each connect makes a new exchange in between, with all bindings, then deletes
+the previous one; two names alternate. No binding of an earlier run stays, and no message is missed.
 """
 from functools import partial
 from typing import Any
@@ -89,18 +88,17 @@ class ExchangeLink(FederationLink):
             self._tasks = self._bindings = None
 
     def binding_made(self, binding):
-        """Note a new binding of the federated exchange, or of another exchange that gets all of its messages.
-        """
+        """Add a binding of the federated exchange, or of an exchange that gets all of its messages."""
         self._bindings.made(binding)
 
     def binding_gone(self, binding):
-        """Note that a binding given to binding_made() was removed."""
+        """Remove a binding that was added by binding_made()."""
         self._bindings.gone(binding)
 
     @property
     def queue_upstream(self):
-        """Name of the link's queue upstream, built as in RabbitMQ. The vhost and exchange here are in the
-        name only if they differ from those upstream.
+        """Name of the link's queue upstream, formed as in RabbitMQ. Contains vhost and exchange of this
+        broker only if they differ from those upstream.
         """
         there, here = self.upstream.exchange, [self._context.cluster_name()]
         if self.vhost.name != self._there[1]:
@@ -119,7 +117,7 @@ class ExchangeLink(FederationLink):
         return self._make_target(self.name, None, self._edit, self._header_stamp)
 
     def _header_stamp(self):
-        """The header that _edit() adds to a message that comes from the upstream itself."""
+        """The header x-received-from for messages without one: (name, value, value if redelivered)."""
         return RECEIVED_FROM, *([self._told(redelivered)] for redelivered in (False, True))
 
     def _told(self, redelivered):
@@ -141,7 +139,7 @@ class ExchangeLink(FederationLink):
     # upstream; all of these may switch, and raise the client's errors
 
     def _prepare(self, channel):
-        """Declare and bind everything upstream. Returns the queue's name."""
+        """Declare and bind all objects of the link upstream. Returns the queue's name."""
         connection = channel.connection
         self._there = there_of(connection)
         self._check_other()
@@ -169,7 +167,7 @@ class ExchangeLink(FederationLink):
         return queue
 
     def _check_other(self):
-        """Raise ClientError if the upstream is, or looks like, this exchange: messages would come back."""
+        """Raise ClientError if the exchange upstream is, or seems to be, this one: messages would loop."""
         here = self._context.cluster_name(), self.vhost.name
         if self._there == here and self.upstream.exchange == self.name:
             raise ConnectionClosed(0, (
@@ -177,7 +175,7 @@ class ExchangeLink(FederationLink):
                 "name of its own (PUT /api/cluster-name)"))
 
     def _ensure_exchange(self, connection):
-        """Declare the exchange upstream, like the exchange here, if it is missing."""
+        """Declare the exchange upstream if it is missing, with the properties of the exchange here."""
         is_there, here = _is_there(connection, self.upstream.exchange), self.exchange
         channel = connection.channel()
         try:
@@ -216,14 +214,14 @@ class ExchangeLink(FederationLink):
             channel.close()
 
     def _add_note(self, note):
-        """Add a note about a difference upstream that does not stop messages."""
+        """Show and log a difference upstream that does not stop messages."""
         self.notes.append(note)
         if note not in self._told_notes:
             self._told_notes.add(note)
             LOG.warning("federation link %s: %s", self.title, note)
 
     def _make_between(self, channel, name, queue):
-        """Make the exchange in between, with all bindings."""
+        """Make the link's exchange upstream, with all bindings, and bind the link's queue to it."""
         if not self.upstream.max_hops:  # RabbitMQ's link fails and restarts for ever
             self._add_note("max-hops is 0: no message of this exchange goes over the link")
         arguments: dict[str, Any] = {PURPOSE: "federation"}
@@ -246,7 +244,7 @@ class ExchangeLink(FederationLink):
         self._carry_out(channel, name, [(*binding, True) for binding in bindings])
 
     def _carry_out(self, channel, between, changes):
-        """Make and remove bindings."""
+        """Make and remove bindings upstream; ``changes``: as from Bindings.take_changes()."""
         here = (
             self._context.cluster_name(), self.vhost.name, f"{self.vhost.name}:{self.name}{between[-2:]}")
         for is_made, method, answer in (
@@ -265,8 +263,8 @@ class ExchangeLink(FederationLink):
             channel.exchange_declare(between, passive=True)  # errors of earlier methods arrive here
 
     def _fits(self, connection, method):
-        """True if the method fits into a frame of the broker upstream. Otherwise adds a note: without this
-        check, one large binding would end the connection.
+        """True if the method fits into a frame of the broker upstream; otherwise adds a note. Without this
+        check one large binding would end the connection.
         """
         fits = not connection.frame_max or len(method.encode()) + FRAME_OCTETS <= connection.frame_max
         if not fits:
@@ -286,9 +284,7 @@ class ExchangeLink(FederationLink):
             self._carry_out(channel, self._between, self._bindings.take_changes())
 
     def _cannot_mirror(self, error):
-        """Reconnect because a binding could not be changed upstream. A new connection makes all bindings
-        anew.
-        """
+        """Reconnect, because a binding could not be changed upstream; a new connection makes all bindings."""
         LOG.warning("bindings of the federation link %s cannot be changed, it connects anew: %s", self.title,
                     error)
         self._between = ""
@@ -298,7 +294,7 @@ class ExchangeLink(FederationLink):
     # its end
 
     def _place_upstream(self):
-        """Return a key for the objects made upstream. Links that make the same objects have equal keys."""
+        """A key that is equal for links which make the same objects upstream: (URI, queue name)."""
         return uris.without_login(self._uri), self.queue_upstream
 
     def _remove_upstream(self, done, channel):
@@ -327,7 +323,7 @@ class ExchangeLink(FederationLink):
 class UpstreamTasks:
     """Runs tasks of one link upstream, such as changes of bindings, over a connection of their own.
 
-    The connection is closed a little after the last task: bindings change in bursts, and a thousand idle
+    The connection is closed LINGER_S after the last task: bindings change in bursts, and a thousand idle
     links should not hold a second connection each. ``connect()`` returns a client's connection.
     ``failed(error)``, which must not switch, is called if the upstream cannot be reached or refuses a task;
     all waiting tasks are then dropped.
@@ -343,7 +339,7 @@ class UpstreamTasks:
         self._is_stopped = False
 
     def run(self, do):
-        """Call ``do(channel)`` soon. Further requests for the same ``do`` before that have no effect."""
+        """Call ``do(channel)`` soon. While ``do`` is waiting, further calls with it have no effect."""
         if self._is_stopped:
             return
         self._waiting[do] = None
@@ -353,7 +349,7 @@ class UpstreamTasks:
             self._greenlet.name = "federation errands"
 
     def stop(self):
-        """Drop waiting tasks; a running task ends, and its failure is not reported."""
+        """Drop waiting tasks. A running task is completed, and its failure is not reported."""
         self._is_stopped = True
         self._waiting.clear()
         self._more.set()
@@ -388,7 +384,7 @@ class UpstreamTasks:
 
 
 def there_of(connection):
-    """Return (name of the broker upstream, or None; its vhost)."""
+    """Return (name of the broker at the other end, or None; its vhost) of a client's connection."""
     name = connection.server_properties.get("cluster_name")
     return name if isinstance(name, str) else None, connection.parameters.virtual_host
 
@@ -407,7 +403,7 @@ def _is_there(connection, exchange):
 
 
 def _fitting(name, most):
-    """``name``, or its beginning and a digest if it is longer than ``most`` bytes."""
+    """``name``; if it exceeds ``most`` bytes, its beginning and a digest."""
     octets = name.encode("utf-8", "surrogateescape")
     if len(octets) <= most:
         return name

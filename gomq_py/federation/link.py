@@ -1,8 +1,8 @@
 """Federation link: brings messages from one upstream to one exchange or queue of this broker.
 
 Subclasses define what is declared upstream, when messages are taken and which headers are added. A Link
-(links.link) moves the messages. The supervisor owns, starts and stops the federation link. If a link is
-impossible, a NoLink takes its place and shows operators the reason.
+(links.link) moves the messages. The supervisor owns, starts and stops the federation link. If no link is
+possible, a NoLink takes its place and shows operators the reason.
 """
 import time
 
@@ -32,7 +32,7 @@ class FederationLink:
     """Moves messages from one upstream to an exchange or queue here.
 
     ``type``: "exchange" or "queue"; ``name``: name of the exchange or queue here; ``id``: identifies source
-    and destination. ``context``: shared by all links of a broker (supervisor.LinkContext).
+    and destination. ``context``: the LinkContext that all links of a broker share.
     """
 
     type = ""
@@ -74,7 +74,7 @@ class FederationLink:
     # called by the supervisor
 
     def start(self):
-        """Run until stop(); no effect while running."""
+        """Move messages until stop(); no effect while running."""
         if self._link.has_ended:
             self.restart()
 
@@ -84,26 +84,23 @@ class FederationLink:
 
     @property
     def has_ended(self):
-        """True if no part of the link runs any more."""
+        """True if no part of the link is running."""
         return self._link.has_ended
 
     def clean_up(self):
-        """After stop(): remove the objects made upstream for this link."""
+        """After stop(), remove the objects that this link made upstream."""
 
     def gone(self):
-        """Called after clean_up(), when the supervisor has forgotten the link: release its parts once none
-        runs.
-        """
+        """Release the link's parts once they have ended; called after clean_up()."""
         self._is_gone = True
         self._let_go()
 
     def _let_go(self):
-        """Release the parts that refer back to this link, once they have ended."""
         if self._is_gone and self._link is not None and self._link.has_ended:
             self._link = None
 
     def restart(self):
-        """Reconnect, if the upstream's setter has the rights."""
+        """Reconnect; or stop with a ``fault``, if the user who set the upstream lacks rights."""
         self.fault = self._refusal()
         self._is_administrators = self._context.is_administrators(self.vhost, self.upstream.name)
         if self.fault is None:
@@ -113,7 +110,7 @@ class FederationLink:
             self._changed(self._link)
 
     def rights_changed(self):
-        """Stop or go on, as the rights of the upstream's setter now allow."""
+        """Stop or restart as needed, because rights of the user who set the upstream may have changed."""
         is_less = self._is_administrators and not self._context.is_administrators(
             self.vhost, self.upstream.name)
         if is_less or self._refusal() != self.fault:
@@ -121,14 +118,14 @@ class FederationLink:
 
     @property
     def state(self):
-        """The link's state; also "error" while it waits after a failed attempt, as in RabbitMQ."""
+        """The link's state as text; "error" also during the wait after a failed attempt, as in RabbitMQ."""
         if self.fault is not None:
             return "error"
         status = self._link.status
         return "error" if status.state == "starting" and status.error else status.state
 
     def described(self):
-        """The link's description for operators, with RabbitMQ's keys where RabbitMQ has them."""
+        """A description for operators: a dict with RabbitMQ's keys where RabbitMQ has them."""
         status = self._link.status
         shown = {
             "node": self._context.node_name, self.type: self.name,
@@ -159,14 +156,13 @@ class FederationLink:
         raise NotImplementedError
 
     def _received_from(self):
-        """Return the header entry about the upstream, without the fields that differ from message to message.
-        """
+        """The fields of the upstream's x-received-from entry that are equal for all messages."""
         return {"uri": without_login(self._uri), self.type: getattr(self.upstream, self.type)}
 
     # for kinds
 
     def _refusal(self):
-        """Return why publishing here, or reading an upstream in this broker, is not allowed; None if it is
+        """Why the upstream's setter may not publish here, or read an upstream in this broker; None if
         allowed.
         """
         return self._context.refusal(
@@ -184,7 +180,7 @@ class FederationLink:
         return TargetEnd([HERE], exchange, routing_key, edit=edit, header_stamp=header_stamp)
 
     def _connect_upstream(self, uri=""):
-        """Connect to ``uri`` or, if it is empty, to the URI of the last connect.
+        """Return a client's connection to ``uri``, or if it is empty to the URI used last.
 
         May switch. Raises ValueError, OSError, ClientError.
         """
@@ -209,20 +205,20 @@ class FederationLink:
 
 
 def title_of(type_, vhost, name, upstream):
-    """A link's name in the log and in lists of connections."""
+    """A link's title for the log and lists of connections."""
     return f"of {type_} '{name}' in vhost '{vhost}' from upstream '{upstream.name}'"
 
 
 def id_of(type_, vhost, name, upstream):
-    """A short id, the same for the same source and destination."""
+    """A short id (hex digits) of a link, equal for equal source and destination."""
     said = "\0".join((type_, vhost, name, upstream.name, upstream.exchange, upstream.queue))
     return sha256(said.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def with_received(properties, told, passed, trusts_user_id):
-    """Put ``told``, the entry about the upstream, in front of ``passed``, the entries of brokers that the
-    message has passed, and store both in the header of its Properties. Unless ``trusts_user_id``, the user id
-    is removed.
+    """Return the Properties with the header x-received-from set: ``told``, the entry about the upstream, in
+    front of ``passed``, entries of brokers that the message has passed. Removes the user id unless
+    ``trusts_user_id``.
     """
     headers = properties.headers or {}
     properties.headers = {**headers, RECEIVED_FROM: [told, *passed]}
@@ -232,8 +228,8 @@ def with_received(properties, told, passed, trusts_user_id):
 
 
 def call_all(channel, methods, answer):
-    """Send many methods, some hundred at once, and wait for their answers. ``answer``: the class of the
-    answers, or None if the methods have no answers. May switch.
+    """Send many methods, PIPELINED at a time, and wait for their answers. ``answer``: class of the answers,
+    None if there are none. May switch.
 
     Raises the client's errors.
     """
@@ -253,10 +249,10 @@ def _await_all(channel, count, answer):
 
 
 class NoLink:
-    """Takes the place of a link that cannot exist: the stored upstream is invalid, or was set while the
-    broker had no federation. The supervisor calls it like a link; it never connects.
+    """Stands for a link that cannot exist: the stored upstream is invalid, or was set while the broker had no
+    federation. The supervisor calls it like a link; it never connects.
 
-    ``type`` and ``name``: as in FederationLink. The Upstream's ``fault`` has the reason.
+    ``type`` and ``name``: as of a FederationLink. The Upstream's ``fault`` has the reason.
     """
 
     has_ended = True
@@ -292,7 +288,7 @@ class NoLink:
     binding_gone = queue_had_turn = binding_made
 
     def described(self):
-        """As FederationLink.described."""
+        """A description for operators, with the keys of a link's description."""
         return {
             "node": self._context.node_name, self.type: self.name, f"upstream_{self.type}": self.name,
             "type": self.type, "vhost": self.vhost.name, "upstream": self.upstream.name, "id": self.id,

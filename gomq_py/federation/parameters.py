@@ -2,7 +2,7 @@
 that a policy selects.
 
 Does no I/O. A set is a list of upstream names, each with keys that override those of its upstream; the set
-`all` need not be defined. If a policy names an upstream that is not defined, the name is ignored until it is.
+`all` need not be defined. A policy's name of an undefined upstream is ignored until the upstream is defined.
 """
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
@@ -31,13 +31,13 @@ PURPOSE = "x-internal-purpose"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """Describes where one link gets its messages: the definition of an upstream, with the overrides for this
-    exchange or queue.
+    """Describes the source of one link: an upstream's definition, with the overrides for this exchange or
+    queue.
 
     ``exchange`` and ``queue``: names upstream. ``expires_ms`` and ``message_ttl_ms``: limits of the queue
-    that the link of an exchange makes upstream, None: no limit. Equal Upstreams need no new link.
+    that an exchange's link makes upstream, None: no limit. An unequal Upstream needs a new link.
 
-    ``chosen_by``: (what, user who set it) of the policy and of the set that select the upstream. ``fault``:
+    ``chosen_by``: (text, user who set it) of the policy and of the set that select the upstream. ``fault``:
     why there can be no link, or None. ``waiting``: (component, name) of each value that was set while the
     broker had no federation, if this is the fault.
     """
@@ -64,8 +64,8 @@ class Upstream:
     waiting: tuple[tuple[str, str], ...] = ()
 
     def is_at_the_place_of(self, other):
-        """True if this Upstream and ``other`` may use the same objects upstream: they have a broker address
-        in common, and the same exchange.
+        """True if this Upstream and ``other`` may use the same objects upstream: they share a broker address
+        and name the same exchange.
         """
         return self.exchange == other.exchange and bool(_places(self.uris) & _places(other.uris))
 
@@ -77,7 +77,7 @@ def _places(uris):
 # checks of new values
 
 def _shown(value):
-    """``value`` as shown in a refusal and in the log, without any URI's password."""
+    """``value`` as text for refusals and the log, without the password of a URI."""
     if isinstance(value, (list, dict)) and value:
         return "an object" if isinstance(value, dict) else "a list"
     return "***" if isinstance(value, str) and "://" in value else f"{value!r:.100}"
@@ -160,7 +160,7 @@ def check_upstream(name, value, check_uri):
 
 
 def check_set(name, value):
-    """Raise ParameterError unless ``value`` is a valid set of upstreams."""
+    """Raise ParameterError unless ``value`` is a valid list of upstreams, each with overriding keys."""
     if not isinstance(value, list):
         raise ParameterError(f"{name} should be a list, actually was {_shown(value)}")
     for entry in value:
@@ -168,12 +168,11 @@ def check_set(name, value):
 
 
 class UpstreamComponent(Component):
-    """The parameter component of upstreams, or that of sets. ``on_change(vhost)`` is called after a change.
-    """
+    """The parameters of upstreams, or of sets of upstreams. ``on_change(vhost)`` is called after a change."""
 
     def __init__(self, component, check, on_change, check_setter=None):
-        """``check``: check_upstream() or check_set(). ``check_setter(vhost, name, value, by)`` checks a valid
-        value for the user ``by``, who sets it.
+        """``check``: check_upstream() or check_set(). ``check_setter(vhost, name, value, by)`` raises
+        ValueError if user ``by`` may not set a valid value.
         """
         self._component = component
         self._check = check
@@ -202,7 +201,7 @@ class UpstreamComponent(Component):
 # upstreams selected by a policy
 
 def upstreams_for(vhost, entity):
-    """Return the Upstreams that the policy in force selects for an exchange or queue.
+    """Return a list of the Upstreams that the policy in force selects for an exchange or queue.
 
     An Upstream with a ``fault`` can have no link: its stored value is invalid, or this value or the policy
     was set while the broker had no federation (Parameters.waits).
@@ -235,7 +234,7 @@ def upstreams_for(vhost, entity):
 
 
 def fault_of(vhost, component, name):
-    """Why the stored value of this name is invalid; None if it is valid or missing."""
+    """Why the stored value of an upstream or set is invalid, as text; None if it is valid or missing."""
     if (component, name) not in vhost.parameters:
         return None
     return _fault_in(component, name, vhost.parameters[component, name])
@@ -296,7 +295,7 @@ def _without_link(name, entity, fault, waiting=()):
 
 
 def _with_vhost(uri, vhost):
-    """Return the URI of another broker. A URI without a vhost gets ``vhost``, as in RabbitMQ."""
+    """The URI with ``vhost`` added if it names another broker and no vhost, as in RabbitMQ."""
     parts = urlsplit(uri)
     if not parts.netloc or parts.path not in ("", "/"):
         return uri
@@ -305,7 +304,7 @@ def _with_vhost(uri, vhost):
 
 
 def uris_of(value, vhost):
-    """The URIs of an upstream's value, each with a virtual host."""
+    """A tuple of the URIs of an upstream's value, each with a virtual host."""
     uris = value["uri"] if isinstance(value["uri"], list) else [value["uri"]]
     return tuple(_with_vhost(uri, vhost) for uri in uris)
 

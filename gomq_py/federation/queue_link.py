@@ -1,8 +1,8 @@
 """Queue links: let idle consumers of a queue here also get the messages of one upstream.
 
 The link takes messages while a consumer here waits and no message is ready. When the link stops taking, up to
-``prefetch`` messages may be in flight; they wait in the queue here. The link consumes with a priority below
-0, so that clients upstream come first. A link of another broker may take from the queue here in the same way,
+``prefetch`` messages may be in flight; they stay in the queue here. The link consumes with a priority below
+0, so that other consumers upstream get messages first. Another broker may have such a link to the queue here,
 so two queues may take from each other.
 """
 from gomq_py.broker.envelope import EXTRA_KEYS
@@ -29,7 +29,7 @@ class QueueLink(FederationLink):
     # called by the supervisor
 
     def queue_had_turn(self, queue):
-        """Take messages if a consumer here is idle; otherwise pause."""
+        """After a delivery turn of the queue: take messages if a consumer here is idle; otherwise pause."""
         if queue.has_hungry():
             self._link.resume()
         else:
@@ -65,8 +65,8 @@ class QueueLink(FederationLink):
         return with_received(properties, told, passed, self.upstream.trust_user_id)
 
     def _prepare(self, channel):
-        """Declare the queue upstream like the queue here, if it is missing. May switch. Raises the client's
-        errors.
+        """Declare the queue upstream if it is missing, with the properties of the queue here. Returns its
+        name. May switch. Raises the client's errors.
         """
         name = self.upstream.queue
         try:

@@ -1,7 +1,7 @@
 """Federation: keeps the links of one broker as its policies, upstreams, exchanges and queues require.
 
 The node makes the Federation and registers it with the broker's Kinds before the broker is recovered. It
-starts the Federation when the doors are open, and stops it before they close.
+starts the Federation when the listeners are open, and stops it before they close.
 """
 import time
 from operator import methodcaller
@@ -39,10 +39,10 @@ _described = methodcaller("described")
 
 
 class LinkContext:
-    """Holds what all federation links of one broker share.
+    """Objects that all federation links of one broker share.
 
-    ``make_link``: replaces the class of gomq_py.links, or None. ``removing``: {name of a queue upstream:
-    Event} of cleanups in progress. Links call ``on_change(link)`` and ``on_end(link, reason)``.
+    ``make_link``: replaces the class links.link.Link, or None. ``removing``: {(URI, name of a queue
+    upstream): Event} of cleanups in progress. Links call ``on_change(link)`` and ``on_end(link, reason)``.
     """
 
     def __init__(self, broker, hub, connector, on_change, on_end, make_link):
@@ -57,13 +57,13 @@ class LinkContext:
         self._setters = Setters(broker)
 
     def cluster_name(self):
-        """Return the cluster name of this broker, by which other brokers know it."""
+        """The cluster name of this broker, by which other brokers know it."""
         return self._broker.cluster_name
 
     def connect(self, uri, vhost, upstream, by, name):
-        """Return a client's connection for a link of this vhost. If ``uri`` means this broker, the connection
-        has the rights of ``by``, who set the upstream of this name. ``name``: the connection's name. May
-        switch. Raises ValueError, OSError, ClientError.
+        """Return a client's connection for a link of this vhost. ``upstream``: name of the upstream, which
+        user ``by`` set; a URI of this broker gives the connection this user's rights. ``name``: the
+        connection's name. May switch. Raises ValueError, OSError, ClientError.
         """
         try:
             user = self._setters.user_of(by, f"upstream '{upstream}'")
@@ -76,14 +76,12 @@ class LinkContext:
 
     @staticmethod
     def set_by(vhost, upstream, before):
-        """Return who set the upstream. If it was deleted, return ``before``, whose login the cleanup still
-        needs.
-        """
+        """Name of the upstream's setter, or ``before`` if the upstream was deleted: cleanup still logs in."""
         there = UPSTREAM, upstream
         return vhost.set_by.get(there) if there in vhost.parameters else before
 
     def is_administrators(self, vhost, upstream):
-        """True if an administrator has set the upstream of this name; its links may connect to more hosts."""
+        """True if the upstream's setter is an administrator, whose links may connect to more hosts."""
         try:
             return ADMINISTRATOR in self._setter(vhost, upstream).tags
         except ValueError:
@@ -93,9 +91,9 @@ class LinkContext:
         """Return why the link is not allowed, as a text that begins with the end's name; None if it is
         allowed.
 
-        The upstream's setter must have the right to publish to ``exchange`` and, if the upstream is in this
-        broker too, to read from it. Who set the policy or the set must be allowed to choose the upstream for
-        the exchange or queue ``name``.
+        The user who set the upstream must have the right to publish to ``exchange`` and, if the upstream is
+        in this broker too, to read from it. Users who set the policy or the set must be allowed to choose the
+        upstream for the exchange or queue ``name``.
         """
         end = DESTINATION
         try:
@@ -114,9 +112,9 @@ class LinkContext:
         return None
 
     def check_chosen(self, vhost, what, by, upstream, uris, kind, there, here=None):
-        """Check that user ``by``, who set the policy or set ``what``, may take messages of ``there`` to
-        ``here`` over another user's upstream, whose login is not meant for that. ``there``: name of the
-        exchange or queue upstream; ``here``: name in this vhost.
+        """Check that user ``by``, who set the policy or set ``what``, may use another user's upstream and
+        thus its login to take messages from the exchange or queue ``there`` upstream to ``here`` in this
+        vhost.
 
         If the upstream is in this broker, ``by`` needs the right to read ``there``. The rights in another
         broker are unknown: if ``there`` and ``here`` differ, ``by`` needs the right to read the name
@@ -136,7 +134,7 @@ class LinkContext:
 
     @staticmethod
     def _may_enter(user, vhost_name):
-        """The user's Access to the vhost. Raises NoPermission."""
+        """The Access of a user to the vhost. Raises NoPermission if the user may not enter it."""
         if not may_enter(user, vhost_name):
             raise NoPermission(refusal(f"vhost '{vhost_name}'", user))
         return Access(user, vhost_name)
@@ -145,8 +143,7 @@ class LinkContext:
         return self._setters.user_of(vhost.set_by.get((UPSTREAM, upstream)), f"upstream '{upstream}'")
 
     def check_setter(self, name, value, by):
-        """Raise ValueError if this upstream could have no link because of ``by``, who sets it, or its URIs.
-        """
+        """Raise ValueError if user ``by`` may not set this upstream, or because of its URIs."""
         user = self._setters.user_of(by, f"upstream '{name}'")
         try:
             self._connector.check(value["uri"], user=user)
@@ -154,8 +151,8 @@ class LinkContext:
             raise ValueError(f"uri: {error}") from None
 
     def check_set_setter(self, vhost, name, value, by):
-        """Raise ValueError if the set names an upstream that ``by``, who sets the set, may not use as the set
-        says.
+        """Raise ValueError if the set names an exchange or queue upstream, in place of an upstream's own,
+        that user ``by``, who sets the set, may not use.
         """
         for entry in value:
             upstream = entry["upstream"]
@@ -178,9 +175,7 @@ class Federation(Job):
     name = "federation links"
 
     def __init__(self, kinds):
-        """Register the components of upstreams and sets, and listeners of policies and vhosts, with the
-        Kinds.
-        """
+        """Register parameters of upstreams and sets, and listeners for policies and vhosts, in the Kinds."""
         super().__init__()
         self._broker = self._hub = self._context = self._connector = None
         self._is_started = False
@@ -198,8 +193,8 @@ class Federation(Job):
         kinds.on_vhost(_nothing, self._vhost_gone)
 
     def open(self, broker, hub, connector, make_link=None):
-        """Take the recovered broker, and the links' connector (links.local). ``make_link`` replaces the class
-        Link.
+        """Use the recovered broker and the connector (links.local) from now on. ``make_link`` replaces the
+        class Link.
         """
         self._broker, self._hub, self._connector = broker, hub, connector
         self._context = LinkContext(broker, hub, connector, self._link_changed, self._link_ended, make_link)
@@ -207,14 +202,14 @@ class Federation(Job):
         broker.users.rights_watchers.append(self._rights_changed)
 
     def start(self):
-        """Start all links. The node calls this when the doors are open."""
+        """Start all links. The node calls this when the listeners are open."""
         self._is_started = True
         for vhost, there in self._federated.items():
             for kind, name in there:
                 self._look(vhost, kind, name)
 
     def stop(self):
-        """Stop all links and settle messages in flight; queues upstream stay for the next run. May switch."""
+        """Stop all links and settle messages in flight; queues upstream remain. May switch."""
         self._is_started = False
         self._look_at.clear()
         if self._broker is not None:
@@ -231,18 +226,18 @@ class Federation(Job):
     # called by doors
 
     def links(self, vhost=None):
-        """The links, of one vhost (its name) or of all."""
+        """A list of the links of one vhost (its name) or of all."""
         return [
             link for one, there in self._federated.items() if vhost is None or one.name == vhost
             for links in there.values() for link in links.values()
         ]
 
     def restart(self, vhost, link_id, by):
-        """Make a link reconnect. Returns False if there is no such link.
+        """Make the link with this id reconnect. Returns False if there is none.
 
         If the link's upstream, set or policy was stored while the broker had no federation
-        (Parameters.waits), it takes effect now, as if user ``by`` (see Parameters.set) had just set it.
-        Raises OSError, ValueError.
+        (Parameters.waits), it takes effect now, as if user ``by`` had just set it. Raises OSError,
+        ValueError.
         """
         for link in self.links(vhost):
             if link.id == link_id:
@@ -299,7 +294,7 @@ class Federation(Job):
             self._match(vhost, kind, name)
 
     def _heard(self, key, subjects):
-        """Handle an event about a binding, or about a deleted exchange or queue."""
+        """Handle the event of a changed binding, or of a deleted exchange or queue."""
         what, _, happened = key.partition(".")
         if what == "binding":
             self._binding_changed(subjects[0], happened == "created")
@@ -342,7 +337,7 @@ class Federation(Job):
         return bool(self._look_at)
 
     def _match(self, vhost, kind, name):
-        """Start and stop links of an exchange or queue, so that it has one for each upstream."""
+        """Start and stop links of an exchange or queue, so that it has one link per upstream."""
         links = self._federated.get(vhost, {}).get((kind, name))
         if links is None:
             return
@@ -401,7 +396,7 @@ class Federation(Job):
 
     @staticmethod
     def _watch(queue, links):
-        """Have a queue tell its links after each turn, so that they see whether consumers are idle."""
+        """Have the queue report each delivery turn to its links, which then see idle consumers."""
         if not links:
             queue.on_turn = None
             return
@@ -426,7 +421,7 @@ class Federation(Job):
         self._broker.events.emit(STATUS, _described, link)
 
     def _link_ended(self, link, reason):
-        """Restart a link that ended by itself: no error is final while the link is wanted."""
+        """After a delay, restart a link that ended by itself: no error is final while the link is wanted."""
         self._link_changed(link)
         self._hub.timers.start(
             max(AGAIN_S, link.upstream.reconnect_delay_s) * 1000, lambda: self._start_again(link))
@@ -437,7 +432,7 @@ class Federation(Job):
 
 
 def _may_be_federated(entity):
-    """True if an exchange or queue may have links: clients use it, and no other broker's link has made it."""
+    """True if an exchange or queue may have links: clients may use it, and no federation link has made it."""
     if isinstance(entity, Exchange):
         return bool(entity.name) and not entity.internal
     return (
@@ -447,7 +442,7 @@ def _may_be_federated(entity):
 
 
 def _hands_on(broker, onward, name):
-    """True if the exchange of this name sends all its messages on to ``onward``."""
+    """True if the exchange named ``name`` passes all its messages on to the exchange ``onward``."""
     exchange = broker.vhosts[onward.vhost].exchanges.get(name)
     return exchange is not None and exchange.onward is onward
 

@@ -1,4 +1,4 @@
-"""The management door: RabbitMQ's HTTP API on Flask and gevent.pywsgi, and Prometheus metrics.
+"""The management API: RabbitMQ's HTTP API on Flask and gevent.pywsgi, and Prometheus metrics.
 
-Reads counters, never keeps them.
+Reads the broker's counters and keeps none.
 """

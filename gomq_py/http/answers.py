@@ -1,7 +1,7 @@
 """Answers: builds JSON answers and reads JSON requests, in slices, so that ten thousand queues do not delay a
 message. Cuts answers to the query's ``columns`` and checks fields of bodies.
 
-``listing`` builds a list a slice at a time and lets the loop run in between; ``paging`` sorts and pages.
+The module ``paging`` sorts and pages lists.
 """
 from collections import deque
 
@@ -32,7 +32,7 @@ _BODY = TableLimits(WIRE_DEPTH + 3, 1 << 62)
 
 
 def node():
-    """The Node of this app."""
+    """Return the Node, the running broker that this Flask app manages."""
     return current_app.extensions["gomq.node"]
 
 
@@ -47,7 +47,7 @@ def json_answer(value, status=200):
 
 
 def paced_answer(parts, content_type="application/json"):
-    """A response from a list of octets, sent in slices: many megabytes at once would stop the loop."""
+    """A response from a list of bytes objects, sent in slices: many megabytes at once would stop the loop."""
     response = Response(_paced(parts), content_type=content_type)
     response.content_length = sum(map(len, parts))
     return response
@@ -89,7 +89,7 @@ def no_content(status=204, location=None):
 
 
 def sliced(objects, build):
-    """The results of ``build(object)`` that are not None, built in slices. May switch."""
+    """A list of the results of ``build(object)`` that are not None, built in slices. May switch."""
     built = []
     for one in paced(objects):
         value = build(one)
@@ -99,8 +99,8 @@ def sliced(objects, build):
 
 
 def body(required=()):
-    """The request's JSON object. Raises TooLarge, UnsupportedType, and BadRequest, whose text names all
-    missing ``required`` keys as RabbitMQ's does.
+    """Return the request's JSON object. Raises TooLarge, UnsupportedType, and BadRequest, whose text names
+    all missing ``required`` keys as RabbitMQ's does.
     """
     value = g.pop("parsed", None)
     if value is None:
@@ -127,22 +127,22 @@ def body(required=()):
 
 
 def check_required(value, keys):
-    """Raises BadRequest with the missing keys, in this order."""
+    """Raises BadRequest, whose text names the missing ``keys`` in this order."""
     missing = [key for key in keys if key not in value]
     if missing:
         raise BadRequest("[" + ",".join(f"{{key_missing,{key}}}" for key in missing) + "]")
 
 
 def check_node(wanted):
-    """Raises BadRequest if a request's body (``wanted``) asks for another node than this one."""
+    """Raises BadRequest if the field ``node`` of a request's body (``wanted``) names another node."""
     wanted_node = wanted.get("node")
     if wanted_node not in (None, "", node().name, node().name.partition("@")[0]):
         raise BadRequest(f"Node {wanted_node} could not be contacted")
 
 
 def receive_body(max_octets):
-    """Receive the body before the view reads any state: a body may come slowly, and that state could change
-    meanwhile. Raises BodyLost. May switch.
+    """Receive the request's body before the view reads any state: a body may come slowly, and that state
+    could change meanwhile. Raises BodyLost. May switch.
     """
     if request.method in ("PUT", "POST"):
         try:
@@ -154,8 +154,7 @@ def receive_body(max_octets):
 
 
 def _parse_if_long(pieces):
-    """Parse a body of very many values in slices, into ``g.parsed``; skip any other body. May switch.
-    """
+    """Parse a body of very many values in slices, into ``g.parsed``; leave other bodies unparsed."""
     octets = b"".join(pieces)
     if octets.count(b",") < MANY_VALUES or b"\\u" in octets:
         return
@@ -167,12 +166,12 @@ def _parse_if_long(pieces):
 
 
 def body_octets():
-    """The raw request body. Raises TooLarge, UnsupportedType."""
+    """Return the raw request body, bytes. Raises TooLarge, UnsupportedType."""
     return b"".join(body_pieces())
 
 
 def body_pieces():
-    """The raw request body as a deque, which the caller may empty. Raises TooLarge, UnsupportedType."""
+    """The raw request body as a deque of bytes; the caller may empty it. Raises TooLarge, UnsupportedType."""
     pieces = g.pop("body", None) or deque()
     if isinstance(pieces, Exception):
         raise pieces
@@ -180,7 +179,7 @@ def body_pieces():
 
 
 def _received(max_octets):
-    """The body in pieces: joining 60 MB would take 30 ms. Raises TooLarge, UnsupportedType. May switch."""
+    """The body as a deque of bytes: joining 60 MB would take 30 ms. Raises TooLarge, UnsupportedType."""
     length = request.content_length
     if length is not None and length > max_octets:
         raise TooLarge(f"a body of {length} octets is over the limit of {max_octets}")
@@ -203,15 +202,15 @@ def _received(max_octets):
 # columns of a query
 
 def paths_in(query):
-    """The fields that ``columns`` names (``name,message_stats.publish_details.rate``, as in RabbitMQ), each
-    as a list of names; None if the query names no field and gets all.
+    """The fields that the query's ``columns`` names (``name,message_stats.publish_details.rate``, as in
+    RabbitMQ), each as a list of names; None if the query names no field and gets all.
     """
     wanted = query.get("columns")
     return [column.split(".") for column in wanted.split(",") if column] if wanted else None
 
 
 def at(item, path):
-    """The value at a path in nested objects, or None."""
+    """The value of the field ``path``, a list of names, in nested JSON objects, or None."""
     for part in path:
         if not isinstance(item, dict):
             return None
@@ -220,7 +219,7 @@ def at(item, path):
 
 
 def cut(item, paths):
-    """A copy of an object with the fields at these paths only; any other value unchanged."""
+    """A copy of a JSON object with only the fields at these paths; any other value unchanged."""
     if not isinstance(item, dict):
         return item
     left = {}
@@ -238,7 +237,7 @@ def cut(item, paths):
 # fields of a body or a query
 
 def boolean_of(wanted, key, default=False):
-    """The boolean field ``key``, else ``default``; accepts the words true and false. Raises BadRequest."""
+    """The boolean field ``key``, else ``default``; texts true and false are accepted. Raises BadRequest."""
     value = wanted.get(key, default)
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
@@ -262,7 +261,7 @@ def number_in(text):
 
 
 def pattern_of(text, ignore_case):
-    """A Pattern from a client. Raises BadRequest."""
+    """Return a Pattern made from a client's regular expression. Raises BadRequest."""
     try:
         return Pattern(text, ignore_case)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The management app: makes the WSGI apps of the management doors from the blueprints of the API.
+"""The management app: makes the WSGI apps of the management listeners from the blueprints of the API.
 
 A factory, so that several brokers can run in one process.
 """
@@ -66,7 +66,7 @@ def create_app(node):
 
 
 def _check_path():
-    """Refuse a path that is no UTF-8, because replacement characters could make two names equal."""
+    """Refuse a request path that is no UTF-8: replacement characters could make two names equal."""
     try:
         request.environ["PATH_INFO"].encode("latin-1").decode("utf-8")
     except UnicodeDecodeError:
@@ -74,7 +74,7 @@ def _check_path():
 
 
 def create_control_app(node):
-    """The WSGI app of the control socket: that of ``create_app`` for the LocalOperator, without a login."""
+    """The WSGI app of the control socket: the whole API without a login, as the user LocalOperator."""
     app = create_app(node)
     app.extensions["gomq.operator"] = LocalOperator()
     return app

@@ -15,7 +15,7 @@ _UTC_TIME = 0x17
 
 
 def end_s(path):
-    """When the first certificate in the file expires, in Unix seconds. Raises OSError, ValueError."""
+    """Return the Unix seconds when the first certificate in the file expires. Raises OSError, ValueError."""
     with open(path, encoding="ascii", errors="replace") as file:
         found = _PEM.search(file.read())
     if found is None:
@@ -34,7 +34,7 @@ def end_s(path):
 
 
 def _element(der, at):
-    """(tag of the element at ``at``, start and end of its contents). Raises ValueError."""
+    """(tag, start and end of the contents) of the DER element at ``at``. Raises ValueError."""
     try:
         tag, length, start = der[at], der[at + 1], at + 2
     except IndexError:

@@ -26,7 +26,7 @@ LEAST_OCTETS_PER_S = 4096
 
 
 class Client:
-    """One connection. ``late``: the client took too long; the server ignores what the client still sends."""
+    """A connection of a management port. ``late``: it took too long; its further octets are ignored."""
 
     __slots__ = ("host", "connection", "awaited_since", "until", "writing", "late")
 
@@ -40,13 +40,13 @@ class Client:
 
 
 class Clients:
-    """The clients of one port.
+    """The clients connected to one management port.
 
     ``settings`` has http_max_connections and http_max_connections_per_address, read at every arrival.
     """
 
     def __init__(self, settings, room_again, clock=time.monotonic):
-        """Calls ``room_again()`` when a client has left, or when has_room() can close a client."""
+        """``room_again()`` is called when a client has left, or when has_room() could close a client."""
         self._settings = settings
         self._room_again = room_again
         self._clock = clock
@@ -58,12 +58,12 @@ class Clients:
 
     @property
     def count(self):
-        """The number of clients."""
+        """The number of connected clients."""
         return len(self._clients)
 
     def has_room(self):
-        """True if another client may connect. Otherwise closes the client that has kept the server waiting
-        longest; if no client has done so for PATIENCE_S, calls ``room_again`` once a client has.
+        """True if another client may connect. A full port closes the client that has kept the server waiting
+        longest, if for PATIENCE_S at least; ``room_again()`` is called when there may be room.
         """
         if len(self._clients) < self._settings.http_max_connections:
             return True
@@ -71,7 +71,7 @@ class Clients:
         return False
 
     def enter(self, connection, host):
-        """The Client of an accepted socket; None, after a line in the log, if the caller must close it."""
+        """Return the Client of an accepted socket; None, after a log line, if the caller must close it."""
         limit = self._settings.http_max_connections_per_address
         if host and limit and self._hosts[host] >= limit:
             self._log.warning(
@@ -94,7 +94,7 @@ class Clients:
         self._room_again()
 
     def close(self):
-        """Stop both timers."""
+        """Stop both timers, so that no client is closed any more."""
         self._until_late.stop()
         self._until_look.stop()
 
@@ -110,8 +110,8 @@ class Clients:
 
     @contextmanager
     def waiting(self, client, writing=False):
-        """A context in which the server waits for the client: to send, or if ``writing``, to read. Shuts down
-        the socket of a client that takes too long.
+        """Context manager for a wait until the client sends or, if ``writing``, reads. Shuts down the socket
+        of a client that takes longer than allow() says.
         """
         client.awaited_since, client.writing = self._clock(), writing
         self._until_late.start(client.until - self._clock())
@@ -134,8 +134,8 @@ class Clients:
             self._until_late.start(min(left) - now)
 
     def _end_the_slowest(self):
-        """Of the address with the most awaited clients, close the client that has kept the server waiting
-        longest. If that was less than PATIENCE_S, close no client, and call ``room_again`` later.
+        """Of the address with the most clients that the server waits for, close the client awaited longest.
+        If that was less than PATIENCE_S, close no client, and call ``room_again`` later.
         """
         awaited = [client for client in self._clients if client.awaited_since is not None and not client.late]
         ranks = Counter(client.host for client in awaited)
@@ -153,7 +153,7 @@ class Clients:
 
 
 def _end(client, told):
-    """Shut down a client's socket. If ``told``, shut down only reading: the client still gets an answer."""
+    """Shut down a client's socket; if ``told``, only for reading, so that the client still gets an answer."""
     client.late = True
     fileno = client.connection.fileno()
     if fileno >= 0:
@@ -161,7 +161,7 @@ def _end(client, told):
 
 
 class _Alarm:
-    """A timer of this thread's hub, which calls back once, at the earliest time that start() asked for."""
+    """A timer that calls back once, at the earliest of the times that start() has asked for."""
 
     def __init__(self, callback):
         self._callback = callback

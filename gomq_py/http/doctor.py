@@ -1,9 +1,9 @@
 """/api/doctor: present and coming problems, with remedies; gomq-py's own. The Doctor examines this broker, at
 most once in two seconds, however many clients ask.
 
-Reads the model in slices, and leaves the verdicts to diagnosis.checks. Each finding has a visibility, by
-which the view filters. The growth of a queue is its change between two examinations, so the first examination
-finds no growing queue.
+Reads the broker's state in slices, and leaves the verdicts to diagnosis.checks. Each finding has a
+visibility, by which the view filters. The growth of a queue is its change between two examinations, so the
+first examination finds no growing queue.
 """
 import time
 from collections import defaultdict
@@ -36,7 +36,7 @@ EXAMINED_FOR_S = 2.0
 
 
 class Doctor:
-    """Examines a broker. Keeps the findings, [(visibility, Finding)], for ``interval_s``."""
+    """Looks for problems of a broker. Keeps the findings, [(visibility, Finding)], for ``interval_s``."""
 
     def __init__(self, interval_s=EXAMINED_FOR_S, now_s=time.monotonic):
         self._interval_s = interval_s
@@ -48,7 +48,7 @@ class Doctor:
         self._flushes = 0, 0.0
 
     def examined(self, node):
-        """The findings about the Node, at most ``interval_s`` old. May switch."""
+        """The findings, [(visibility, Finding)], about the Node, at most ``interval_s`` old. May switch."""
         with self._lock:  # concurrent callers share the result
             if self._found is None or self._now_s() - self._at_s >= self._interval_s:
                 self._found = list(self._examine(node))
@@ -116,7 +116,7 @@ class Doctor:
                 "federation", link["vhost"], link["upstream"], link["status"], link.get("error"))
 
     def _mean_flush_s(self, node):
-        """Mean duration of the flushes since the last examination."""
+        """Mean duration in seconds of the flushes since the last examination."""
         taken = node.broker.durability.disk.sync_seconds
         count, total = sum(taken.counts), taken.total
         before, self._flushes = self._flushes, (count, total)
@@ -126,8 +126,8 @@ class Doctor:
 @blueprint.get("/api/doctor")
 @access(MANAGEMENT)
 def examine():
-    """Return the problems that the user may see, the worst first: of the node with the tag monitoring, of
-    queues in the vhosts that the user sees. An empty list means that no problem was found.
+    """Return the problems that the user may see, the worst first: problems of queues in vhosts that the user
+    sees and, with the tag monitoring, of the node. An empty list means that no problem was found.
     """
     found = [one for scope, one in answers.node().doctor.examined(answers.node()) if _is_seen(scope, one)]
     found.sort(key=lambda one: one.level != checks.BAD)

@@ -1,4 +1,4 @@
-"""Management doors: serve the management API on sockets that the launcher opens.
+"""Management listeners: serve the management API on sockets that the launcher opens.
 
 Importing this module imports Flask.
 
@@ -30,7 +30,7 @@ _APPS = {HTTP: create_app, CONTROL: create_control_app, METRICS: create_metrics_
 
 
 class Management:
-    """Makes the management doors of one broker, and owns the state that they share."""
+    """Makes the management listeners of one broker, and owns the state that they share."""
 
     def __init__(
         self, broker, hub, settings, listeners, serving, options, shovels=None, federation=None,
@@ -55,7 +55,7 @@ class Management:
         self._settings = settings
 
     def door(self, protocol, listening, tls=None):
-        """A Door that does not accept yet. It owns ``listening``, a socket that listens already.
+        """A Door (listener) that does not accept yet. It owns ``listening``, a socket that listens already.
 
         ``tls``: an SSL context or an object with the method ``wrap_socket``; None: no TLS.
         """
@@ -68,7 +68,7 @@ class Management:
         return Door(shown, listening, self._apps[kind], self._settings, tls, upgrades)
 
     def close(self):
-        """Close the shared state, after the last door. May switch."""
+        """Close the shared state, once all listeners are closed. May switch."""
         for part in (
             self._node.log, self._node.doctor, self._node.feed, self._node.index, self._node.rates,
         ):
@@ -76,13 +76,13 @@ class Management:
 
 
 def _wake(source, thread_id):
-    """Wake the log's followers if this is the hub's thread, ``thread_id``; in others do nothing."""
+    """Wake the followers of the log, but only in the hub's thread, ``thread_id``."""
     if threading.get_native_id() == thread_id:
         source.wake()
 
 
 class Door:
-    """Serves one listening socket. ``protocol``, ``address`` and ``port`` are those of the socket."""
+    """A management listener: serves one socket, whose ``protocol``, ``address`` and ``port`` it has."""
 
     def __init__(self, protocol, listening, app, settings, tls=None, upgrades=None):
         name = listening.getsockname()
@@ -94,11 +94,11 @@ class Door:
         self._server = ManagementServer(listening, app, settings, tls, upgrades)
 
     def start(self):
-        """Begin to accept."""
+        """Begin to accept connections."""
         self._server.start()
 
     def abandon(self):
-        """Close a forked child's copy of the socket; the parent goes on to accept."""
+        """In a forked child: close the child's copy of the socket; the parent goes on to accept."""
         self._server.abandon()
 
     def close(self):
@@ -109,13 +109,13 @@ class Door:
 
 
 class Node:
-    """One running broker, as the management doors see it. They import no AMQP or MQTT door: connections come
-    from the hub's ``clients``, shovels and links from their supervisors.
+    """One running broker, as the management API sees it. Connections come from the hub's ``clients``, shovels
+    and links from their supervisors.
 
     ``listeners()`` returns the open listeners, with protocol, address and port; ``name`` is the node's:
     ``gomq@host``. ``shovels``: a shovel.supervisor.Shovels, or None; ``federation``: a
     federation.supervisor.Federation, or None. ``doctor`` is a http.doctor.Doctor, ``log`` a LogRing,
-    ``log_source`` wakes its followers. ``cluster_figures()``: see Management.
+    ``log_source`` wakes the log's followers.
     """
 
     def __init__(
@@ -139,11 +139,11 @@ class Node:
         self.started_monotonic = time.monotonic()
 
     def uptime_s(self):
-        """Seconds since the start, by the monotonic clock."""
+        """Seconds since the broker's start, by the monotonic clock."""
         return time.monotonic() - self.started_monotonic
 
     def totals(self):
-        """[Totals of the deleted vhosts together, Totals of each vhost]."""
+        """A list of counters: the Totals of all deleted vhosts together, then the Totals of each vhost."""
         return [self.broker.totals, *(vhost.totals for vhost in list(self.broker.vhosts.values()))]
 
     def churn(self):

@@ -1,5 +1,4 @@
-"""Holds answers to changes until the changes are safe on disk, as the AMQP door does: an acknowledged change
-survives a power cut.
+"""Holds answers to changes until the changes are safe on disk: an acknowledged change survives a power cut.
 """
 from flask import request
 from gevent.event import AsyncResult
@@ -40,8 +39,8 @@ def after_request(response):
 
 
 def wait(when_safe):
-    """Return when ``when_safe(callback)`` has called ``callback(None)``. Raises NotFlushed for an error, and
-    if the client has gone, so that no connection is occupied while a disk hangs. May switch.
+    """Wait until ``when_safe(callback)`` calls ``callback(None)``. Raises NotFlushed if it gives an error,
+    and if the client has gone, so that no connection is occupied while a disk hangs. May switch.
     """
     done = AsyncResult()
     when_safe(done.set)

@@ -10,7 +10,7 @@ from gomq_py.http.login import sees_vhost
 
 
 def find_vhost(name):
-    """The vhost of this name, if the user may look into it. Raises NoSuchObject, NotAuthorised."""
+    """The vhost of this name. Raises NoSuchObject, and NotAuthorised if the user may not see it."""
     vhost = node().broker.vhosts.get(name)
     if vhost is None:
         raise NoSuchObject()
@@ -20,7 +20,7 @@ def find_vhost(name):
 
 
 def caller(vhost_name):
-    """The request's user as the caller of verbs in a vhost. Raises NoSuchObject, NotAuthorised.
+    """Return the Caller, which acts for the request's user in a vhost. Raises NoSuchObject, NotAuthorised.
 
     For tracing the request appears as a connection with one channel, as in RabbitMQ.
     """
@@ -28,26 +28,26 @@ def caller(vhost_name):
 
 
 def writable_vhost(name):
-    """As ``find_vhost``, for requests that change something: RabbitMQ words a missing vhost differently."""
+    """The vhost of this name, for a change: NoSuchObject then has the words that RabbitMQ uses there."""
     if name not in node().broker.vhosts:
         raise NoSuchObject("vhost_not_found", error="not_found")
     return find_vhost(name)
 
 
 def visible_vhosts():
-    """The vhosts that the request's user may look into, by name."""
+    """A list of the vhosts that the request's user may see, sorted by name."""
     return [vhost for name, vhost in sorted(node().broker.vhosts.items()) if sees_vhost(name)]
 
 
 def vhosts_named(name=None):
-    """The vhost of this name in a list; without a name, all that the request's user may look into. Raises
+    """A list with the vhost of this name; without a name, all that the request's user may see. Raises
     NoSuchObject, NotAuthorised.
     """
     return visible_vhosts() if name is None else [find_vhost(name)]
 
 
 def check_node_name(name):
-    """Raises NoSuchObject if the name is another node's; None stands for this node."""
+    """Raises NoSuchObject if ``name`` is another node's. None stands for this node."""
     if name not in (None, node().name):
         raise NoSuchObject()
 
@@ -63,8 +63,8 @@ def find_queue(vhost_name, name):
 
 
 def queue_to_take_from(vhost_name, name):
-    """As ``find_queue``, for requests that RabbitMQ passes to an AMQP channel: a missing queue has AMQP's
-    error text. Raises NoSuchObject.
+    """Return the queue of this name, for requests that RabbitMQ passes to an AMQP channel: NoSuchObject for a
+    missing queue has AMQP's error text.
     """
     queue = find_vhost(vhost_name).queues.get(name)
     if queue is None:
@@ -73,8 +73,8 @@ def queue_to_take_from(vhost_name, name):
 
 
 def there_is(kind, one, name, vhost_name):
-    """Return ``one`` if it is not None. Raises NoSuchObject that names the missing entity, as RabbitMQ does
-    for the ends of bindings.
+    """Return ``one``, an entity that was looked up. If it is None, raises NoSuchObject, which names the
+    missing entity as RabbitMQ does for the source and destination of bindings.
     """
     if one is None:
         raise NoSuchObject(f"no {described(kind, name, vhost_name)}", error="not_found")
@@ -93,7 +93,7 @@ def _found(one):
 
 
 def exchange_to_publish_to(vhost_name, name):
-    """As ``find_exchange``, for publishing: a missing exchange raises BadRequest with AMQP's text."""
+    """The exchange of this name, to publish to; a missing one raises BadRequest with AMQP's text."""
     exchange = find_vhost(vhost_name).exchanges.get(named(name))
     if exchange is None:
         raise BadRequest(f"404 NOT_FOUND - no {described('exchange', named(name), vhost_name)}")
@@ -101,5 +101,5 @@ def exchange_to_publish_to(vhost_name, name):
 
 
 def named(exchange):
-    """The exchange's name in a path; ``amq.default`` stands for the default exchange, whose name is empty."""
+    """The name of an exchange from a path, where ``amq.default`` stands for the default exchange, ""."""
     return "" if exchange == "amq.default" else exchange

@@ -1,5 +1,5 @@
-"""Translates errors into HTTP answers in RabbitMQ's form: ``{"error": ..., "reason": ...}``; no other
-module of the management door does so.
+"""Translates errors into HTTP answers in RabbitMQ's form: ``{"error": ..., "reason": ...}``; no other module
+of the management API does so.
 
 Answers name the requested thing and no internals; an unexpected error is logged whole and answered with 500
 and no detail.
@@ -64,7 +64,7 @@ class NoSuchObject(APIError):
 
 
 class PreconditionNotMet(APIError):
-    """412: the state of the entity does not allow it."""
+    """412: the state of the entity does not allow the request."""
 
     status, error = 412, "precondition_failed"
 
@@ -119,7 +119,7 @@ def validation_failed(error):
 
 
 def answer(status, error, reason):
-    """A response with the JSON body of an error."""
+    """A response with RabbitMQ's JSON object for an error."""
     return Response(orjson.dumps({"error": error, "reason": reason}), status, mimetype="application/json")
 
 
@@ -136,8 +136,8 @@ def from_api_error(error):
 
 
 def from_refused(error):
-    """The response to the core's refusals, as in RabbitMQ: 404 for missing entities, 401 for missing rights,
-    400 with the text for the rest.
+    """The response to a refusal by the broker, as in RabbitMQ: 404 for missing entities, 401 for missing
+    rights, 400 with the text for all else.
     """
     if isinstance(error, NotFound):
         return answer(404, "Object Not Found", error.text)
@@ -152,7 +152,7 @@ def from_refused(error):
 
 
 def from_http_error(error):
-    """The response to Flask's refusals: unknown paths, methods, malformed requests."""
+    """The response to a refusal by Flask: unknown paths, wrong methods, malformed requests."""
     if error.code == 404:
         return answer(404, "Object Not Found", "Not Found")
     response = answer(error.code or 500, error.name, error.name)
@@ -163,18 +163,18 @@ def from_http_error(error):
 
 
 def from_lost_body(error):
-    """The response to a request whose body was cut off; nothing was done."""
+    """The response to a request whose body was cut off; the request has changed nothing."""
     return answer(error.status, "bad_request", error.reason)
 
 
 def from_anything(error):
-    """The response to a fault of the broker, which is logged."""
+    """The response to an unexpected exception, a fault of the broker, which is logged."""
     LOG.exception("%s %s failed", request.method, request.path, exc_info=error)
     return answer(500, "internal_server_error", "unexpected error: see the broker's log")
 
 
 def register(app):
-    """Install the error handlers."""
+    """Install the error handlers in a Flask app."""
     app.register_error_handler(APIError, from_api_error)
     app.register_error_handler(Refused, from_refused)
     app.register_error_handler(HTTPException, from_http_error)

@@ -22,8 +22,8 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def rendered(families):
-    """The text of families, as a list of octets. A family with very many samples comes as a pair (family,
-    iterator of (label values, value)). May switch.
+    """Return Prometheus' text of metric families, as a list of bytes. A family with very many samples is
+    given as a pair (family, iterator of (label values, value)). May switch.
     """
     parts, whole = [], []
     labels = {}  # {(names, values): text}: a queue's labels recur in many families

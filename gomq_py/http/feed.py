@@ -1,6 +1,6 @@
-"""Feed: records a broker's changes, for viewers that follow them instead of reloading lists.
+"""Feed: records a broker's changes, for clients that follow them instead of reloading lists.
 
-Subscribes to the broker's events when a viewer first asks for changes. Keeps the last changes in a ring and
+Subscribes to the broker's events when a client first asks for changes. Keeps the last changes in a ring and
 numbers them consecutively. The first number is the Unix time in microseconds, so that all numbers of an
 earlier run are smaller.
 """
@@ -16,7 +16,7 @@ KEPT = 10_000
 
 
 class Change(NamedTuple):
-    """One change. ``vhost`` and ``user`` (a User's identity) are the changed entity's, or None."""
+    """One change of an entity. ``vhost`` and ``user`` (a User's identity) are the entity's, or None."""
 
     what: str
     at_ms: int
@@ -26,7 +26,7 @@ class Change(NamedTuple):
 
 
 class Feed:
-    """Records the changes that one broker's Events report. Tests pass ``unix_s``."""
+    """Records and numbers the changes that one broker's Events report. Tests pass ``unix_s``."""
 
     def __init__(self, events, kept=KEPT, unix_s=time.time):
         self._events = events
@@ -37,7 +37,7 @@ class Feed:
 
     @property
     def last(self):
-        """The number of the last change. The first read starts the recording."""
+        """The number of the last change. Reading it for the first time starts the recording."""
         if self._last is None:
             self._last = int(self._unix_s() * 1e6)
             self._events.subscribe(self._heard)
@@ -51,7 +51,7 @@ class Feed:
         return list(enumerate(islice(self._changes, len(self._changes) - missed, None), number + 1))
 
     def close(self):
-        """Unsubscribe, and drop the changes."""
+        """Stop recording, and drop the changes."""
         self._events.unsubscribe(self._heard)
         self._changes.clear()
 

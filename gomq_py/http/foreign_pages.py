@@ -25,7 +25,7 @@ FORMS = frozenset(("application/x-www-form-urlencoded", "multipart/form-data", "
 
 
 def check():
-    """Check a request that may change something, before all else. Raises ForeignPage, UnsupportedType."""
+    """Refuse a cross-site request that may change something. Raises ForeignPage, UnsupportedType."""
     if request.method in READING:
         return
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
@@ -43,7 +43,7 @@ def check():
 
 
 def check_token(token):
-    """Check the token of a session's request that may change something. Raises ForeignPage."""
+    """Check the CSRF token of a session's request that may change something. Raises ForeignPage."""
     given = request.headers.get(TOKEN_HEADER, "")
     if (
         request.method not in READING
@@ -85,7 +85,7 @@ def _names_this_machine(host, base_url):
 
 
 def is_of(origin, host):
-    """Whether a page of ``origin`` came from ``host``, whatever the scheme: a proxy may have ended TLS."""
+    """Whether a page of ``origin`` came from ``host``. The scheme may differ: a proxy may have ended TLS."""
     try:
         return urlsplit(origin).netloc.lower() == host.lower() != ""
     except ValueError:

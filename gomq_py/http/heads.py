@@ -29,11 +29,11 @@ _ONCE = ("host", "content-length", "transfer-encoding", "content-type", "authori
 
 
 class MalformedHead(ValueError):
-    """The head of a request is malformed; the error's text says why."""
+    """The head of an HTTP request is malformed; the error's text says why."""
 
 
 class MalformedChunks(OSError):
-    """The body's chunks are malformed."""
+    """The chunks of an HTTP request's body are malformed."""
 
 
 def check_request_line(line):
@@ -43,8 +43,8 @@ def check_request_line(line):
 
 
 def read_fields(file):
-    """Read and check the field lines and the empty line behind them. Returns their octets, without white
-    space around values.
+    """Read and check the field lines of a request and the empty line behind them. Returns them as bytes,
+    without white space around values.
 
     Returns truncated lines, and too many or too long lines, unchanged: a later check refuses them. Raises
     MalformedHead. May switch.
@@ -63,7 +63,7 @@ def read_fields(file):
 
 
 def check_framing(fields, version):
-    """Check that every server finds the same host and the same end of the body. Raises MalformedHead."""
+    """Check that any server would find the same host, and the same end of the body. Raises MalformedHead."""
     for name in _ONCE:
         if len(fields.get_all(name, ())) > 1:
             raise MalformedHead(f"there is more than one {name}")
@@ -81,7 +81,7 @@ def check_framing(fields, version):
 
 
 class Chunks(io.RawIOBase):
-    """Reads the octets of a chunked body from a buffered reader; calls ``before()`` before each read."""
+    """Reads a chunked HTTP body from a buffered reader; calls ``before()`` before each read."""
 
     def __init__(self, file, before):
         self._file = file

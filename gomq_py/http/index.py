@@ -1,10 +1,10 @@
-"""Index: values that long lists are sorted and filtered by, cached for one statistics interval and shared by
-all viewers.
+"""Index: values by which long lists are sorted and filtered, cached for one statistics interval and shared by
+all requests.
 
-A column is one fact of each row (``messages``, whether a name matches a filter). The first viewer that needs
-a column reads it from the model in slices; later viewers in the interval reuse the column. Each request makes
-its own list of the rows that the viewer may see: new rows are read one by one, and deleted rows are in no
-list. So a column affects the order alone, never what a viewer sees.
+A row is an entity in a list, such as a queue. A column is one fact of each row (``messages``, whether a name
+matches a filter). The first request that needs a column reads it from the broker in slices; later requests in
+the interval reuse the column. Each request makes its own list of the rows that the user may see: new rows are
+read one by one, and deleted rows are in no list. So a column affects the order alone, never what a user sees.
 
 The index holds numbers, texts and ids of rows only, so it keeps no deleted queue in memory.
 """
@@ -38,7 +38,7 @@ _UNREAD = object()
 
 
 class Rows:
-    """The rows of one request, each of a Kind (http.kinds)."""
+    """The entities of one list request, such as queues, all of the same Kind (http.kinds)."""
 
     __slots__ = ("kind", "all", "_numbers")
 
@@ -49,11 +49,11 @@ class Rows:
 
     @property
     def are_kept(self):
-        """Whether the index keeps the rows' facts."""
+        """Whether the Index caches facts of these rows: there must be many, and rows must have ids."""
         return self.kind.numbers is not None and len(self.all) >= KEPT_FROM
 
     def numbers(self):
-        """The ids of these rows, as octets of 64-bit numbers. May switch."""
+        """The ids of these rows, packed as 64-bit numbers in bytes. May switch."""
         if self._numbers is None:
             numbers = array("q")
             for _, some in chunks(self.all):
@@ -63,8 +63,8 @@ class Rows:
 
 
 class Index:
-    """Holds the columns of one broker, each for ``interval_s``. ``timers``: the hub's. Tests pass
-    ``now_s``.
+    """Caches facts about listed entities, for sorting and filtering, each for ``interval_s``. ``timers``: the
+    hub's. Tests pass ``now_s``.
     """
 
     def __init__(self, timers, interval_s=5.0, now_s=time.monotonic):
@@ -76,11 +76,11 @@ class Index:
         self._is_closed = False
 
     def values(self, rows, what, read):
-        """A list of ``read(row)`` for each of these Rows, cached under the name ``what``. May switch."""
+        """A list of ``read(row)`` for each row of ``rows``, cached under the name ``what``. May switch."""
         return self._column(rows, what, read, False).values
 
     def order(self, rows, what, read):
-        """Indexes of these Rows in the order of ``read(row)``, cached under the name ``what``. May switch."""
+        """The indexes of ``rows`` sorted by ``read(row)``, cached under the name ``what``. May switch."""
         return self._column(rows, what, read, True).order
 
     def _column(self, rows, what, read, is_ordered):
@@ -101,14 +101,14 @@ class Index:
         return column
 
     def close(self):
-        """Drop all columns and stop the timer."""
+        """Drop all cached facts and stop the timer."""
         self._is_closed = True
         self._kept.clear()
         self._stop_timer()
 
     @property
     def row_count(self):
-        """The number of rows in all columns together."""
+        """The number of cached facts."""
         return sum(kept.row_count for kept in self._kept.values())
 
     def _fresh(self, key):
@@ -138,7 +138,7 @@ class Index:
             self._timer = None
 
     def forget(self):
-        """Drop the columns whose interval is over; the timer runs on while columns are left."""
+        """Drop the facts that are older than the interval; the timer runs on while any are left."""
         self._stop_timer()
         now = self._now_s()
         for key in [key for key, kept in self._kept.items() if now - kept.begun_at >= self._interval_s]:
@@ -148,7 +148,7 @@ class Index:
 
 
 class _Column:
-    """A fact of each row: ``values`` in the order of the rows, and their ``order`` once it is needed."""
+    """A fact of each row: ``values`` in the order of the rows, and the rows' ``order`` once it is needed."""
 
     __slots__ = ("values", "order")
 
@@ -158,7 +158,7 @@ class _Column:
 
 
 class _Kept:
-    """One column in one interval: a _Column for each list of rows that a request has asked for."""
+    """One cached fact in one interval: a _Column for each list of rows that a request has asked for."""
 
     __slots__ = ("begun_at", "lock", "_columns")
 
@@ -172,14 +172,14 @@ class _Kept:
         return sum(len(column.values) for column in self._columns.values())
 
     def get(self, numbers):
-        """The _Column of exactly these rows, or None."""
+        """The _Column of exactly the rows with these ids, or None."""
         column = self._columns.get(numbers)
         if column is not None:
             self._columns.move_to_end(numbers)
         return column
 
     def add(self, numbers, read, rows):
-        """Make the _Column of these rows; reads only rows that no other _Column has. May switch."""
+        """Return a new _Column of these rows; reads only rows that no other _Column has. May switch."""
         values = [_UNREAD] * len(rows)
         for before, column in reversed(self._columns.items()):
             if values.count(_UNREAD) > FEW:
@@ -200,14 +200,14 @@ class _Kept:
 
 
 def chunks(sequence):
-    """Yield (start, part) of CHUNK elements each. May switch."""
+    """Yield (start, part): the parts of a sequence, CHUNK elements each. May switch."""
     for start in paced(range(0, len(sequence), CHUNK)):
         yield start, sequence[start:start + CHUNK]
 
 
 def in_order(values):
-    """Indexes of values in order, an array: None first, then numbers, then texts and all else as text, so
-    that no list fails to sort. May switch.
+    """Return the indexes of ``values`` in sorted order, as an array: None first, then numbers, then texts and
+    all else as text, so that no list fails to sort. May switch.
 
     Makes no tuple per value: for 100 000 tuples the cycle collector stopped the loop for 20 to 100 ms.
     """
@@ -232,7 +232,7 @@ def in_order(values):
 
 
 def _merged(places, value_of):
-    """Sort indexes (``places``) by ``value_of(index)``; equal values keep their order. May switch."""
+    """``places`` (indexes) sorted by ``value_of(index)``; equal values keep their order. May switch."""
     runs = [
         sorted(places[start:start + SORTED_AT_ONCE], key=value_of)
         for start in paced(range(0, len(places), SORTED_AT_ONCE))]

@@ -26,7 +26,7 @@ _SPACES: Any = re.compile("[ \t\r\n]*")
 
 
 class NotJSON(ValueError):
-    """The text is no JSON object."""
+    """The client's text is no JSON object."""
 
 
 # Stands for a value that is longer than the decoded text.
@@ -34,11 +34,11 @@ _LONGER: Any = object()
 
 
 class TooLong(Exception):
-    """An element is too long; the error's text is meant for the client."""
+    """An element of the client's JSON is too long; the error's text is meant for the client."""
 
 
 def parsed(pieces):
-    """The JSON object in a deque of octets, which is consumed. Raises NotJSON, TooLong. May switch."""
+    """Parse a JSON object from a deque of bytes, which is consumed. Raises NotJSON, TooLong. May switch."""
     text = _Text(pieces)
     try:
         value = _object(text, None)
@@ -50,8 +50,8 @@ def parsed(pieces):
 
 
 def dumped(sections):
-    """The JSON object of (key, value) pairs as a list of octets; a value other than a dict, list or str is an
-    iterator of elements. May switch.
+    """Return the JSON object of (key, value) pairs as a list of bytes; a value other than a dict, list or str
+    is an iterator, which becomes an array. May switch.
     """
     parts = []
     for number, (key, value) in enumerate(sections):
@@ -65,7 +65,7 @@ def dumped(sections):
 
 
 def elements(values):
-    """The elements of a JSON array with commas, as a list of octets, built in slices. May switch."""
+    """The elements of a JSON array, with commas, as a list of bytes built in slices. May switch."""
     parts, some, octets = [], [], 0
     for value in paced(values):
         some.append(json_octets(value))
@@ -79,8 +79,8 @@ def elements(values):
 
 
 def json_octets(value):
-    """JSON of a value, as octets. Values outside of JSON, such as names that are no UTF-8, are replaced: no
-    list fails because of them.
+    """Return a value as JSON, bytes. Values outside of JSON, such as names that are no UTF-8, are replaced:
+    no list fails because of them.
     """
     try:
         return orjson.dumps(value, default=_as_json, option=orjson.OPT_NON_STR_KEYS)
@@ -120,7 +120,7 @@ _scan: Any = json.JSONDecoder(parse_constant=_refuse_constant).scan_once  # type
 
 
 class _Text:
-    """A text with a reading position, in pieces of octets. Frees pieces once read; decodes little ahead."""
+    """A JSON text, given in pieces of bytes, with a reading position. Frees pieces once they are read."""
 
     def __init__(self, pieces):
         self._pieces = pieces
@@ -131,11 +131,11 @@ class _Text:
         self._clock = SliceClock()
 
     def position(self):
-        """Characters before the reading position."""
+        """The number of characters before the reading position."""
         return self._behind + self._at
 
     def peek(self):
-        """The next character except white space; "" at the end. Raises ValueError."""
+        """The next character except white space; "" at the end. Raises ValueError if not UTF-8."""
         while True:
             self._at = _SPACES.match(self._shown, self._at).end()
             if self._at < len(self._shown):
@@ -152,7 +152,7 @@ class _Text:
         self._at += 1
 
     def scan(self, ahead):
-        """Read the next value; _LONGER if it does not fit into ``ahead`` characters. Raises ValueError."""
+        """Read the next value; _LONGER if it is longer than ``ahead`` characters. Raises ValueError."""
         if not self._is_all and len(self._shown) - self._at < ahead:
             self._look_ahead(2 * ahead)
         try:
@@ -184,7 +184,7 @@ class _Text:
 
 
 def _object(text, limit):
-    """Parse the object at the reading position, which must end by ``limit`` (None: the outermost object)."""
+    """Parse the object at the reading position, which must end by position ``limit`` (None: no limit)."""
     found: dict = {}
     text.expect("{")
     if text.peek() == "}":
@@ -206,7 +206,7 @@ def _object(text, limit):
 
 
 def _list(text, limit):
-    """Parse the list at the reading position, which must end by ``limit`` (None: no limit)."""
+    """Parse the list at the reading position, which must end by position ``limit`` (None: no limit)."""
     elements: list = []
     text.expect("[")
     if text.peek() == "]":
@@ -221,7 +221,7 @@ def _list(text, limit):
 
 
 def _limit_of(text, limit):
-    """``limit``; if that is None, the last position where an element that begins here may end."""
+    """Return ``limit``; if it is None, the last position where the element that begins here may end."""
     if limit is None:
         text.peek()
         return text.position() + ELEMENT_MAX
@@ -229,7 +229,7 @@ def _limit_of(text, limit):
 
 
 def _value(text, limit):
-    """The next value, in pieces if longer than GLANCE. Raises ValueError, TooLong. May switch."""
+    """Parse the next value, in parts if longer than GLANCE. Raises ValueError, TooLong. May switch."""
     text.give_way()
     mark = text.peek()
     value = text.scan(min(GLANCE, ELEMENT_MAX))

@@ -1,8 +1,9 @@
-"""Kinds of rows in long lists: each with its JSON, the facts it is filtered and sorted by, and a check
-whether it still exists.
+"""Kinds of entities in long lists: each with its JSON, the facts that it is filtered and sorted by, and a
+check whether an entity still exists.
 
-Tables only. A fact is the value of one JSON field, read without building the whole object. Lists can also be
-sorted by a field without a fact, which builds the whole object of each row once in an interval.
+Tables only. A row is a listed entity. A fact is the value of one JSON field, read without building the whole
+object. Lists can also be sorted by a field without a fact, which builds the object of each row once in an
+interval.
 """
 from operator import itemgetter
 
@@ -16,8 +17,8 @@ KEPT_CHARACTERS = 200
 
 
 class Kind:
-    """A kind of rows. ``build(row)`` returns the JSON of a row; ``name_of(row)`` the text that a filter
-    matches; ``now(row)`` the row as it is now, or None if the row is gone.
+    """A kind of entities in lists (rows). ``build(row)`` returns a row's JSON; ``name_of(row)`` the text that
+    filters match; ``now(row)`` the row in its present state, or None if it is deleted.
 
     ``numbers(rows)``: an id for each row, valid while the row exists; None if rows are made for each request.
     """
@@ -32,7 +33,7 @@ class Kind:
         self.facts = facts or {}
 
     def fact(self, field):
-        """A function that reads this field (``message_stats.publish``) of a row."""
+        """Return a function that reads this JSON field (``message_stats.publish``) of a row."""
         found = self.facts.get(field)
         if found is not None:
             return found
@@ -41,7 +42,7 @@ class Kind:
 
 
 def _kept(value):
-    """A field's value as the index keeps it: a number or None unchanged, anything else as short text."""
+    """A field's value in the form that the index caches: a number or None unchanged, else short text."""
     return value if value is None or isinstance(value, (int, float)) else str(value)[:KEPT_CHARACTERS]
 
 
@@ -124,8 +125,8 @@ def _messages(queue):
 
 
 def _rates(group, first, prefix):
-    """{field: fact}: the rate of each counter of a group, from index ``first`` on. Reading a fact counts as a
-    look (http.rates). Names of fields begin with ``prefix``.
+    """{field: function that reads the rate of a counter from a thing}, for the counters of ``group`` from
+    index ``first`` on. Field names begin with ``prefix``. Reading a rate keeps it measured (http.rates).
     """
     def rate(index):
         return lambda thing: statistics.view(group, thing).details(index)["rate"]

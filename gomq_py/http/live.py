@@ -1,10 +1,10 @@
 """Live: answers requests with endless streams of server-sent events (HTML's), for changes and for the log.
 
-A source wakes its followers; the server writes what a follower yields. A follower sleeps until there is an
-event, and sends all due events together, so that a busy broker costs a viewer no more than a few writes a
-second. Each stream counts as a connection of its port ([mgmt] max_connections), and the number of streams is
-limited, so that other clients find room. A stream ends when its login ends, its port closes, or its client
-has gone; an empty line, written every SILENCE_S, detects a client that has gone.
+A source, such as the log, wakes its followers, the streams; the server writes what a follower yields. A
+follower sleeps until there is an event, and sends all due events together, so that a busy broker costs a
+viewer few writes a second. Each stream counts as a connection of its port ([mgmt] max_connections), and the
+number of streams is limited, so that other clients find room. A stream ends when its login ends, its port
+closes, or its client has gone; an empty line, written every SILENCE_S, detects a client that has gone.
 """
 import time
 
@@ -29,14 +29,14 @@ RETRY_MS = 2000
 
 
 class Viewer:
-    """The user of a stream, copied from Flask's ``g``, which exists only until the stream begins."""
+    """The user of an event stream, copied from Flask's ``g``, which exists only until the stream begins."""
 
     def __init__(self):
         self.user, self.tags = g.user, g.tags
         self._session, self._proof, self._sessions = g.session, g.proof, login.sessions()
 
     def is_good(self):
-        """Whether the login is still valid. The question does not count as a use of the session."""
+        """Whether the login is still valid. Calling this does not count as a use of the session."""
         if self._session is not None and not self._sessions.is_good(self._session):
             return False
         return self._proof.is_good(time.time())
@@ -54,7 +54,7 @@ class Followers:
         return len(self._users)
 
     def enter(self, event, user):
-        """Add a stream of this User. Raises Unavailable if there are too many."""
+        """Add a stream of this User, which ``event`` wakes. Raises Unavailable if there are too many."""
         most = min(OF_PORT_MAX, max(1, self._settings.http_max_connections // PART))
         if self.is_closed or len(self._users) >= most:
             raise Unavailable(f"{len(self._users)} event streams are open, and no more may be")
@@ -64,7 +64,7 @@ class Followers:
         self._users[event] = user.identity
 
     def leave(self, event):
-        """Remove the stream of this Event, which has ended."""
+        """Remove the stream that this Event wakes, because it has ended."""
         self._users.pop(event, None)
 
     def close(self):
@@ -75,13 +75,13 @@ class Followers:
 
 
 class Waker:
-    """Wakes its ``followers``, which are Events."""
+    """Wakes all ``followers``, the Events that event streams wait for."""
 
     def __init__(self):
         self.followers = {}
 
     def wake(self):
-        """Wake all followers; takes no time without followers."""
+        """Set the Events of all followers; takes no time without followers."""
         for event in self.followers:
             event.set()
 
@@ -109,7 +109,7 @@ def answer(source, tell):
 
 
 class _Stream:
-    """A stream for WSGI, which iterates over its octets. Follows the source until the server closes it."""
+    """An endless WSGI body, which yields events until the server closes it. ``source``: the Waker."""
 
     def __init__(self, source, followers, event, viewer, tell):
         self._source = source

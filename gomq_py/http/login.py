@@ -39,14 +39,14 @@ ANYBODY = ""
 
 
 class LoginCounts:
-    """Counts the logins over the management doors: those that succeeded, and those that failed."""
+    """Counts the logins at the management API: those that succeeded, and those that failed."""
 
     def __init__(self):
         self.succeeded_count = self.failed_count = 0
 
 
 class LocalOperator(User):
-    """The user of the control socket, who may do everything. No list of users shows this user."""
+    """The user of the control socket, who may do everything. Lists of users do not show this user."""
 
     __slots__ = ()
 
@@ -54,12 +54,12 @@ class LocalOperator(User):
         User.__init__(self, "gomq-py-ctl", "", "", (ADMINISTRATOR,), None)
 
     def permission(self, vhost):
-        """A Permission with all rights in any vhost."""
+        """Return a Permission with all rights, whatever the vhost."""
         return Permission(self.name, vhost, ".*", ".*", ".*")
 
 
 def reach(user):
-    """The user's tags, and the tags that these include."""
+    """The user's tags, and the tags that these include, as a set."""
     reached = set()
     for tag in user.tags:
         reached |= IMPLIED.get(tag, frozenset({tag}))
@@ -76,12 +76,12 @@ def authenticate():
 
 
 def sessions():
-    """The Sessions of this door."""
+    """The Sessions (logins by cookie) of the management API."""
     return current_app.extensions["gomq.sessions"]
 
 
 def _by_session(number):
-    """The user of a session. Sets ``g.session``. Raises ForeignPage, SessionEnded."""
+    """The user of the session with this number. Sets g.session. Raises ForeignPage, SessionEnded."""
     users = node().broker.users
     session = sessions().find(number)
     # A token's user is not a local user, whatever its name.
@@ -94,13 +94,12 @@ def _by_session(number):
 
 
 def _address():
-    """The address to which this request's login is attributed."""
     return foreign_pages.login_address(
         request.remote_addr or "", request.headers.get("Host", ""), node().settings.oauth_mgmt_base_url)
 
 
 def basic(name, password):
-    """A name and a password as an Authorization header."""
+    """Return a name and a password as a Basic Authorization header."""
     return Authorization("basic", {"username": name, "password": password})
 
 
@@ -125,7 +124,7 @@ def by_password(given):
 
 
 def _login(logins, given, address):
-    """The user of an Authorization header: Basic, whose password may be a token, or Bearer. Raises
+    """Return the user of an Authorization header: Basic, whose password may be a token, or Bearer. Raises
     LoginRefused, LoginFailed. May switch.
     """
     if given is not None and given.type == "basic" and given.username is not None:
@@ -169,7 +168,7 @@ def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
 
 
 def check_login():
-    """Check after a wait that the login is still valid. Raises LoginFailed, SessionEnded.
+    """Check, after a wait, that the request's login is still valid. Raises LoginFailed, SessionEnded.
 
     Meanwhile the user may have been deleted or have got another password or other tags, the token may have
     expired, or the page may have logged out.
@@ -187,8 +186,8 @@ def require_tag(tag):
 
 
 def set_by():
-    """The author of a parameter set by this request, for ``Parameters.set``: None for a token's user, who is
-    not a local user, whatever its name.
+    """Return the author of a parameter that this request sets, for ``Parameters.set``: None for a token's
+    user, who is not a local user, whatever its name.
     """
     if isinstance(g.user, LocalOperator):
         return OPERATOR
@@ -201,7 +200,7 @@ def sees_vhost(name):
 
 
 def user_sees_vhost(user, tags, name):
-    """Whether a user with these tags may look into the vhost."""
+    """Whether a user with these tags may see the vhost."""
     return MONITORING in tags or may_enter(user, name)
 
 
@@ -226,7 +225,7 @@ def sign_on_settings(given):
 
 
 def issuer_origins(given):
-    """(origin of the tokens' issuer,); () if a Content-Security-Policy cannot name that origin."""
+    """A tuple: the origin of the tokens' issuer; empty if a Content-Security-Policy cannot name it."""
     try:
         parts = urlsplit(given.oauth_issuer)
         host, _ = parts.hostname, parts.port

@@ -1,8 +1,8 @@
 """Metrics: the broker's counters under RabbitMQ's names, so that its dashboards work.
 
 Each method yields families for ``exposition.rendered``; each family of RabbitMQ's /metrics/detailed has its
-own method. Reads the model's counters, keeps nothing. Makes series per object lazily, and
-sums over many objects in slices.
+own method. Reads the broker's counters, keeps nothing. Makes series per object lazily, and sums over many
+objects in slices.
 """
 import os
 import resource
@@ -32,7 +32,7 @@ QUEUE, EXCHANGE = ("vhost", "queue"), ("vhost", "exchange")
 
 
 class Families:
-    """Metric families of a node's present state. ``endpoint`` is a label's value in identity_info."""
+    """Metric families of a node's present state. ``endpoint`` is the value of a label in identity_info."""
 
     def __init__(self, node, prefix=PREFIX, endpoint="aggregated", inner=""):
         """``inner`` comes between the prefix and the names of all families but identity and build."""
@@ -44,7 +44,7 @@ class Families:
     # the broker
 
     def identity(self, _vhosts=None):
-        """Identity and versions, with which dashboards join all other families."""
+        """The metric families with identity and versions, by which dashboards join all other families."""
         node = self._node
         yield InfoMetricFamily(f"{self._outer}identity", "Node and cluster identity", value={
             "rabbitmq_node": node.name, "rabbitmq_cluster": node.broker.cluster_name,
@@ -63,7 +63,8 @@ class Families:
             yield self._counter(name, text, churn[counter])
 
     def node_coarse(self, _vhosts=None):
-        """Resources that the process uses."""
+        """Memory, descriptors, client connections and processor time that the process uses; free disk space.
+        """
         usage = resource.getrusage(resource.RUSAGE_SELF)
         yield self._gauge("process_open_fds", "Open file descriptors", len(os.listdir("/proc/self/fd")))
         yield self._gauge(
@@ -142,8 +143,8 @@ class Families:
         yield self._gauge("queues", "Queues available", sum(len(vhost.queues) for vhost in vhosts))
 
     def global_counters(self, by_type=None, exchanges=None, channels=None):
-        """RabbitMQ's counters by protocol. The arguments are the parts of what ``_summed()`` returns;
-        without arguments, this method calls ``_summed()``. May switch.
+        """RabbitMQ's counters by protocol. The arguments are the three parts of the result of ``_summed()``;
+        without them, this method calls ``_summed()``. May switch.
         """
         if by_type is None:
             by_type, exchanges, channels = self._summed()
@@ -233,15 +234,15 @@ class Families:
     # one series per object; ``vhosts``: the wanted names, None for all
 
     def queue_coarse(self, vhosts=None):
-        """The lengths of every queue."""
+        """For every queue its numbers of ready, of unacknowledged and of all messages."""
         return self._queue_gauges(rows.COARSE, vhosts)
 
     def queue_consumers(self, vhosts=None):
-        """The consumers of every queue."""
+        """Number of consumers of every queue."""
         return self._queue_gauges(rows.CONSUMERS, vhosts)
 
     def queue_details(self, vhosts=None):
-        """For every queue its consumers, the octets of its messages, and its persistent messages."""
+        """For every queue: number of consumers, octets of its messages, and its persistent messages."""
         return self._queue_gauges((*rows.CONSUMERS, *rows.CAPACITY, *rows.DETAILS), vhosts)
 
     def channel_queue(self, vhosts=None):
@@ -259,7 +260,8 @@ class Families:
             (((queue.vhost, queue.name), queue.published) for queue in self._queues(vhosts)))
 
     def channel_exchange(self, vhosts=None):
-        """Messages published to every exchange, by RabbitMQ's names for channels, and channels' confirms."""
+        """Messages published to every exchange, and channels' confirms, under RabbitMQ's names for channels.
+        """
         yield from self._exchange_counters("channel_messages", vhosts)
         yield self._series(
             Counter, "channel_messages_confirmed", "Messages confirmed to publishers", ("channel", "vhost"), (
@@ -267,27 +269,27 @@ class Families:
                 for channel, one in self._channels(vhosts) if channel.published))
 
     def exchanges(self, vhosts=None):
-        """Messages published to every exchange, by RabbitMQ 4's names, and copies routed to queues."""
+        """Messages published to every exchange, and copies routed to queues, under RabbitMQ 4's names."""
         yield from self._exchange_counters("exchange_messages", vhosts)
         yield self._series(
             Counter, "exchange_messages_routed", "Copies routed to queues", EXCHANGE,
             (((one.vhost, one.name), one.state.publish_out) for one in self._exchanges(vhosts)))
 
     def connection_octets(self, _vhosts=None):
-        """Octets of every connection."""
+        """Octets received and sent by every connection."""
         connections = self._node.clients.all()
         for name, text, value in rows.CONNECTION_COUNTERS:
             yield self._series(
                 Counter, name, text, ("connection",), (((one.name,), value(one)) for one in connections))
 
     def connection_channels(self, _vhosts=None):
-        """Channels of every connection."""
+        """Number of channels of every connection."""
         yield self._series(
             Gauge, "connection_channels", "Channels on a connection", ("connection",),
             (((one.name,), len(one.channels)) for one in self._node.clients.all()))
 
     def channels(self, vhosts=None):
-        """Every channel's consumers, unacknowledged and unconfirmed messages and limits."""
+        """Every channel's number of consumers, of unacknowledged and unconfirmed messages, and its limits."""
         channels = self._channels(vhosts)
         for name, text, value in rows.CHANNEL_GAUGES:
             yield self._series(Gauge, name, text, ("connection", "channel", "vhost"), (
@@ -333,7 +335,7 @@ class Families:
                 ((one.vhost, one.name), value(one.state)) for one in exchanges))
 
     def _series(self, kind, name, text, labels, samples):
-        """A family with a series per object, whose ``samples`` are (label values, value)."""
+        """A family with a series per object; ``samples`` yields (label values, value) of each object."""
         return kind(self._prefix + name, text, labels=labels), samples
 
     def _queues(self, vhosts):

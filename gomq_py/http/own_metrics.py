@@ -164,7 +164,7 @@ class OwnFamilies:
             sums.of_dropped(self._node.totals(), self._node.clients.all()))
 
     def loop(self, _vhosts=None):
-        """Latency of the event loop. May switch."""
+        """Latency of the event loop, measured now. May switch."""
         yield _gauge(
             "event_loop_lag_seconds",
             f"Longest of {LAG_SAMPLES} turns of the event loop, timed during the scrape", loop_lag_s())
@@ -203,7 +203,7 @@ class OwnFamilies:
             (*LABELS, "consumer_tag"), iter(samples))
 
     def set_aside(self, vhosts=None):
-        """The number of set-aside messages of each queue that has set some aside."""
+        """Number of each queue's messages that are set aside, because they could not be moved."""
         queues = paced(self._queues(vhosts), LOOK)
         yield _series("queue_messages_set_aside", SET_ASIDE, LABELS, (
             ((queue.vhost, queue.name), queue.aside.count) for queue in queues if queue.aside is not None))
@@ -221,7 +221,7 @@ class OwnFamilies:
         return found
 
     def _movers(self):
-        """The entities that may have set messages aside: queues, and the stores of delayed exchanges."""
+        """The queues, and the stores of delayed exchanges, all of which may have set messages aside."""
         exchanges = [
             one for vhost in list(self._node.broker.vhosts.values()) for one in list(vhost.exchanges.values())
         ]
@@ -307,7 +307,7 @@ def _families(kind, labels, described, state, table):
 
 
 def loop_lag_s():
-    """The event loop's latency: the duration of the longest of some rounds, run now. May switch."""
+    """Measure the event loop's latency: the longest of some rounds, in seconds. May switch."""
     worst = 0.0
     for _ in range(LAG_SAMPLES):
         began = time.perf_counter()

@@ -19,11 +19,11 @@ MAX_PAGE_SIZE = 500
 
 
 def listing(rows, kind=JSON):
-    """The answer to a list request: ``rows`` filtered, sorted, paged, built and cut to columns by the query.
-    May switch.
+    """The answer to a list request: the entities ``rows`` filtered, sorted, paged and cut to columns as the
+    query says. May switch.
 
-    Only the shown rows are built, in slices and in their current state; rows that are gone by then are left
-    out. Facts for filters and sorting are read once in a statistics interval for all viewers (``index``).
+    JSON is built only for the shown rows, in slices and in their current state; rows deleted by then are left
+    out. Facts for filters and sorting are read once in a statistics interval for all requests (``index``).
     """
     query = request.args
     page, size = _page(query)
@@ -47,7 +47,7 @@ def listing(rows, kind=JSON):
 
 
 def _shown(rows, places, query):
-    """(number of rows, elements of a JSON array), built in slices. May switch."""
+    """(number of rows, JSON of the rows as a list of bytes), built in slices. May switch."""
     paths, kind, rows = paths_in(query), rows.kind, rows.all
     count = 0
 
@@ -64,7 +64,7 @@ def _shown(rows, places, query):
 
 
 def _page(query):
-    """(page, its size); page None if the query names no page. Raises BadRequest with RabbitMQ's text."""
+    """(page, page size); page is None if the query names no page. Raises BadRequest with RabbitMQ's text."""
     texts = [query.get(name) or None for name in ("page", "page_size")]
     page, size = [None if text is None else number_in(text) for text in texts]
     if any(text is not None and number is None for text, number in zip(texts, (page, size))):
@@ -98,7 +98,7 @@ def _in_order(rows, field):
 
 
 def _matches(rows, wanted, is_pattern):
-    """Whether each row's name contains the text, or matches the pattern. Raises BadRequest. May switch."""
+    """For each row whether its name contains the text, or matches the pattern. Raises BadRequest."""
     name_of = rows.kind.name_of
     if is_pattern:
         pattern = pattern_of(wanted, ignore_case=True)

@@ -1,7 +1,7 @@
-"""Rates: measures the change of counters per second between looks, and keeps their history for curves.
+"""Rates: measures the change of counters per second between requests, and keeps their history for curves.
 
-Measures only things that clients look at. The histories of a ``long`` group cover a day, in fewer samples,
-until no client has looked for a day.
+A thing is an entity with counters, a look a request that reads them. Measures only things that clients look
+at. The histories of a ``long`` group cover a day, in fewer samples, until no client has looked for a day.
 
     look(group, thing, windows) -> View             a rate is the change between two looks; without looks
                                                     nothing is measured. windows: the query's
@@ -40,8 +40,8 @@ CATEGORIES = (LENGTHS, MESSAGES, DATA, NODE)
 
 
 class Group:
-    """The counters of one kind of thing: ``categories`` maps their names to their categories; ``read(thing)``
-    returns their values in that order. ``long``: their histories cover a day.
+    """The counters of one kind of entity: ``categories`` maps their names to their categories;
+    ``read(entity)`` returns their values in that order. ``long``: their histories cover a day.
     """
 
     __slots__ = ("names", "categories", "read", "long")
@@ -54,7 +54,7 @@ class Group:
 
 
 class View:
-    """The values of a thing's counters, and their ``*_details``."""
+    """The values of one entity's counters, and their ``*_details`` (rate, samples) in RabbitMQ's form."""
 
     __slots__ = ("group", "values", "_rates", "_history", "_windows")
 
@@ -75,7 +75,7 @@ class View:
         return shape
 
     def details(self, index):
-        """The ``*_details`` of one counter."""
+        """The ``*_details`` of the counter at ``index``, a dict: its rate and, if asked for, samples."""
         details = {"rate": self._rates[index]}
         if self._history is not None:
             window = self._windows.get(self.group.categories[index])
@@ -104,7 +104,7 @@ class Rates:
         self._begun = Event()  # a history, or a look at one, began while the keeper sleeps long
 
     def look(self, group, thing, windows=None):
-        """The View of a hashable thing, referenced weakly if possible. May switch if ``group.read`` may."""
+        """Read an entity's counters; returns a View, with rates since the last look. May switch."""
         values = group.read(thing)
         history = self._history((group, _reference(thing)), values, windows) if windows else None
         look = self._look(group, thing, values)
@@ -112,7 +112,7 @@ class Rates:
         return View(group, values, rates, history, windows)
 
     def forget(self):
-        """Drop all looks and histories; sampling ends with the next round."""
+        """Drop all rates and histories; sampling ends with the next round."""
         for looks in self._looks.values():
             looks.clear()  # each look refers to its holder
         self._looks.clear()
@@ -194,7 +194,7 @@ class Rates:
             history.wanted_until >= now or history.kept_until < now for history in self._histories.values())
 
     def sample(self):
-        """One round: drop unused looks and histories, and sample the used ones. May switch."""
+        """Drop histories that no client uses any more, and add a sample to the others. May switch."""
         self._forget()
         for (group, reference), history in paced(list(self._histories.items())):
             thing = reference()
@@ -206,7 +206,7 @@ class Rates:
                 history.add_long(self._unix_s(), group.read(thing))
 
     def _forget(self):
-        """Drop unused histories. Once per LONGEST_WINDOW_S, drop unused looks too. May switch."""
+        """Drop unused histories and, once per LONGEST_WINDOW_S, unused rates. May switch."""
         now = self._now_s()
         if now >= self._is_forgotten_at:
             self._is_forgotten_at = now + LONGEST_WINDOW_S
@@ -220,8 +220,8 @@ class Rates:
 
 
 def _reference(thing, gone=None):
-    """A reference that returns the thing when called, or None once it is gone; then ``gone(reference)`` is
-    called.
+    """Return a weak reference to ``thing`` or, if that is impossible, a strong one. Calling it returns the
+    thing, or None after its end, when ``gone(reference)`` is called.
 
     A strong reference would keep an ended connection (some 20 KiB) or queue (1.5 KiB) for two minutes.
     """
@@ -250,7 +250,7 @@ class _Strong:
 
 
 class _Look:
-    """One thing's last look: the counters' ``values`` and ``rates`` at ``at`` (monotonic seconds)."""
+    """The last reading of an entity's counters: ``values`` and ``rates`` at ``at`` (monotonic seconds)."""
 
     __slots__ = ("at", "values", "rates")
 
@@ -260,7 +260,7 @@ class _Look:
         self.rates = rates
 
     def take(self, at, values, rates):
-        """Store another look."""
+        """Store a later reading in place of this one."""
         self.at = at
         for index, value in enumerate(values):
             self.values[index] = value
@@ -268,18 +268,18 @@ class _Look:
 
 
 class _Looks(dict):
-    """The looks of one group: {reference of a thing: _Look}. Drops a look with its thing: the looks at many
-    short-lived clients would otherwise fill memory.
+    """The last readings of one group: {reference of an entity: _Look}. Drops a _Look with its entity: those
+    of many short-lived clients would otherwise fill memory.
     """
 
     __slots__ = ()
 
     def find(self, thing):
-        """The last _Look at the thing, or None."""
+        """The last _Look at the entity ``thing``, or None."""
         return self.get(_reference(thing))
 
     def add(self, thing, at, values):
-        """Store a first look; returns it."""
+        """Store and return the first _Look at the entity ``thing``."""
         reference = _reference(thing, self._gone)
         look = _Look(at, array("d", values), array("d", bytes(8 * len(values))))
         self[reference] = look
@@ -290,7 +290,7 @@ class _Looks(dict):
 
 
 class History:
-    """Past values of one thing's counters: the last ``samples_max`` samples and, if ``is_long``, those of a
+    """Past values of one entity's counters: the last ``samples_max`` samples and, if ``is_long``, those of a
     day, LONG_INTERVAL_S apart.
     """
 
@@ -310,22 +310,22 @@ class History:
             self.add_long(unix_s, values)
 
     def is_long_due(self, unix_s):
-        """Whether the next sample of the day is due."""
+        """Whether the next of the day's samples is due."""
         return self.is_long and unix_s >= self._long_at_s + LONG_INTERVAL_S
 
     def add_long(self, unix_s, values):
-        """Add a sample to the day's samples alone, while no client looks."""
+        """Add a sample to the day's samples only, while no client asks for the history."""
         self._long.add(unix_s, values)
         self._long_at_s = unix_s
 
     def go_on(self, unix_s, values):
-        """Add a sample after a pause. Drop the older short samples: curves would prefer them to the day's."""
+        """Add a sample after a pause; drop earlier short ones, which curves would prefer to the day's."""
         self._samples.clear()
         self.add(unix_s, values)
 
     def curve(self, index, age_s, incr_s):
-        """RabbitMQ's ``samples`` of one counter, newest first, ``incr_s`` apart and at most ``age_s`` old,
-        with ``avg`` and ``avg_rate``.
+        """A dict with RabbitMQ's ``samples`` of the counter at ``index``, newest first, ``incr_s`` apart and
+        at most ``age_s`` old, with ``avg`` and ``avg_rate``.
         """
         samples = []
         newest_s = last_s = None
@@ -361,7 +361,7 @@ class History:
 
 
 class Ring:
-    """The last samples, each the time (Unix seconds) and every counter as doubles, allocated on demand."""
+    """The last samples, each a time (Unix seconds) and every counter's value, all doubles, in one array."""
 
     __slots__ = ("_width", "_samples_max", "_ring", "_next")
 
@@ -386,7 +386,7 @@ class Ring:
         self._next = (self._next + 1) % self._samples_max
 
     def newest_first(self, index):
-        """Yield (time, value) of one counter, newest first."""
+        """Yield (Unix seconds, value) of the counter at ``index``, newest first."""
         count = len(self._ring) // self._width
         for back in range(1, count + 1):
             start = (

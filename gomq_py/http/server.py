@@ -46,11 +46,11 @@ class _LogSink:
 
     @staticmethod
     def flush():
-        """Does nothing, because no line is buffered."""
+        """Do nothing, because no line is buffered."""
 
 
 class _HeadRefused(ValueError):
-    """A refused head of a request. ``status`` is the answer; None: the client has gone."""
+    """The head of a request is refused with the HTTP ``status``; None: the client has gone."""
 
     def __init__(self, status=None):
         super().__init__(status)
@@ -58,7 +58,7 @@ class _HeadRefused(ValueError):
 
 
 class _Incoming(io.RawIOBase):
-    """The input of a client, for a buffered reader; limits the octets and the time of each step."""
+    """Receives from a client for a buffered reader; limits each part of a request in octets and time."""
 
     def __init__(self, client, clients, settings):
         self._client = client
@@ -79,7 +79,9 @@ class _Incoming(io.RawIOBase):
         return self._client.connection
 
     def expect_head(self, first):
-        """Expect a request within the request's limit if it is the ``first``, else within the idle limit."""
+        """Set the time limit for the next request: if it is the ``first``, the request's, else the idle
+        limit.
+        """
         self._octets, self._step = 0, _Incoming._idle
         self._clients.allow(
             self._client, self._settings.http_request_timeout if first else self._settings.http_idle_timeout
@@ -103,11 +105,11 @@ class _Incoming(io.RawIOBase):
         return count
 
     def hand_over(self):
-        """End HTTP's reading: another reader continues after the buffered octets."""
+        """End the reading of HTTP: the caller reads on from the socket, after the octets buffered here."""
         self._handed_over = True
 
     def _idle(self, count):
-        """The step before a request. When octets arrive, the next step, the head, begins."""
+        """Handle the first octets of a request, which end the idle time before it."""
         if self._client.late:
             raise OSError("no request in time")
         if count:
@@ -131,7 +133,7 @@ class _Incoming(io.RawIOBase):
 
 
 class _Outgoing:
-    """A client's socket, as pywsgi uses it: each write has a time limit."""
+    """A client's socket for pywsgi, in which each write has a time limit."""
 
     def __init__(self, client, clients, settings):
         self._client = client
@@ -153,7 +155,7 @@ class _Outgoing:
 
 
 class _Body:
-    """A request's body for WSGI. Discards what the application has not read, or closes the connection."""
+    """A request's body for WSGI. Octets left unread are discarded, or the connection is closed."""
 
     def __init__(self, handler, asked, most):
         """``asked``: pywsgi's Input, which sends a due 100-continue; ``most``: octets to discard at most."""
@@ -206,7 +208,7 @@ class _Body:
 
 
 class ManagementHandler(WSGIHandler):
-    """Serves one client. Keeps encoded slashes in names apart from the slashes of the path."""
+    """Serves one connection. Slashes within a name, encoded as %2F, stay apart from those of the path."""
 
     def __init__(self, client, clients, settings, address, server, upgrades=None):
         """``upgrades`` turns connections into WebSockets; None: this port has no WebSockets."""
@@ -244,7 +246,7 @@ class ManagementHandler(WSGIHandler):
         return False
 
     def handle_one_response(self):
-        """Answer one request: a request for a WebSocket here, all others in the application. May switch."""
+        """Answer one request: one for a WebSocket here, all others in the application. May switch."""
         if self._upgrades is not None and self._upgrades.is_asked_for(self.command, self.headers):
             try:
                 accepted = self._upgrades.answer(
@@ -258,7 +260,7 @@ class ManagementHandler(WSGIHandler):
         super().handle_one_response()
 
     def _upgrade(self, accepted):
-        """Send the 101, and leave the socket to the protocol. May switch."""
+        """Answer 101, after which AMQP or MQTT owns the socket. May switch."""
         self._incoming.hand_over()
         rest = self.rfile.read()
         self.socket.sendall(accepted.octets)
@@ -310,7 +312,7 @@ class ManagementHandler(WSGIHandler):
 
 
 def _has_gone(client):
-    """Whether the client has closed its side. Input that is still unread makes no difference."""
+    """Whether the client has closed its side, even if some of its octets are not read yet."""
     poll = _poll()
     poll.register(client.fileno(), getattr(select, "POLLRDHUP", 0))
     return bool(poll.poll(0))
@@ -329,7 +331,7 @@ def path_info(raw):
 
 
 class _Server(WSGIServer):
-    """pywsgi's server, which asks Clients whether to admit a client, and tells it when a client has left."""
+    """pywsgi's server; asks Clients whether to admit a client, and tells Clients when one has left."""
 
     # One accept per poll of the loop: many simultaneous clients delay no other work, and no client is closed
     # for a connection that does not exist.
@@ -383,7 +385,7 @@ class _Server(WSGIServer):
 
 
 class ManagementServer:
-    """Serves one WSGI app on one listening socket."""
+    """Serves one WSGI app on one listening socket, with limits of connections and time."""
 
     def __init__(self, listening, app, settings, tls=None, upgrades=None):
         """``listening`` is bound and listens already; ``tls`` is an ssl.SSLContext, any object with its
@@ -398,11 +400,11 @@ class ManagementServer:
         return self._server.clients.count
 
     def start(self):
-        """Begin to accept."""
+        """Begin to accept connections."""
         self._server.start()
 
     def abandon(self):
-        """Close the socket in a forked child, as ``net.listener.abandon_socket``."""
+        """In a forked child: close the child's copy of the socket; the parent goes on to accept."""
         abandon_socket(self._server.socket)
 
     def close(self):

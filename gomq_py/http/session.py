@@ -1,7 +1,7 @@
 """Sessions: a page that has logged in sends a cookie, and proves with a token that a request which changes
 something is its own.
 
-Below login, which looks sessions up here. In memory only: a restart ends every session. A session's number is
+The module login looks sessions up here. In memory only: a restart ends every session. A session's number is
 256 random bits, of which only the hash is kept; its token is derived from the number with a key of this
 process, so that neither can be found from memory. A session is as valid as its login (auth.users.LoginProof):
 it ends when the user is deleted or gets another password or other tags. The user's rights are looked up for
@@ -36,7 +36,7 @@ NUMBER_OCTETS = 32
 
 
 class LoginSession:
-    """The session of a user. ``digest`` is the hash of the session's number."""
+    """The session of a logged-in page. ``digest`` is the hash of the number that its cookie has."""
 
     __slots__ = ("digest", "user", "proof", "begun_s", "used_s")
 
@@ -48,8 +48,7 @@ class LoginSession:
 
 
 class Sessions:
-    """The sessions of one door. Tests pass the clocks: ``now_s`` is monotonic, tokens expire by ``unix_s``.
-    """
+    """The sessions of one management API. Tests pass the clocks: now_s (monotonic), unix_s (for tokens)."""
 
     def __init__(self, now_s=time.monotonic, unix_s=time.time):
         self._now_s = now_s
@@ -90,7 +89,7 @@ class Sessions:
         return is_there and self.seconds_left(session) > 0 and session.proof.is_good(self._unix_s())
 
     def seconds_left(self, session):
-        """Seconds until the session ends if it is not used meanwhile."""
+        """Seconds until the session ends if no request uses it meanwhile."""
         now_s, expires_at_s = self._now_s(), session.user.expires_at_s
         left = [session.begun_s + ENDS_AFTER_S - now_s, session.used_s + ENDS_IDLE_S - now_s]
         return min(left if expires_at_s is None else [*left, expires_at_s - self._unix_s()])
@@ -104,7 +103,7 @@ class Sessions:
         self._sessions.pop(_digest(number), None)
 
     def token(self, number):
-        """The token for a session's requests that change something."""
+        """The token for requests that change something, of the session with this number."""
         return _text(hmac.digest(self._key, number.encode("utf-8", "replace"), "sha256"))
 
 
@@ -133,12 +132,12 @@ def numbers_in_cookies():
 
 
 def cookie_name():
-    """The name of the cookie that this request would be given."""
+    """The name of the session cookie that an answer to this request would set."""
     return TLS_PREFIX + _plain_cookie_name() if is_over_tls() else _plain_cookie_name()
 
 
 def set_cookie(response, number):
-    """Set the cookie with a session's number."""
+    """Set the cookie with a session's number in the response."""
     response.set_cookie(
         cookie_name(), number, max_age=ENDS_AFTER_S, path="/", secure=is_over_tls(), httponly=True,
         samesite="Strict",
@@ -146,7 +145,7 @@ def set_cookie(response, number):
 
 
 def delete_cookies(response):
-    """Delete the cookie, with and without the TLS prefix."""
+    """Have the response delete the cookie, with and without the TLS prefix."""
     for each in _cookie_names():
         if each in request.cookies:
             secure = each.startswith(TLS_PREFIX)
@@ -158,8 +157,8 @@ def _cookie_names():
 
 
 def _plain_cookie_name():
-    """The cookie's name without the prefix. Ends with the port in ``Host``, if there is one: a browser keeps
-    cookies by host, whatever the port.
+    """The cookie's name without the prefix. It ends with the port in ``Host``, if there is one: a browser
+    keeps cookies by host, whatever the port.
     """
     try:
         port = urlsplit(f"//{request.headers.get('Host', '')}").port

@@ -1,4 +1,4 @@
-"""Shapes: JSON objects of the model's entities, as RabbitMQ returns them; one function per entity.
+"""Shapes: the broker's entities as JSON objects, as RabbitMQ returns them; one function per entity.
 
 Only reads. Field names and types are those of a live RabbitMQ; fields without a meaning here are left out and
 listed in docs/compatibility.md.
@@ -97,7 +97,7 @@ def exchange(one):
 
 
 def set_aside(aside):
-    """How many messages a queue or delayed exchange has set aside, and why, as JSON."""
+    """The number of messages that a queue or exchange set aside, as it could not move them, and why."""
     return {
         "messages_set_aside": aside.count if aside else 0,
         "set_aside_reasons": dict(aside.reasons) if aside else {},
@@ -105,7 +105,7 @@ def set_aside(aside):
 
 
 def in_force(one):
-    """The policies in force on an entity, and their merged definition, as JSON."""
+    """The names of the policies in force on a queue or exchange, and their merged definition, as JSON."""
     found = one.in_force
     return {
         "policy": found.policy.name if found.policy else None,
@@ -115,7 +115,7 @@ def in_force(one):
 
 
 def queue_kind(one):
-    """``classic`` or ``stream``: the queue's actual type, not the requested one."""
+    """``classic`` or ``stream``: the queue's actual type, which may differ from the requested one."""
     return STREAM if queue_type_of(one.arguments) == STREAM else CLASSIC
 
 
@@ -188,7 +188,7 @@ def exclusive_tag(one):
 
 
 def active_tag(one):
-    """The tag of the single active consumer, or None if all consumers are served."""
+    """The tag of the single active consumer; None if all consumers get messages."""
     consumers = consumers_of(one)
     return consumers[0].tag if consumers and one.single_active else None
 
@@ -314,9 +314,7 @@ def mqtt_subscription(subscription, session, vhost):
 
 
 def encoded(payload, encoding):
-    """(a body as text, the form of that text): form ``string`` if ``encoding`` is ``auto`` and the body is
-    UTF-8, otherwise ``base64``.
-    """
+    """(a body as text, "string" or "base64"): "string" if ``encoding`` is ``auto`` and the body is UTF-8."""
     if encoding == "auto":
         try:
             return payload.decode("utf-8"), "string"
@@ -326,7 +324,7 @@ def encoded(payload, encoding):
 
 
 def content_shown(message, encoding, most):
-    """Properties of a Message, or why they are malformed, and up to ``most`` octets of its body."""
+    """Properties of a Message, or why they are malformed, and up to ``most`` octets of its body, as JSON."""
     text, used = encoded(message.get_body_start(most), encoding)
     shape = {
         "payload": text, "payload_bytes": message.get_body_length(), "payload_encoding": used,
@@ -345,7 +343,7 @@ def peer_of(one):
 
 
 def address_of(ask):
-    """(host, port) that ``ask()`` returns; ("", 0) for a unix socket or a closed one."""
+    """The (host, port) that ``ask()`` returns; ("", 0) for a unix socket or a closed one."""
     try:
         address = ask()
     except OSError:
@@ -395,7 +393,7 @@ def listeners():
 
 
 def contexts():
-    """The management listeners, in the form of RabbitMQ's web server."""
+    """The management listeners, in the form in which RabbitMQ lists its web server."""
     return [
         {
             "node": one["node"], "description": "Management", "path": "/", "cowboy_opts": "[]",

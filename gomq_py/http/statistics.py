@@ -1,5 +1,5 @@
-"""Statistics: the counters of each kind of thing, under RabbitMQ's names, and the functions that read them
-from the model.
+"""Statistics: the counters of each kind of entity, under RabbitMQ's names, and the functions that read them
+from the broker.
 
 Reads only. Sums over many queues are made in slices, so that ten thousand of them delay no message.
 """
@@ -40,7 +40,7 @@ _queue_counters = attrgetter(*QUEUE_COUNTERS)
 
 
 def windows():
-    """{category: (age, increment)} in seconds, from the query for a single thing. Raises BadRequest."""
+    """{category: (age, increment)} in seconds, from the query for a single entity. Raises BadRequest."""
     found = {}
     for category in CATEGORIES:
         age, increment = request.args.get(f"{category}_age"), request.args.get(f"{category}_incr")
@@ -50,12 +50,12 @@ def windows():
 
 
 def with_history():
-    """Have ``view`` return the curves that the query asks for, in a request about a single thing."""
+    """In a request about one entity, have view() return the curves that the query asks for."""
     g.windows = windows()
 
 
 def view(group, thing):
-    """The View of a thing, with curves after ``with_history``. May switch for a group of many queues."""
+    """The View of an entity, with curves after with_history(). May switch for a group of many queues."""
     return node().rates.look(group, thing, g.get("windows"))
 
 
@@ -69,7 +69,7 @@ def _seconds(name, text):
 # reading
 
 def queue_stats(counters):
-    """The values of QUEUE_STATS, computed from values of QUEUE_COUNTERS."""
+    """The values of QUEUE_STATS, computed from the values of QUEUE_COUNTERS (``counters``)."""
     published, delivered, auto_delivered, got, auto_got, got_none, acked, requeued = counters
     no_ack = auto_delivered - auto_got
     return (
@@ -98,7 +98,7 @@ def octets_of(connection):
 
 
 def _vhost(thing):
-    """The counters of one vhost; ``thing``: (vhost, node)."""
+    """The values of the counters of one vhost, a tuple; ``thing``: (vhost, node)."""
     vhost, node_ = thing
     connections = node_.clients.in_vhost(vhost)
     queues = sums.over_types(sums.of_queues(vhost, connections))
@@ -117,7 +117,7 @@ def _vhost(thing):
 
 
 def _whole(thing):
-    """The counters of VHOST, summed. ``thing``: (vhosts, node); vhosts None: all, and the deleted vhosts."""
+    """Sums of VHOST's counters. ``thing``: (vhosts, node); vhosts None: all, deleted ones included."""
     vhosts, node_ = thing
     whole = [0] * len(VHOST.names)
     for vhost in list(node_.broker.vhosts.values()) if vhosts is None else vhosts:

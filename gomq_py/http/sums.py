@@ -38,8 +38,8 @@ def of_queue(queue):
 
 
 def of_queues(vhost, connections):
-    """{type of queue: values of QUEUE_SUMS}. The MQTT type includes deliveries that bypassed queues, to these
-    ``connections``. May switch.
+    """{type of queue: values of QUEUE_SUMS} of a vhost. The MQTT type includes messages delivered to these
+    ``connections`` without a queue. May switch.
     """
     sums = {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in vhost.totals.queues.items()}
     for queue in paced(list(vhost.queues.values()), LOOK):
@@ -51,12 +51,12 @@ def of_queues(vhost, connections):
 
 
 def of_gone_queues(totals):
-    """As ``of_queues``, for the queues of deleted vhosts, whose Totals are ``totals``."""
+    """{type of queue: values of QUEUE_SUMS} of the queues of deleted vhosts, whose Totals are ``totals``."""
     return {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in totals.queues.items()}
 
 
 def of_exchanges(vhost):
-    """(count of unroutable messages, count of unroutable messages that were returned)."""
+    """(number of unroutable messages, number of those that were returned) of a vhost. May switch."""
     unroutable, returned = _exchange_counters(vhost.totals)
     for exchange in paced(list(vhost.exchanges.values()), LOOK):
         unroutable += exchange.state.unroutable
@@ -76,12 +76,12 @@ def of_channels(vhost, connections):
 
 
 def of_dropped(totals, connections):
-    """The number of messages for clients without a queue that were dropped. May switch."""
+    """The number of messages dropped on the way to clients without a queue. May switch."""
     return sum(one.dropped for one in totals) + sum(one.unkept()[1] for one in paced(connections))
 
 
 def merged(parts):
-    """Merge several {type: [sums]} into one."""
+    """Add up several {type: [sums]} into one such dict."""
     sums: dict = {}
     for part in parts:
         for kind, values in part.items():

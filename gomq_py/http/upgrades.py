@@ -1,6 +1,6 @@
 """Upgrades: turns connections of the management port into WebSockets for AMQP or MQTT.
 
-    server > Upgrades.answer(request) > 101 > net.websocket.WebSocket > the protocol's own door
+    server > Upgrades.answer(request) > 101 > net.websocket.WebSocket > the protocol's own server
 
 The server hands a connection over and forgets it. The connection then counts against its protocol's limits,
 not HTTP's, and is served like a connection of the protocol's listener. The subprotocol selects the protocol;
@@ -28,7 +28,7 @@ LINGERING_MAX = 20
 
 
 class UpgradeRefused(Exception):
-    """The answer that refuses a WebSocket: ``status`` and ``headers`` of HTTP; the text says why."""
+    """A WebSocket is refused: ``status`` and ``headers`` are those of the HTTP answer; the text says why."""
 
     def __init__(self, status, reason, headers=()):
         super().__init__(reason)
@@ -36,7 +36,7 @@ class UpgradeRefused(Exception):
         self.headers = list(headers)
 
     def application(self, _environ, start_response):
-        """A WSGI application that answers with the refusal."""
+        """A WSGI application that answers the request with this refusal."""
         word = self.status.partition(" ")[2].lower().replace(" ", "_")
         body = orjson.dumps({"error": word, "reason": str(self)})
         start_response(
@@ -46,8 +46,8 @@ class UpgradeRefused(Exception):
 
 
 class Accepted(NamedTuple):
-    """An accepted upgrade. ``octets`` are the answer; ``handle`` serves the protocol, ``gate`` admits logins;
-    ``host`` is the request's field Host.
+    """An accepted WebSocket. ``octets``: the answer; ``handle`` serves the protocol; ``gate`` limits its
+    connections; ``host``: the request's field Host.
     """
 
     protocol: str
@@ -63,7 +63,7 @@ class Upgrades:
     """Turns connections of one broker's management ports into WebSockets."""
 
     def __init__(self, settings, serving, hub, options):
-        """``serving(protocol)`` returns (handle, gate) of AMQP or MQTT; ``options``: SocketOptions."""
+        """``serving(protocol)`` returns (handle, gate) of "amqp" or "mqtt"; ``options``: SocketOptions."""
         self._settings = settings
         self._serving = serving
         self._hub = hub
@@ -78,8 +78,8 @@ class Upgrades:
         return method == "GET" and headers.get("Upgrade", "").strip().lower() == "websocket"
 
     def answer(self, path, headers, version, host):
-        """The Accepted of a request, of which ``path`` is the target and ``headers`` are the fields. ``host``
-        is the client's address. Raises UpgradeRefused.
+        """Return the Accepted of a request with the target ``path`` and the fields ``headers``. ``host``: the
+        client's address. Raises UpgradeRefused.
         """
         # imported here and below: few brokers see a WebSocket, 1 MB
         from h11 import ProtocolError
@@ -143,7 +143,7 @@ class Upgrades:
             websocket.close()
 
     def _check_origin(self, headers):
-        """Raises UpgradeRefused for pages neither of this host nor of a configured origin."""
+        """Raises UpgradeRefused for a page that is neither of this host nor of a configured origin."""
         origins = headers.get_all("Origin", ())
         if not origins:  # programs send no Origin
             return

@@ -1,17 +1,17 @@
-"""Admission: limits the number of connections: in all, from one address, and of those that have not logged in
-yet (pending connections).
+"""Admission: limits how many connections exist: in all, from one address, and of clients that have not logged
+in yet (pending connections).
 
-Listeners ask before they serve a socket; doors report logins. A connection counts from accept() until its
-socket is closed. A refusal closes the socket; a client that has not logged in is told nothing. This module
-reads and writes no socket.
+A listener asks before it serves a socket; a protocol's server reports logins. A connection counts from
+accept() until its socket is closed. A refused client gets a closed socket and no reason. This module reads
+and writes no socket.
 
-Each protocol has a gate with limits of its own, so that strangers at one gate keep no client out of another
-gate; all gates share one limit of descriptors. When too many connections are pending at a gate, new
-connections wait in the kernel. After ``PATIENCE_S`` the oldest pending connection of the address that has
-most of them is dropped: so a fleet that comes back all at once is let in one client after the other. If the
-broker had been waiting for the dropped client, the client's address is slow for ``SLOW_S``. Clients of other
-addresses then replace the slow address's pending connections at once, and its new connections are refused
-while no place is free, so that they keep no other client waiting behind them in the kernel's queue.
+Each protocol has a gate with its own limits, so that strangers who flood one protocol keep no client out of
+another; all gates share one limit of file descriptors. While too many connections are pending at a gate, new
+connections wait in the kernel. After ``PATIENCE_S`` the gate drops the oldest pending connection of the
+address that has most of them: so a fleet that reconnects at once is let in one client after the other. If the
+broker was waiting for the dropped client, the client's address counts as slow for ``SLOW_S``. Clients of
+other addresses then replace the slow address's pending connections at once; its new connections are refused
+while the gate is full, so that they hold up no other client in the kernel's queue.
 
 Leftovers gives memory back once many clients have left and no more leave. Until then new clients use the
 memory. In an idle broker no timer runs.
@@ -55,8 +55,8 @@ LULL_MS = 500
 
 
 class AdmittedSocket:
-    """One admitted connection. ``host``: the peer's address, empty for a unix socket. ``end_login()``, if not
-    None, ends a login that waits for something other than the socket; it must not switch.
+    """One connection that Admission counts. ``host``: the client's address, empty for a unix socket.
+    ``end_login()``, or None: ends a login that waits for something besides the socket; must not switch.
     """
 
     __slots__ = ("host", "since", "fileno", "identified", "end_login")
@@ -69,7 +69,7 @@ class AdmittedSocket:
         self.end_login: Callable[[], None] | None = None
 
     def shut_down(self) -> None:
-        """Shut the socket down; the code that serves it notices, and closes it."""
+        """Shut the socket down and end its login; the code that serves the socket then closes it."""
         shut_down(self.fileno)
         end_login, self.end_login = self.end_login, None
         if end_login is not None:
@@ -77,14 +77,14 @@ class AdmittedSocket:
 
 
 class Admission:
-    """Keeps all admitted connections, and makes the gates of the protocols."""
+    """Counts the client connections of all protocols, and makes for each protocol a Gate with its limits."""
 
     def __init__(
         self, settings: Any, clock: Callable[[], float] = time.monotonic, descriptors: int = 0,
         on_left: Callable[[], None] = lambda: None,
     ):
-        """``settings``: gate() lists its limits. ``descriptors``: the process's limit; 0 asks the system.
-        ``on_left()`` is called at the end of each admitted connection; it must not switch.
+        """``settings``: has the limits that gate() names. ``descriptors``: the process's limit of file
+        descriptors; 0 asks the system. ``on_left()`` is called when a connection ends; it must not switch.
         """
         self.settings = settings
         self._on_left = on_left
@@ -96,7 +96,7 @@ class Admission:
         self.is_closed = False
 
     def gate(self, prefix: str) -> "Gate":
-        """Return the gate of one protocol. At every arrival the gate reads its limits from the settings
+        """Return the Gate of one protocol. For each new connection it reads its limits from the settings
         PREFIXmax_connections_per_address and PREFIXmax_pending_logins.
         """
         if prefix not in self._gates:
@@ -105,17 +105,17 @@ class Admission:
 
     @property
     def count(self) -> int:
-        """Number of connections, logged in or not."""
+        """Number of client connections, logged in or not."""
         return len(self.admitted)
 
     @property
     def pending_count(self) -> int:
-        """Number of connections, at all gates, that have not logged in yet."""
+        """Number of connections, over all protocols, whose client has not logged in yet."""
         return sum(gate.pending_count for gate in self._gates.values())
 
     def add(self, fileno: int, host: str) -> AdmittedSocket | None:
-        """Count an accepted socket. Returns None, and counts nothing, after close() or if no descriptor is
-        free.
+        """Count an accepted socket, and return its AdmittedSocket. Returns None, and counts nothing, after
+        close() or if no file descriptor is free for it.
         """
         if self.is_closed:
             return None
@@ -130,7 +130,7 @@ class Admission:
         return admitted
 
     def remove(self, admitted: AdmittedSocket) -> bool:
-        """Stop counting a connection. Returns whether it was counted."""
+        """Stop counting a connection. Returns False if it was not counted."""
         if self.admitted.get(admitted.fileno) is not admitted:
             return False
         del self.admitted[admitted.fileno]
@@ -138,14 +138,14 @@ class Admission:
         return True
 
     def close(self) -> None:
-        """Shut down all sockets, and admit no connections any more."""
+        """Shut down the sockets of all connections; connections that come later are refused."""
         self.is_closed = True
         for admitted in list(self.admitted.values()):
             admitted.shut_down()
 
 
 class Gate:
-    """Counts one protocol's connections by address, and its pending connections. Made by Admission."""
+    """Limits one protocol's connections: by client address, and those that have not logged in (pending)."""
 
     def __init__(self, admission: Admission, prefix: str):
         self._admission = admission
@@ -162,24 +162,24 @@ class Gate:
 
     @property
     def pending_count(self) -> int:
-        """Number of connections that have not logged in yet."""
+        """Number of this protocol's connections whose client has not logged in yet."""
         return len(self._pending)
 
     def has_room(self, host: str) -> bool:
-        """True if a connection from ``host`` may come in, maybe after dropping the pending connection that
-        has waited longest. After False there is room only once a client has logged in or left.
+        """True if a connection from ``host`` may be accepted. If too many connections are pending, shuts down
+        one that has been pending for long; returns False if there is no such connection.
         """
         return not self._is_full() or self._drop_the_slowest(network_of(host))
 
     def refuses(self, host: str) -> bool:
-        """True if a connection from ``host`` must not even wait for room: the gate is full, and earlier
-        clients of this address have kept the broker waiting.
+        """True if a connection from ``host`` must be refused instead of waiting for room: too many
+        connections are pending, and earlier clients of this address have kept the broker waiting.
         """
         return self._is_slow(host) and self._is_full()
 
     def enter(self, connection: Any, host: str) -> AdmittedSocket | None:
-        """Count an accepted socket. Returns None if the connection is refused; then the caller must close the
-        socket.
+        """Count an accepted socket as pending, and return its AdmittedSocket. Returns None if the connection
+        is refused; then the caller must close the socket.
         """
         if self.refuses(host):
             self._log.warning(
@@ -194,10 +194,10 @@ class Gate:
         return admitted
 
     def identify(self, connection: Any, host: str) -> AdmittedSocket | None:
-        """Note that the client's address is ``host``, maybe told by a proxy. Returns the socket's
+        """Count the connection under its client's address ``host``, which a proxy may have told. Returns its
         AdmittedSocket, or None if the connection is refused; then the caller must close the socket.
 
-        A socket that no listener let in is counted from here on; its owner calls ``leave``.
+        If no listener has called enter() for the socket, this does; the socket's owner must call ``leave``.
         """
         if self._admission.is_closed:
             return None
@@ -217,15 +217,15 @@ class Gate:
         return admitted
 
     def logged_in(self, admitted: AdmittedSocket) -> None:
-        """Note that the client has logged in."""
+        """Stop counting the connection as pending, because its client has logged in."""
         self._end_pending(admitted)
 
     def is_pending(self, fileno: int) -> bool:
-        """Whether the client of this descriptor has not logged in yet."""
+        """Whether the client of the connection with this file descriptor has not logged in yet."""
         return self._admitted.get(fileno) in self._pending
 
     def leave(self, admitted: AdmittedSocket) -> None:
-        """Stop counting a connection, whose socket is about to be closed. A second call does nothing."""
+        """Stop counting a connection whose socket is about to be closed. A second call does nothing."""
         if self._admission.remove(admitted) and admitted.identified:
             self._hosts[admitted.host] -= 1
             if not self._hosts[admitted.host]:
@@ -233,7 +233,7 @@ class Gate:
         self._end_pending(admitted)
 
     def _end_pending(self, admitted: AdmittedSocket) -> bool:
-        """Count a login as ended. Returns whether the connection was pending."""
+        """Stop counting the connection as pending. Returns False if it was not pending."""
         if self._pending.pop(admitted, self) is self:
             return False
         network = network_of(admitted.host)
@@ -251,8 +251,8 @@ class Gate:
     def _drop_the_slowest(self, newcomer: str) -> bool:
         """Shut down the oldest pending connection of the address that has most pending connections.
 
-        Returns False, and shuts nothing down, if this connection has waited for less than PATIENCE_S, unless
-        its address is slow and ``newcomer`` (an address) is not.
+        Returns False, and shuts nothing down, if that connection is younger than PATIENCE_S. But a connection
+        of a slow address is shut down at any age if ``newcomer``, an address, is not slow.
         """
         greediest = max(self._pending_of, key=self._pending_of.__getitem__)
         admitted = next(one for one in self._pending if network_of(one.host) == greediest)
@@ -275,8 +275,8 @@ class Gate:
 
 @functools.lru_cache(NETWORKS)
 def network_of(address: str) -> str:
-    """Return the text under which an address is counted: for IPv6 the address's /64 network, because a whole
-    /64 network belongs to one customer.
+    """Return the network, as text, under which an address is counted: the /64 of an IPv6 address, because one
+    customer has a whole /64; an IPv4 address itself.
     """
     try:
         parsed = ip_address(address.partition("%")[0])
@@ -289,8 +289,8 @@ def network_of(address: str) -> str:
 
 
 def waits_for_client(fileno: int) -> bool:
-    """Whether the broker has read all octets of a socket and sent its last octets at least ANSWER_MS ago. The
-    answer comes from the kernel, so that the client is not blamed for a delay of the broker.
+    """Whether the broker waits for the client of this socket: it has read all that the client sent, and has
+    sent nothing for ANSWER_MS. The kernel tells this, so that no delay of the broker is blamed on the client.
     """
     try:
         if _UNREAD.unpack(fcntl.ioctl(fileno, termios.FIONREAD, bytes(_UNREAD.size)))[0]:
@@ -306,7 +306,7 @@ def waits_for_client(fileno: int) -> bool:
 
 
 def shut_down(fileno: int, how: int = socket.SHUT_RDWR) -> None:
-    """Shut down a socket (for TLS, the socket below it) that another greenlet serves. That greenlet then
+    """Shut down a socket (for TLS, the TCP socket below it) that another greenlet serves. That greenlet then
     stops waiting and closes the socket.
     """
     borrowed = socket.socket(fileno=fileno)
@@ -319,17 +319,16 @@ def shut_down(fileno: int, how: int = socket.SHUT_RDWR) -> None:
 
 
 def give_back():
-    """Give unused memory back to the system. Takes milliseconds, most of them in a thread. May switch."""
+    """Return unused memory to the system. Takes milliseconds, most of them in a thread. May switch."""
     let_go_of_spares()
     in_thread(give_memory_back)
 
 
 class Leftovers:
-    """Gives memory back to the system after many clients have left. Otherwise small objects that the
-    interpreter keeps for reuse, scattered among the freed blocks, would each keep an arena of 1 MiB in
-    memory.
+    """Returns memory to the system after many clients have disconnected. Otherwise small objects that the
+    interpreter keeps for reuse, scattered among freed blocks, would each keep an arena of 1 MiB in memory.
 
-    ``timers`` and ``endings``: the hub's. ``begin_to_give_back()`` must not switch.
+    ``timers`` and ``endings``: the hub's. ``begin_to_give_back()`` starts the return; it must not switch.
     """
 
     def __init__(self, timers, endings, begin_to_give_back):
@@ -341,7 +340,7 @@ class Leftovers:
         self._timer = None
 
     def one_left(self):
-        """Count a client that has gone."""
+        """Count a client that has disconnected."""
         self._left += 1
         if self._left >= MANY and self._timer is None:
             self._look_later()

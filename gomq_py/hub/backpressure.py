@@ -1,10 +1,10 @@
-"""Backpressure: reads a publisher less eagerly if it brings more than the live consumers of its queues take.
+"""Backpressure: reads a publisher less often if it sends more than the live consumers of its queues take.
 
-A lane measures how fast its client publishes (PublishRate), a queue how fast its consumers take (TakeRate).
-If both are floods and the consumers are behind, Backpressure holds the publisher's stream until one of its
-queues has caught up, but not for long: a publisher is slowed down, never stopped. Its later messages wait in
-the buffers of its socket, and then in the client. Without this, RabbitMQ's PerfTest has a median latency of
-350 ms instead of 25. No timer runs while no stream is held.
+Each connection measures how fast its client publishes (PublishRate), each queue how fast its consumers take
+(TakeRate). If both are floods and the consumers are behind, Backpressure stops reading the publisher until
+one of its queues has caught up, but not for long: a publisher is slowed down, never stopped. Its later
+messages wait in its socket's buffers, and then in the client. Without this, RabbitMQ's PerfTest has a median
+latency of 350 ms instead of 25. No timer runs while all publishers are read.
 """
 
 # A flood: FLOOD messages in each of FLOOD milliseconds; of a publisher, that many in a read or in LOOK_MS. A
@@ -21,7 +21,7 @@ WEIGHT_OCTETS = 1024
 
 
 class PublishRate:
-    """Measures how fast one client publishes."""
+    """Measures whether one client publishes fast: a flood is FLOOD messages within LOOK_MS."""
 
     __slots__ = ("_count", "_since_ms")
 
@@ -29,8 +29,8 @@ class PublishRate:
         self._count = self._since_ms = 0
 
     def is_flood(self, now_ms, count):
-        """Whether a read that brought ``count`` messages makes a flood, by itself or with the reads of the
-        last LOOK_MS: one read of TLS brings only a few messages.
+        """Count the ``count`` messages of one read. Returns whether FLOOD messages came in this read and
+        earlier reads of the last LOOK_MS together, because one read of TLS brings only a few messages.
         """
         passed_ms = now_ms - self._since_ms
         if not 0 <= passed_ms < LOOK_MS:
@@ -41,8 +41,8 @@ class PublishRate:
 
 
 class TakeRate:
-    """Measures how fast the consumers of one queue take messages. ``taken``, in the methods: how many
-    messages the consumers have taken and not given back, in the life of the queue.
+    """Measures how fast the consumers of one queue take messages. ``taken``, in the methods: number of
+    messages that the consumers have taken in the queue's life, without messages that they gave back.
     """
 
     __slots__ = ("_count", "_passed_ms", "_from", "_from_ms", "_flood_from")
@@ -54,18 +54,18 @@ class TakeRate:
         self._from = self._from_ms = self._flood_from = 0
 
     def quantum(self, now_ms, taken, share, rivals):
-        """Return how many messages a consumer gets at a time: usually its ``share`` of the ready messages. In
-        a flood it gets more, because a write to a socket costs as much as 20 to 50 small messages, but not
-        more than the messages taken since the flood began, divided by ``rivals``, the number of consumers
-        that compete.
+        """Return how many messages to give a consumer in one write to its socket: usually its ``share`` of
+        the ready messages. In a flood it gets more, because a write costs as much as 20 to 50 small messages,
+        but at most the messages taken since the flood began, divided by ``rivals``, the number of consumers
+        of the queue that compete.
         """
         if share >= 4 * FLOOD or not self._is_flood(now_ms, taken, 1):
             return share
         return max(share, min(4 * FLOOD, (taken - self._flood_from) // rivals))
 
     def is_exceeded(self, now_ms, taken, ready, ready_octets):
-        """Whether the consumers take messages in a flood and are still behind: ``ready`` messages of
-        ``ready_octets`` in all are left. False if they take few messages or none: publishers do not wait for
+        """Whether the consumers take fast (in a flood) and yet are behind: ``ready`` messages,
+        ``ready_octets`` in all, are left. False if they take few messages or none: publishers do not wait for
         slow consumers.
         """
         weight = 1 + ready_octets // ready // WEIGHT_OCTETS
@@ -75,7 +75,7 @@ class TakeRate:
         )
 
     def _is_flood(self, now_ms, taken, weight):
-        """Whether messages were taken in a flood lately, if each message counts as ``weight`` messages."""
+        """Whether FLOOD messages per ms were taken lately, each counted as ``weight`` messages."""
         passed_ms = now_ms - self._from_ms
         if not 0 <= passed_ms < FLOOD:
             self._count = taken - self._from
@@ -88,7 +88,7 @@ class TakeRate:
 
 
 class Backpressure:
-    """Holds the streams of publishers. Each hub has one; ``timers``: the hub's."""
+    """Stops reading publishers while their consumers are behind. One per hub; ``timers``: the hub's."""
 
     most_looks = 2 * BEHIND_MS // LOOK_MS
 
@@ -101,9 +101,9 @@ class Backpressure:
         return len(self._waiting)
 
     def pause_reading(self, stream, queues):
-        """Hold a stream, for a limited time, while the consumers of all its queues are behind. ``queues``:
-        one or more Destinations. If several streams have the same first queue, they are released one at a
-        time.
+        """Stop reading a publisher's Stream until one of its ``queues``, a list of Destinations, has caught
+        up, at most for 2 * BEHIND_MS. Of several streams with the same first queue, one at a time goes on, so
+        that they do not flood it together.
         """
         self._waiting.append(Waiting(stream.pause_reading("consumers of its queues to catch up"), queues))
         if self._timer is None:
@@ -122,7 +122,7 @@ class Backpressure:
             self._timer = self._timers.start(LOOK_MS, self._look)
 
     def _behind(self, waiting):
-        """Release the streams that need not wait any more; return the others."""
+        """Let the publishers whose wait is over be read; return a list of the remaining ``waiting`` ones."""
         behind = []
         let_on = set()
         for one in waiting:
@@ -138,7 +138,7 @@ class Backpressure:
 
 
 class Waiting:
-    """A publisher that is held, and the queues that it waits for."""
+    """A publisher that is not read: the ``hold`` on its stream, and the ``queues`` that it waits for."""
 
     __slots__ = ("hold", "queues", "looks")
 

@@ -1,13 +1,14 @@
 """Budget: limits the octets that all connections of a hub hold together.
 
 BodyBudget is for message bodies being received, LargeOutput for large messages being sent. A budget counts
-octets and stores none. An account is a user in a virtual host.
+octets and stores none. A holder is a body or consumer that holds octets; an account is a user in a virtual
+host.
 
-Up to ``limit`` in all, octets go to everybody, first come, first served. From there to ``most`` they go to
-holders within their share: an account's share is half of what is left; a connection's share is an eighth, as
-long as more than half is left, so that later connections find room. A holder beyond its share waits. While
-anybody waits, holders beyond their share must make progress at a least speed; the slowest of those that do
-not are given up until there is room.
+The first ``limit`` octets go to everybody, first come, first served. The octets from ``limit`` to ``most`` go
+only to holders within their share: an account's share is half of what is left; a connection's share is an
+eighth, as long as more than half is left, so that later connections find room. A holder beyond its share
+waits. While anybody waits, holders beyond their share must make progress at a least speed; the connections of
+slower holders are closed, the slowest first, until there is room.
 """
 import time
 from itertools import chain, islice, zip_longest
@@ -32,10 +33,11 @@ AT_ONCE = 64
 
 
 class Held:
-    """The ``octets`` of one holder, which also count for its connection (``output``) and its ``account``.
+    """The ``octets`` that one holder (a body or consumer) has. They also count for the connection ``output``
+    and the ``account``.
 
-    ``progress``: the holder's progress in octets at the time ``since_s``. ``speed``: progress per second
-    before that time, as a part of ``octets``, or None.
+    ``progress``: octets received or sent for the holder up to the time ``since_s``. ``speed``: progress per
+    second before ``since_s``, as a part of ``octets``, or None.
     """
 
     __slots__ = ("output", "account", "octets", "progress", "since_s", "speed")
@@ -49,11 +51,11 @@ class Held:
 
 
 class Budget:
-    """Counts the octets that holders have: in all (``held``), by connection and by account.
+    """Counts the octets that holders have: in all (``held``), by connection and by account (user in a vhost).
 
     A holder or waiter is any hashable object with ``output`` (its connection's net.output, which has the
-    account), ``resume_held()``, called when the waiter should try again, and ``give_up(why)``. Neither method
-    may switch.
+    account), ``resume_held()``, called when a waiter should ask again, and ``give_up(why)``, which closes its
+    connection. Neither method may switch.
     """
 
     def __init__(self, limit, most, timers, clock=time.monotonic):
@@ -81,7 +83,7 @@ class Budget:
             self._watch = None
 
     def forget(self, waiter):
-        """Remove a waiter; no effect if it does not wait."""
+        """Remove a waiter; does nothing if ``waiter`` does not wait."""
         octets, account = self._waiting.pop(waiter, (0, None))
         self._wanted -= octets
         row = self._rows.get(account, {})
@@ -101,7 +103,7 @@ class Budget:
         self._of_account[held.account] = self._of_account.get(held.account, 0) + octets
 
     def _let_go(self, holder):
-        """Free a holder's octets. Returns whether it had any."""
+        """Take a holder's octets out of all counts. Returns False if the holder had none."""
         held = self._holders.pop(holder, None)
         if held is None:
             return False
@@ -111,7 +113,7 @@ class Budget:
         return True
 
     def _is_within_share(self, output, octets=0):
-        """Whether the connection or its account stays within its share when it holds ``octets`` more."""
+        """Whether the connection or its account would be within its share with ``octets`` more."""
         of_connection, of_account = self._shares(octets)
         return (
             self._of_output.get(output, 0) + octets <= of_connection
@@ -123,7 +125,7 @@ class Budget:
         return (left - (self.most - self.limit) / 2) / CONNECTION_PARTS, left / ACCOUNT_PARTS
 
     def _wait(self, waiter, octets=0):
-        """Add a waiter, which wants ``octets`` if the budget grants octets before they are held."""
+        """Add a waiter. ``octets``: how many it asks for before it holds them; 0 if it holds them already."""
         if not self._is_closed:
             account = waiter.output.account
             self._wanted += octets - self._waiting.get(waiter, (0, None))[0]
@@ -143,7 +145,7 @@ class Budget:
             self._watch_on(0 if was_in_vain or count == AT_ONCE else LOOK_S)
 
     def _give_up_slow(self):
-        """Give up slow holders. Returns their count."""
+        """Close connections of slow holders beyond their share until there is room. Returns their number."""
         count = 0
         now_s = self._clock()
         slow = []
@@ -170,7 +172,7 @@ class Budget:
             held.progress, held.since_s = progress, now_s
 
     def _measure_anew(self, holder):
-        """Measure a holder's speed from now on: it could make no progress while it waited."""
+        """Measure a holder's speed from now on, because the holder could make no progress while it waited."""
         held = self._holders.get(holder)
         if held is not None:
             held.progress, held.since_s, held.speed = self._progress(holder, held), self._clock(), None
@@ -193,26 +195,26 @@ class Budget:
     # for subclasses
 
     def _lacks_room(self):
-        """Whether a waiter needs octets that holders have now."""
+        """Whether waiters need octets that holders have now, so that slow holders must give them up."""
         return bool(self._waiting)
 
     def _call_next(self):
-        """Resume waiters. The timer calls this while anybody waits. True asks for another call at once."""
+        """Resume waiters; the timer calls this while anybody waits. True asks for another call at once."""
 
     def _progress(self, holder, held):
-        """How many octets were received or sent for the holder so far; its speed is computed from them."""
+        """The number of octets received or sent for the holder so far, from which its speed is computed."""
         raise NotImplementedError
 
     def _may_be_judged(self, holder):
-        """Whether a holder that does not get on waits for its client and nothing else."""
+        """Whether a holder can be slow only because of its client, so that its connection may be closed."""
         raise NotImplementedError
 
     def _let_go_of(self, holder):
-        """Free the octets of a holder that was given up."""
+        """Free the octets of a holder whose connection give_up() has closed, and resume waiters."""
         raise NotImplementedError
 
     def _why(self, held, speed):
-        """Return the reason why a holder was given up, for its client or the log."""
+        """Return the text that tells the client or the log why a slow holder's connection is closed."""
         raise NotImplementedError
 
 
@@ -223,13 +225,13 @@ def _subtract(sums, key, octets):
 
 
 class BodyBudget(Budget):
-    """The budget for message bodies that have been received in part, over all connections of a hub.
+    """Limits the octets of message bodies that have been received in part, over all connections of a hub.
 
-    From ``limit`` to twice ``limit``, bodies within their share go on. Of the bodies beyond their share, only
-    one, the first, goes on. Since a connection is read as a whole, the other bodies of its connection go on,
-    too, up to the limit, and are refused from there on. Other connections with bodies beyond their share are
-    not read meanwhile. So at least one body always ends, and memory stays below ``2 * limit +
-    max_message_size``. Complete messages that wait for the files they will be stored in also count.
+    From ``limit`` to twice ``limit``, only bodies within their share may grow, and one body beyond its share,
+    called the first. Since a connection is read as a whole, the first body's connection may have other
+    bodies, which grow, too, until the connection holds ``limit``, and then are refused. Other connections
+    with bodies beyond their share are not read meanwhile. So at least one body always ends, and memory stays
+    below ``2 * limit + max_message_size``. Complete messages that wait to be stored also count.
 
     A body also has ``is_held_up``: True while the broker itself keeps the body's connection from being read.
     """
@@ -243,8 +245,8 @@ class BodyBudget(Budget):
         self._whole = 0  # octets of messages that wait to be stored
 
     def grow(self, body, octets):
-        """Count ``octets`` more for ``body``. Returns True if the body goes on; after False the caller must
-        not read its connection until ``body.resume_held()`` is called.
+        """Count ``octets`` more for ``body``. Returns True if more of the body may be received; after False
+        the caller must not read its connection until ``body.resume_held()`` is called.
         """
         self._hold(body, octets)
         self._turns.setdefault(body.output.account, self._turn - 1)
@@ -254,8 +256,8 @@ class BodyBudget(Budget):
         return False
 
     def why_in_vain(self, body):
-        """Why a body that must wait would wait for ever: its connection holds the whole limit, or another
-        body of its connection goes on beyond the limit and needs the room. "" if it may grow later.
+        """Return why a waiting body would wait for ever, as text: its connection holds the whole limit, or
+        another body of its connection needs the room beyond the limit. "" if it may grow later.
         """
         output = body.output
         if self._of_output.get(output, 0) > self.limit and body is not self._oldest_of(output):
@@ -270,7 +272,7 @@ class BodyBudget(Budget):
         return ""
 
     def release(self, body):
-        """Free the octets of a body that is complete or given up, and resume waiters."""
+        """Free the octets of a body that is complete or will not end, and resume bodies that wait."""
         self.forget(body)
         if not self._let_go(body):
             return
@@ -302,7 +304,7 @@ class BodyBudget(Budget):
             self._let_on()
 
     def _goes_on(self, body):
-        """Whether a body may grow although the limit is reached."""
+        """Whether a body may grow although the budget's limit is reached."""
         if self._is_within_share(body.output):
             return True
         if self._whole:
@@ -313,8 +315,8 @@ class BodyBudget(Budget):
             and self._of_output.get(body.output, 0) <= self.limit)
 
     def _first_beyond_share(self):
-        """The oldest body beyond its share, of the account that had its turn longest ago. It stays the first
-        until it ends or is within its share.
+        """Return the one body that may grow beyond its share: the oldest, of the account that was served
+        longest ago. It stays the same body until it ends or is within its share.
         """
         if self._first is None or self._is_within_share(self._first.output):
             of_connection, of_account = self._shares()
@@ -334,7 +336,7 @@ class BodyBudget(Budget):
         return next(one for one in self._holders if one.output is output)
 
     def _let_on(self):
-        """Resume bodies that may go on; if there are many, over several polls."""
+        """Resume the waiting bodies that may grow; if there are many, over several polls of the loop."""
         if len(self._waiting) <= AT_ONCE:
             self._let_on_now()
         elif self._letting_on is None:
@@ -357,14 +359,14 @@ class BodyBudget(Budget):
             self._let_on()
 
     def _within_share(self, account, row):
-        """The waiting bodies of an account that are within their share."""
+        """Return the bodies of ``row``, the waiting bodies of an account, that are within their share."""
         of_connection, of_account = self._shares()
         if self._of_account.get(account, 0) <= of_account:
             return list(row)
         return [body for body in row if self._of_output.get(body.output, 0) <= of_connection]
 
     def _that_go_on_beyond(self):
-        """The waiting bodies beyond their share that go on now."""
+        """Return the waiting bodies that may grow now although they are beyond their share."""
         if self._whole:
             return []
         first = self._first_beyond_share()
@@ -393,15 +395,14 @@ class BodyBudget(Budget):
 
 
 class LargeOutput(Budget):
-    """The budget for large messages that have been delivered but not read, over all connections of a hub.
+    """Limits the octets of large messages that clients have not read yet, over all connections of a hub.
 
     Delivery calls admit() before it copies a message larger than the hub's output buffer, or sends one from
     its file. A copy stays until the socket has taken it, so a hundred consumers that read nothing would hold
-    a hundred copies. From three quarters of the limit on, only consumers within their share of the rest get a
-    copy. Other consumers wait, and clients that read too slowly meanwhile are given up. If there is no other
-    copy, a copy of any size is admitted. If waiters have had no turn for ``2 * WINDOW_S``, one copy is
-    admitted beyond the limit and counts in no share. The progress of a consumer is the octets that its
-    ``output`` has sent.
+    a hundred copies. The last quarter of the limit is only for consumers within their share of it. Other
+    consumers wait, and clients that read too slowly meanwhile are disconnected. If there is no other copy, a
+    copy of any size is admitted. If no waiter has been admitted for ``2 * WINDOW_S``, one copy is admitted
+    beyond the limit and counts in no share. A consumer's progress is the octets that its ``output`` has sent.
     """
 
     def __init__(self, limit, timers, clock=time.monotonic):
@@ -412,7 +413,7 @@ class LargeOutput(Budget):
         self._got_on_s = 0.0  # when a waiter last had its turn, or none waited
 
     def admit(self, consumer, octets):
-        """Whether ``octets`` may be copied now. After False, ``consumer.resume_held()`` is called later."""
+        """Whether the consumer may get a copy of ``octets`` now; if not, it waits for ``resume_held()``."""
         if consumer is self._called:
             self._called = None
         if self._is_within_share(consumer.output, octets) or (
@@ -426,8 +427,7 @@ class LargeOutput(Budget):
         return False
 
     def written(self, consumer, octets):
-        """Count ``octets`` of a copy that is in the consumer's output, because the socket did not take it
-        whole.
+        """Count ``octets`` of a copy that stay in the consumer's output because the socket did not take them.
         """
         if consumer not in self._holders:
             consumer.output.call_when_drained(lambda: self._let_go_of(consumer))
@@ -442,7 +442,7 @@ class LargeOutput(Budget):
             self._call_next()
 
     def _is_let_past(self, consumer):
-        """Whether the consumer may have a copy beyond the limit now: it has been chosen, and has none yet."""
+        """Whether the consumer has been chosen to have a copy beyond the limit, and has none yet."""
         return consumer is self._past and not self._past_octets
 
     def _shares(self, octets=0):
@@ -461,8 +461,8 @@ class LargeOutput(Budget):
         return self.held + self._wanted > self.limit
 
     def _call_next(self):
-        """Resume waiters for which there is room, in order. Returns True, so that the next look comes soon,
-        if a resumed waiter no longer asked for octets.
+        """Resume waiters in order while there is room. Returns True, so that the timer calls soon again, if a
+        resumed waiter no longer asked for octets.
         """
         was_in_vain = False
         while self._waiting:

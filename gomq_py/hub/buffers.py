@@ -1,7 +1,7 @@
 """Hub buffers: one input and one output buffer for all connections of a hub, and buffers for large bodies.
 
 Input and output buffer belong to a hub, because several brokers may live in one process. Their contents do
-not outlive a switch: a connection copies its unfinished octets out at the end of its turn.
+not outlive a switch of greenlets: a connection copies its unfinished octets out before another one is served.
 
 A body of a mebibyte in fresh memory costs 256 page faults, and as many for each copy, so BodyBuffers keeps
 buffers for later bodies. A buffer becomes free by itself when no view of it is left. Kept buffers are dropped
@@ -47,15 +47,15 @@ STEP_OCTETS = 256 * 1024
 
 
 class HubBuffers:
-    """Owns a hub's input buffer and output buffer.
+    """The input buffer and the output buffer that all connections of a hub share.
 
-    ``input`` begins with ``reserve`` octets for a frame that is not complete yet. Behind them a stream reads
-    into ``first_room`` for a new client, usually ``input_room``, or in a flood all the rest, ``flood_room``.
-    ``full_reads``: count of reads that filled ``input_octets``. ``ends_left``: how many more ends of streams
-    this poll may handle. ``output``, at address ``output_at``, has ``flood_output_octets``; usually only
-    ``output_octets`` of them are used.
+    The first ``reserve`` octets of ``input`` are for the beginning of a frame whose rest is read next. Behind
+    them a connection reads into ``first_room`` if its client is new, usually into ``input_room``, or in a
+    flood into ``flood_room``, all of the rest. ``full_reads``: number of reads that filled ``input_octets``.
+    ``ends_left``: how many more connections may end in this poll of the loop. ``output``, at address
+    ``output_at``, has ``flood_output_octets``; usually only ``output_octets`` of them are used.
 
-    ``frame_max``: largest frame that a connection of this hub may negotiate; it sets the reserve.
+    ``frame_max``: largest frame that a connection of this hub may negotiate; it sets ``reserve``.
     """
 
     __slots__ = (
@@ -88,12 +88,12 @@ class HubBuffers:
         self._spares = []
 
     def count_end(self):
-        """Count a read that found the end of its stream."""
+        """Count, in ``ends_left``, a read that found that its connection has ended."""
         self.is_next_poll()
         self.ends_left -= 1
 
     def is_next_poll(self):
-        """Whether the loop has polled since the last call, judged by the loop's time. If so, reset
+        """Whether the event loop has polled since the last call, judged by the loop's time. If so, reset
         ``ends_left``.
         """
         polled_at = gevent.get_hub().loop.now()
@@ -104,14 +104,14 @@ class HubBuffers:
         return True
 
     def scratch(self):
-        """A bytearray of SCRATCH_OCTETS, valid until the next switch."""
+        """Return a bytearray of SCRATCH_OCTETS for any use until the next switch."""
         if self._scratch is None:
             self._scratch = bytearray(SCRATCH_OCTETS)
         return self._scratch
 
     def take_spare(self, is_small):
-        """Lend a bytearray of SMALL_SPARE_OCTETS if ``is_small``, else of SPARE_OCTETS; give_spare() ends the
-        loan.
+        """Lend a bytearray of SMALL_SPARE_OCTETS if ``is_small``, else of SPARE_OCTETS, which the caller
+        returns by give_spare().
         """
         spares = self._small_spares if is_small else self._spares
         if spares:
@@ -119,15 +119,15 @@ class HubBuffers:
         return bytearray(SMALL_SPARE_OCTETS if is_small else SPARE_OCTETS)
 
     def give_spare(self, spare):
-        """Give back a bytearray of take_spare()."""
+        """Take back a bytearray that take_spare() lent."""
         spares = self._small_spares if len(spare) == SMALL_SPARE_OCTETS else self._spares
         if len(spares) < SPARES:
             spares.append(spare)
 
 
 class Lent:
-    """A buffer in use; ``octets`` is a view of it. The buffer becomes free when nothing refers to this Lent
-    any more.
+    """A buffer in use, of which ``octets`` is a memoryview. The buffer is free for reuse when nothing refers
+    to this Lent any more.
     """
 
     __slots__ = ("octets", "__weakref__")
@@ -137,7 +137,7 @@ class Lent:
 
 
 class BodyBuffers:
-    """Lends and keeps the buffers for large bodies of one hub. ``timers``: the hub's."""
+    """Lends buffers for large message bodies to the connections of one hub, and keeps them for reuse."""
 
     def __init__(self, timers):
         self._timers = timers
@@ -146,7 +146,7 @@ class BodyBuffers:
         self._timer = None
 
     def take(self, octets):
-        """Return a Lent buffer of at least so many octets, with undefined content. Raises OSError."""
+        """Return a Lent buffer of at least so many octets, whose content is undefined. Raises OSError."""
         self._used = True
         for kept in self._kept:
             buffer, lent = kept
@@ -164,11 +164,11 @@ class BodyBuffers:
         return lent
 
     def kept_octets(self):
-        """Octets of kept buffers, in use or not."""
+        """Number of octets in buffers that are kept for reuse, lent out or free."""
         return sum(len(buffer) for buffer, _ in self._kept)
 
     def _make_room(self, octets):
-        """Drop free kept buffers, oldest first, if a new one of this size can then be kept."""
+        """Drop free buffers, oldest first, until a new buffer of so many octets can be kept."""
         for kept in list(self._kept):
             if self.kept_octets() + octets <= KEPT_OCTETS or octets > KEPT_OCTETS:
                 break

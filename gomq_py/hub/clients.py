@@ -1,8 +1,8 @@
-"""Clients: lists every connection that has logged in, of all doors.
+"""Clients: lists every connection that has logged in, of all protocols.
 
-Doors register a connection after its login and forget it at its end. The management API, metrics, limits and
-the broker's stop ask this list and never a door. Counts by door, user and vhost make the cost of a login
-independent of the number of connections.
+Each protocol's server registers a connection after its login and removes it at its end. The management API,
+metrics, limits and the broker's stop ask this list and no server. Counts by protocol, user and vhost make the
+cost of a login independent of the number of connections.
 
 A connection has ``door`` (the name of its protocol), ``user``, ``vhost`` and ``name``. Alarms call
 ``block(reason)`` and ``unblock()``. Three methods end a connection: ``force_close(reason)`` tells its client,
@@ -36,7 +36,7 @@ class Churn(Counters):
 
 
 class Clients:
-    """Holds the connections of one broker, oldest first; ``len()`` counts them.
+    """Lists the logged-in connections of one broker, oldest first; ``len()`` counts them.
 
     ``refusing_logins``: if True, every password counts as wrong. ``is_closing``: if True, every login fails.
     """
@@ -64,33 +64,33 @@ class Clients:
         return connection in self._all
 
     def all(self):
-        """A list of all connections."""
+        """Return a list of all logged-in connections."""
         return list(self._all)
 
     def of_user(self, identity):
-        """Connections of the user with this identity (auth.users.User). A user that was deleted and created
-        again has the same identity.
+        """Return a list of the connections of the user with this identity (auth.users.User). A user that was
+        deleted and created again has the same identity.
         """
         return list(self._by_user.get(identity, ()))
 
     def in_vhost(self, vhost):
-        """Connections to this vhost."""
+        """Return a list of the connections to this vhost."""
         return list(self._by_vhost.get(vhost, ()))
 
     def count_of_door(self, name):
-        """Number of connections of this door."""
+        """Number of connections that use the protocol of this name."""
         return self._doors[name]
 
     def count_of_user(self, identity):
-        """Number of connections that ``of_user`` lists."""
+        """Number of connections of the user with this identity (auth.users.User)."""
         return len(self._by_user.get(identity, ()))
 
     def count_in_vhost(self, vhost):
-        """Number of connections that ``in_vhost`` lists."""
+        """Number of connections to this vhost."""
         return len(self._by_vhost.get(vhost, ()))
 
     def register(self, connection):
-        """Add a connection after its login, and tell it of an alarm that is on."""
+        """Add a connection after its login; if an alarm blocks publishers, call ``connection.block()``."""
         self._all[connection] = None
         self._doors[connection.door] += 1
         self._by_user.setdefault(connection.user.identity, {})[connection] = None
@@ -112,15 +112,14 @@ class Clients:
             self._empty.set()
 
     def alarmed(self, reason):
-        """Tell all connections, in slices, that publishers are held; if ``reason`` is None, that the alarm is
-        over.
+        """Tell all connections, in slices, the ``reason`` of an alarm that blocks publishers; if it is None,
+        that the alarm is over.
         """
         self._blocked_reason = reason
         self._alarm_news.begin(self.all(), reason)
 
     def close(self, reason):
-        """Close all connections, and give clients a bounded time to agree; logins under way fail. May switch.
-        """
+        """Tell all clients to disconnect; after STOP_TIMEOUT_S, disconnect the rest. May switch."""
         self.is_closing = True
         shutdown = Shutdown()
         for connection in self.all():
@@ -134,8 +133,8 @@ class Clients:
 
 
 class AlarmNews(Job):
-    """Tells connections, in slices, that publishers are held or released: telling thousands at once would
-    hold up all other work.
+    """Tells connections, in slices, that an alarm blocks publishers or is over: telling thousands at once
+    would hold up all other work.
     """
 
     name = "telling connections of an alarm"
@@ -147,8 +146,8 @@ class AlarmNews(Job):
         self._reason = None
 
     def begin(self, connections, reason):
-        """Tell these connections the ``reason`` of an alarm or, if it is None, that the alarm is over. An
-        earlier round that is not finished ends.
+        """Tell these connections the ``reason`` of an alarm or, if it is None, that the alarm is over. If an
+        earlier call has not told all its connections yet, the remaining ones are not told.
         """
         self._untold, self._reason = connections, reason
         if self.step():
@@ -167,12 +166,11 @@ class AlarmNews(Job):
         return bool(self._untold)
 
     def failed(self, error):
-        """Go on with the remaining connections after a failure to tell one connection."""
+        """Go on with the remaining connections after a fault in telling one of them."""
         return bool(self._untold)
 
 
 def _leave(groups, key, connection):
-    """Remove a connection from its group, and the group when it is empty."""
     group = groups[key]
     del group[connection]
     if not group:

@@ -1,7 +1,7 @@
-"""Hub: everything that a broker and all of its doors share in one event loop.
+"""Hub: everything that a broker and the servers of its protocols share in one event loop.
 
-The node makes one per broker and hands it to the broker and to every door. It has the connected clients,
-buffers, budgets, turns, admission, timers and jobs. A door keeps the parts of its own protocol. Knows no
+The node makes one per broker and hands it to the broker and to every server. It has the connected clients,
+buffers, budgets, turns, admission, timers and jobs. A server keeps the parts of its own protocol. Knows no
 protocol, no queue and no file: parts that write to the disk are stopped by their owners.
 """
 from functools import partial
@@ -31,9 +31,9 @@ LINK_PACE_S, LINK_REST_MOST_S = 0.002, 0.05
 
 
 class Hub:
-    """The shared parts of one broker. Admission reads its limits from ``settings`` at every arrival.
+    """One broker's shared parts. Admission reads its limits from ``settings`` at every new connection.
 
-    Virtual hosts, exchanges and queues use ``scheduler`` and ``timers``; only doors use the other parts.
+    Virtual hosts, exchanges and queues use ``scheduler`` and ``timers``; protocol servers use all parts.
     """
 
     def __init__(self, settings):
@@ -60,18 +60,18 @@ class Hub:
 
     @property
     def buffers(self):
-        """The input and the output buffer, made for the first connection."""
+        """The HubBuffers (input and output buffer of all connections), made for the first connection."""
         if self._buffers is None:
             self._buffers = HubBuffers(self._settings.frame_max)
         return self._buffers
 
     def spawn(self, function, *arguments):
-        """Start a greenlet, which is ended when the hub closes."""
+        """Start a greenlet, which is killed when the hub closes, and return it."""
         return self._begun(gevent.Greenlet(function, *arguments), 0)
 
     def call_later(self, seconds, function, *arguments):
-        """Start a greenlet after so many seconds, and return it. Calling its ``kill(block=False)`` before
-        that keeps it from starting. For work that may switch; other work uses a timer.
+        """Return a greenlet that starts after so many seconds, unless its ``kill(block=False)`` is called
+        before. For work that may switch; other work uses a timer.
         """
         return self._begun(gevent.Greenlet(function, *arguments), seconds)
 
@@ -85,14 +85,12 @@ class Hub:
             self._closing[function] = None
 
     def not_at_close(self, function):
-        """Do not call ``function()`` at the close any more. Does nothing if at_close() did not get this
-        function.
-        """
+        """Do not call ``function()`` at the close. Does nothing if at_close() did not get this function."""
         self._closing.pop(function, None)
 
     def take_leave(self):
-        """Tell every client that the broker stops, and wait a bounded time; then cut off clients that have
-        not logged in, and give back all that connections held. May switch.
+        """Tell every client that the broker stops, and wait a bounded time for its close; then shut down all
+        sockets, and release all that connections held. May switch.
         """
         shutdown = Shutdown()
         shutdown.do(self.clients.close, SHUTDOWN)
@@ -107,7 +105,7 @@ class Hub:
         shutdown.raise_failure()
 
     def close(self):
-        """End every turn, job, timer, greenlet and socket of this broker at once, without telling a client.
+        """End all scheduled work, timers, greenlets and sockets of this broker at once, and tell no client.
 
         Unfinished work stays unfinished, as after a kill, unless ``take_leave`` came first. Later work is
         never begun. A second call does nothing.

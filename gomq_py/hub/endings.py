@@ -1,4 +1,5 @@
-"""Endings: gives back in slices all that ended connections held, and keeps the reasons of the last ends.
+"""Endings: releases in slices all that ended connections held, such as consumers and unacknowledged messages,
+and keeps the reasons of the last ends.
 
 A channel that ends costs some 10 us, and a connection may have thousands; where a network fails, hundreds of
 connections end at once. Never switches.
@@ -22,7 +23,7 @@ BEYOND_ARENAS = 513
 
 
 class Endings(Job):
-    """Ended connections whose holdings are still being given back, in the order in which they ended."""
+    """Releases what ended connections held, oldest end first, in slices of bounded time."""
 
     name = "ends of connections"
 
@@ -34,14 +35,14 @@ class Endings(Job):
         self._is_closed = False
 
     def give_back(self, ends, then):
-        """Call each function of ``ends``, an iterable that is read item by item, and then ``then()``."""
+        """Call each function of ``ends``, an iterable read item by item, then ``then()``, in slices."""
         if not self._is_closed:
             self._waiting.append((iter(ends), then))
             self._scheduler.start(self)
 
     def give_back_few(self, ends, then):
-        """Do as give_back() does, but if there are few ends and no other connection waits, make all calls
-        before returning.
+        """Call each function of ``ends`` and then ``then()``: before returning, if there are few ends and no
+        other connection waits; otherwise later, in slices.
         """
         ends = iter(ends)
         first = list(islice(ends, FEW + 1))
@@ -50,16 +51,16 @@ class Endings(Job):
             self.finish()
 
     def are_waiting(self):
-        """Whether holdings of ended connections still have to be given back."""
+        """Whether ended connections hold anything that must still be released."""
         return bool(self._waiting)
 
     def close(self):
-        """Give nothing back any more, and leave the holdings of ended connections as they are."""
+        """Release nothing any more: ended connections keep what they hold."""
         self._is_closed = True
         self._waiting.clear()
 
     def finish(self):
-        """Give back now all that ended connections still hold."""
+        """Release now all that ended connections hold, without slices."""
         while self._waiting:
             self._next()
 
@@ -81,7 +82,7 @@ class Endings(Job):
             then()
 
     def failed(self, error):
-        """Go on with the remaining ends: one failed, and has been counted."""
+        """Go on with the remaining functions after one that raised, which has been counted."""
         return bool(self._waiting)
 
 
@@ -99,17 +100,17 @@ class EndingsLately:
 
     @property
     def connections(self):
-        """The ended connections as dicts, oldest first; ``user`` is a User's identity."""
+        """The last ended connections as dicts, oldest first; ``user`` is a User's identity."""
         return [marshal.loads(octets) for octets in self._connections]
 
     @property
     def channels(self):
-        """The channels that the broker closed, as dicts, oldest first."""
+        """The last channels that the broker closed because of an error, as dicts, oldest first."""
         return [marshal.loads(octets) for octets in self._channels]
 
     def connection(self, one, reason, given_name=None):
-        """Note that connection ``one``, which had logged in, has ended. ``given_name``: the name that its
-        client gave it.
+        """Record that the logged-in connection ``one`` has ended. ``given_name``: the name that its client
+        gave to the connection.
         """
         self._connections.append(self._octets(
             "connection", one, reason, protocol=one.protocol,
@@ -117,7 +118,7 @@ class EndingsLately:
             connected_at=int(one.connected_at * 1000)))
 
     def channel(self, connection, number, reason):
-        """Note that the broker closes a channel because of an error."""
+        """Record that the broker closes a channel because of an error, the ``reason``."""
         self._channels.append(self._octets("channel", connection, reason, channel=number))
 
     def _octets(self, what, connection, reason, **more):

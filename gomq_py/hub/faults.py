@@ -13,8 +13,8 @@ LOG = logger("hub")
 
 
 def log_faults():
-    """Log exceptions of greenlets and callbacks of this thread's hub, which must not be the hub of a host
-    program.
+    """Log the exceptions that end greenlets and callbacks of this thread's gevent hub. Do not call this in a
+    thread whose hub belongs to an embedding program.
     """
     gevent.get_hub().print_exception = _log_fault
 
@@ -27,7 +27,7 @@ def log_unraisable():
 
 
 def _log_fault(context, kind, error, trace):
-    """Replaces gevent's ``Hub.print_exception``; logs the name of the context and not its arguments."""
+    """Log an exception with the name of its context, without arguments; replaces Hub.print_exception."""
     if isinstance(context, tuple):
         return  # a library's work in a thread: its caller gets the exception
     LOG.error(
@@ -42,7 +42,7 @@ def _log_unraisable(unraisable):
 
 
 def name_of(context):
-    """A greenlet's name, if it was given one, else the name of its function; never arguments."""
+    """Return a greenlet's name, if it was given one, else the name of its function; never the arguments."""
     name = getattr(context, "name", "")
     if isinstance(name, str) and name and not name.startswith("Greenlet-"):
         return f"greenlet {name!r}"

@@ -1,4 +1,4 @@
-"""Heartbeats: checks all connections, of every door, by one timer.
+"""Heartbeats: checks the connections of all protocols by one timer.
 
 Connections lie in buckets of an eighth of a second, and the timer is set for the next bucket; without
 connections no timer runs. A connection that has ended is forgotten at once, however long its interval.
@@ -64,7 +64,7 @@ class Heartbeats:
         self._disarm()
 
     def run_due(self):
-        """Check every connection that is due."""
+        """Call ``check_heartbeat()`` of every connection whose check is due."""
         now = self._clock()
         while self._order and self._order[0] <= now * TICKS_PER_S:
             for connection in list(self._buckets.pop(heapq.heappop(self._order), ())):

@@ -28,7 +28,7 @@ PAUSE_S = 0.001
 
 
 class Lingering:
-    """Ends the sockets of one server."""
+    """Ends one server's connections without a TCP reset: within limits, waits for the peer's close."""
 
     def __init__(
         self, timers: Any, most: int = LINGERING_MAX, seconds: float = LINGER_S, octets: int = LINGER_OCTETS,
@@ -65,8 +65,8 @@ class Lingering:
             del self._greenlets[greenlet]
 
     def end_later(self, socket: Any, gone: Callable[[], None]) -> None:
-        """As ``end``, but without waiting. ``gone()`` is called when the peer has closed or the time is up,
-        maybe before this returns. Only a TLS socket or a WebSocket needs a greenlet.
+        """End the broker's side of a connection, and return at once. ``gone()`` is called when the peer has
+        closed or a limit is reached, maybe before this returns. Only TLS and WebSockets need a greenlet.
         """
         if not is_plain(socket):
             gevent.spawn(self._end_and_tell, socket, gone)
@@ -88,7 +88,7 @@ class Lingering:
         gone()
 
     def close(self) -> None:
-        """Wait for no peer any more: close all sockets at once."""
+        """Stop waiting for peers, so that all sockets are closed at once."""
         self._is_closed = True
         for watched in list(self._watched):
             watched.end()
@@ -134,7 +134,7 @@ class _Watched:
         return True
 
     def end(self) -> None:
-        """Stop waiting for the peer."""
+        """Stop waiting for the peer's close, and call ``over``."""
         timer, self._timer = self._timer, None  # it refers to this object
         timer.stop()
         self._watcher.stop()
@@ -146,7 +146,7 @@ class _Watched:
             self.end()
 
     def _has_ended(self) -> bool:
-        """Drop received octets. Returns whether the peer has closed or has written too much."""
+        """Drop received octets. Returns whether the peer has closed or has sent more than the limit."""
         try:
             count = len(self._socket.recv(READ_OCTETS))
         except BlockingIOError:
@@ -158,8 +158,8 @@ class _Watched:
 
 
 def end_our_side(socket: Any) -> None:
-    """Shut down the writing half of a gevent socket. A TLS peer is told first, because it may take an end
-    without notice for an attack. Later reads return octets that are still encrypted.
+    """Shut down the writing half of a gevent socket. A TLS peer first gets a close_notify, because it may
+    take its absence for an attack. Later reads of a TLS socket return octets that are still encrypted.
     """
     # a plain gevent socket takes 2 us to look for the attribute
     ssl_object = None if is_plain(socket) else getattr(socket, "_sslobj", None)

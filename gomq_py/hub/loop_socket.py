@@ -9,7 +9,7 @@ from gevent.socket import socket as GeventSocket
 
 
 class LoopSocket(_socket.socket):
-    """Owns ``descriptor``, an accepted socket. Its calls do not wait."""
+    """An accepted socket, ``descriptor``, whose calls never wait. Owns the descriptor."""
 
     __slots__ = ("__weakref__",)
 
@@ -19,7 +19,7 @@ class LoopSocket(_socket.socket):
 
     @property
     def _sock(self) -> "LoopSocket":
-        """The system's socket, under the name that gevent's socket gives it."""
+        """This socket itself, under the name that gevent's sockets have for the system's socket."""
         return self
 
 

@@ -1,11 +1,12 @@
-"""Scheduler: gives turns at the end of a read, or after the next poll of the loop.
+"""Scheduler: does the work of queues at the end of a read, and long work in slices after later polls of the
+loop.
 
-Each hub (hub.context) has one. It gives turns to TurnTakers, and knows nothing else of them.
+Each hub (hub.context) has one. It gives turns to TurnTakers, such as queues, and knows nothing else of them.
 
 A queue is touched when it gets a message or its consumers may take again. It may be touched many times while
-a door walks its read buffer, and gets one turn when the door is done (docs/decisions/0003). Work beyond a
-turn's budget goes on after the next poll of the loop, so that no queue, however deep, keeps a socket from
-being read. Never blocks, never switches; an idle scheduler has no timer running.
+a protocol's server parses one read, the batch, and gets one turn at the batch's end (docs/decisions/0003).
+Work beyond a turn's budget goes on after the next poll of the loop, so that no queue, however deep, keeps a
+socket from being read. Never blocks, never switches; an idle scheduler has no timer running.
 
 Long work is a Job: one slice of it is done per poll until there is no more to do. All jobs share one budget
 of time per poll and take turns, so that many jobs hold the loop up no longer than one. A fault in a slice is
@@ -44,8 +45,8 @@ JOBS_S = 0.004
 
 
 class SliceClock:
-    """Tells whether a slice has had its time. Call ``begin()`` before a slice, and ``is_over()`` after each
-    item.
+    """Tells whether a slice of work has used up its time. Call ``begin()`` before a slice, and ``is_over()``
+    after each item.
 
     A slice of a fixed number of items may last as long as its slowest item times that number; a slice by the
     clock lasts its time and one item more. The time is wall-clock time and not the processor's, because other
@@ -64,12 +65,12 @@ class SliceClock:
         self.begin()
 
     def begin(self):
-        """Start the slice's time now."""
+        """Start the time of a new slice."""
         self._until = self._clock() + self._seconds
         self._left = self._every
 
     def is_over(self):
-        """Whether the slice has had its time; ask after each item. Stays True until begin()."""
+        """Whether the slice has used up its time. Call this after each item. Stays True until begin()."""
         self._left -= 1
         if self._left > 0:
             return False
@@ -80,7 +81,7 @@ class SliceClock:
 
 
 class Job:
-    """One piece of long work, done in slices.
+    """A piece of long work that the Scheduler does in slices, one per poll of the loop.
 
     ``running`` is set by the scheduler, which does not start a running job a second time.
     """
@@ -93,22 +94,22 @@ class Job:
         self.running = False
 
     def step(self):
-        """Do the next slice, a few milliseconds of it at most.
+        """Do the next slice of the work, a few milliseconds of it at most.
 
-        Returns whether there is more to do after the next poll of the loop.
+        Returns True if there is more to do after the next poll of the loop.
         """
         raise NotImplementedError
 
     def failed(self, error):
         """Repair the job's state after a slice that raised ``error``, which has been logged and counted.
 
-        Returns whether the job goes on.
+        Returns True if the job shall go on.
         """
         raise NotImplementedError
 
 
 class TurnTaker:
-    """An object that does its further work once per read, for example a destination of messages.
+    """An object that does further work once per batch (the messages of one read), such as a queue.
 
     ``touched`` belongs to the scheduler: True while the TurnTaker waits for its turn.
     """
@@ -120,12 +121,12 @@ class TurnTaker:
         self.touched = False
 
     def write_out(self):
-        """Write all messages taken so far into files, where they outlive a kill. Called at the end of a
-        batch.
+        """Write all messages received so far into files, where they survive a kill of the process. Called at
+        the end of a batch.
         """
 
     def turn(self):
-        """End of a batch, after write_out(): a bounded amount of work, such as delivering.
+        """Do a bounded amount of work, such as delivering. Called at the end of a batch, after write_out().
 
         Returns about how many octets were written to sockets.
         """
@@ -133,8 +134,8 @@ class TurnTaker:
 
 
 class Scheduler:
-    """Gives touched TurnTakers their turns in ``finish``. Takers given to ``later`` and jobs given to
-    ``start`` have their turns and slices after the next poll.
+    """Calls ``turn()`` of touched TurnTakers, such as queues, at the end of a batch (one read of a socket),
+    and does jobs in slices, one per poll of the loop.
 
     ``now_ms`` is the time of the batch in Unix milliseconds: read once per batch, good enough for timestamps
     and expiry. ``failed_jobs``: {name of a job: how many of its slices raised}.
@@ -146,8 +147,8 @@ class Scheduler:
     )
 
     def __init__(self, loop=None, clock=None, budget=None, turns_clock=None):
-        """``budget``: the SliceClock that limits all jobs of a poll together; ``turns_clock``: the one for
-        its turns.
+        """``budget``: the SliceClock that limits all jobs of a poll together; ``turns_clock``: the SliceClock
+        that limits all turns of a poll together.
         """
         self.clock = clock or unix_ms
         self.budget = budget or SliceClock(JOBS_S)
@@ -163,13 +164,12 @@ class Scheduler:
         self.timer = None
 
     def begin(self, now_ms):
-        """Begin a batch: a door starts to walk a read, and must call finish() at the end."""
+        """Begin a batch: the caller starts to parse one read, and must call finish() at the end."""
         self.now_ms = now_ms
         self.walking = True
 
     def touch(self, taker):
-        """Give the taker a turn at the end of the batch; if no door is walking a read, after the next poll.
-        """
+        """Let the TurnTaker have a turn at the end of the batch; outside a batch, after the next poll."""
         if not taker.touched:
             taker.touched = True
             self.touched.append(taker)
@@ -177,7 +177,7 @@ class Scheduler:
                 self._arm()
 
     def later(self, taker):
-        """Give the taker a turn after the next poll of the loop."""
+        """Let the TurnTaker have a turn after the next poll of the loop."""
         if not taker.touched:
             taker.touched = True
             self.late.append(taker)
@@ -185,7 +185,7 @@ class Scheduler:
                 self._arm()
 
     def start(self, job):
-        """Do a slice of the job per poll of the loop, from the next one on, until it has no more to do.
+        """Do a slice of the job per poll of the loop, from the next poll on, until it has no more to do.
 
         A job that runs already goes on running.
 
@@ -198,7 +198,7 @@ class Scheduler:
                 self._arm()
 
     def close(self):
-        """Give no turn and no slice any more: drop waiting work, and carry out no new work."""
+        """Drop all waiting turns and jobs, and drop new ones, too."""
         self.closed = True
         self.armed = False
         if self.timer is not None:
@@ -206,11 +206,11 @@ class Scheduler:
         self._let_go()
 
     def is_armed(self):
-        """Whether anything waits for the next poll."""
+        """Whether any turn or job waits for the next poll of the loop."""
         return bool(self.armed)
 
     def finish(self):
-        """End a batch: each touched taker writes out and gets a turn, within the budget. Never raises."""
+        """End a batch: touched TurnTakers write to files, and as many as the budget allows have a turn."""
         self.walking = False
         if self.closed:
             self._let_go()
@@ -223,13 +223,13 @@ class Scheduler:
                 self._finish()
 
     def write_out(self):
-        """Have every touched taker write out, so that its changes outlive a kill even before its turn."""
+        """Have all TurnTakers that wait write their messages to files, so that these survive a kill."""
         self._write_out(list(self.touched))
         self._write_out_late()
 
     def _write_out_late(self):
-        """Flush the takers whose turn comes later. This batch may have acked messages of theirs, and once the
-        client has an answer, a kill must not bring acked messages back.
+        """Write out the TurnTakers whose turn comes later. This batch may have acked messages of theirs, and
+        once the client has an answer, a kill must not bring acked messages back.
         """
         self._write_out(list(self.late))
 
@@ -241,9 +241,8 @@ class Scheduler:
                 LOG.exception("writing out %r failed", taker.name)
 
     def _put_behind(self):
-        """Flush many touched takers, and let them wait for their turn behind the takers that wait already.
-        Each turn then writes more at once: in a flood to 5000 sinks, the messages of six polls instead of
-        one.
+        """Write out many touched TurnTakers, and let them wait for their turn behind those that wait already.
+        A turn then writes more at once: in a flood to 5000 sinks, the messages of six polls instead of one.
         """
         touched = self.touched
         self.touched = []
@@ -324,9 +323,8 @@ class Scheduler:
             self._arm()
 
     def _run_jobs(self):
-        """Do a slice of as many jobs as there is time for.
-
-        The remaining jobs come first in the next poll.
+        """Do a slice of each job until the time for jobs is over; the remaining jobs come first after the
+        next poll.
         """
         self.budget.begin()
         for _ in range(len(self.jobs)):
@@ -345,11 +343,11 @@ class Scheduler:
                 break
 
     def _step(self, job):
-        """Do a slice of a job. Tests replace this to raise."""
+        """Do a slice of a job. Tests replace this method by one that raises."""
         return job.step()
 
     def _failed(self, job, error):
-        """Log and count a slice that raised, and tell the job. Returns whether the job goes on."""
+        """Log and count a slice that raised, and call the job's failed(). Returns True if the job goes on."""
         self.failed_jobs[job.name] += 1
         self.quiet.error(job.name, "%s: a slice of it failed; other work goes on", job.name, exc_info=error)
         try:
@@ -363,5 +361,5 @@ class Scheduler:
 
 
 def unix_ms():
-    """The time in Unix milliseconds."""
+    """Return the time in Unix milliseconds."""
     return int(time.time() * 1000)

@@ -5,18 +5,18 @@ LOG = logger("boot")
 
 
 class Shutdown:
-    """Carries out steps: call ``do`` for each, in order, then ``raise_failure``."""
+    """Carries out all steps of a shutdown even if some fail: call ``do`` for each, then ``raise_failure``."""
 
     def __init__(self):
         self._failure = None
 
     @property
     def has_failed(self):
-        """Whether a step has failed."""
+        """Whether one of the steps so far has raised."""
         return self._failure is not None
 
     def do(self, step, *arguments, **options):
-        """Call ``step``, and keep its exception. May switch, if the step does.
+        """Call ``step``, and keep its exception for raise_failure(). May switch, if the step does.
 
         An interruption (KeyboardInterrupt, SystemExit, GreenletExit, a gevent.Timeout) is kept, too: it ends
         this step only, so that the listeners, the logs and the lock of the data folder are still closed.
@@ -33,7 +33,7 @@ class Shutdown:
                 LOG.exception("%r failed at the end, too", step)
 
     def raise_failure(self):
-        """Raise the first interruption, or else the first failure, if any."""
+        """Raise the first interruption, else the first other exception, that a step has raised, if any."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

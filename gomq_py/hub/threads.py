@@ -1,4 +1,4 @@
-"""Threads: runs work in threads and gives its exceptions to the caller only.
+"""Threads: calls functions in threads, and gives their exceptions to the caller only.
 
 Every piece of work in a thread begins here, because gevent by itself prints an exception on standard error,
 past the log's file and format, with the arguments of the call, passwords among them; strangers can cause such
@@ -12,7 +12,7 @@ _start_thread = monkey.get_original("_thread", "start_new_thread")
 
 
 class ThreadWork:
-    """Work that has begun in a thread."""
+    """A function call that runs, or has run, in a thread."""
 
     __slots__ = ("_answer",)
 
@@ -20,19 +20,19 @@ class ThreadWork:
         self._answer = answer
 
     def ready(self):
-        """Whether the work has ended or failed."""
+        """Whether the call has returned or raised."""
         return self._answer.ready()
 
     def wait(self, timeout_s):
-        """Return when the work has ended, or after ``timeout_s``. May switch."""
+        """Wait until the call has ended, but at most ``timeout_s`` seconds. May switch."""
         self._answer.wait(timeout_s)
 
     def call_after(self, callback):
-        """Call ``callback()`` in the hub when the work has ended."""
+        """Call ``callback()`` in the hub, not in the thread, when the call has ended."""
         self._answer.rawlink(lambda _: callback())
 
     def get(self):
-        """The work's result; raises its exception. May switch."""
+        """Wait for the call's result and return it, or raise the call's exception. May switch."""
         result, error = self._answer.get()
         if error is None:
             return result
@@ -43,7 +43,7 @@ class ThreadWork:
 
 
 def begin(function, *arguments, pool=None):
-    """Begin ``function(*arguments)`` in a thread of ``pool``; None: the hub's pool.
+    """Begin the call ``function(*arguments)`` in a thread of ``pool``; None: the hub's thread pool.
 
     Returns the ThreadWork. May switch.
     """
@@ -53,8 +53,8 @@ def begin(function, *arguments, pool=None):
 
 
 def begin_apart(function, *arguments):
-    """As begin(), but in a new thread, for long work. If the work outlasts the hub, it ends silently, where
-    the thread of a pool would print an error. Raises RuntimeError if no thread can be started.
+    """Call ``function(*arguments)`` in a new thread, for long work; returns the ThreadWork. Work that
+    outlasts the hub ends silently, unlike in a pool. Raises RuntimeError if no thread can be started.
     """
     answer, outcome = AsyncResult(), []
     watcher = gevent.get_hub().loop.async_()
@@ -89,8 +89,7 @@ def in_thread(function, *arguments):
 
 
 def _attempt(function, arguments):
-    """Runs in the thread. Returns (result, error), and raises nothing, since gevent would print an exception.
-    """
+    """Call the function, in the thread. Returns (result, error) and raises nothing: gevent would print it."""
     try:
         return function(*arguments), None
     except BaseException as error:

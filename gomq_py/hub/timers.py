@@ -29,17 +29,17 @@ class HubTimers:
 
     @staticmethod
     def now_ms():
-        """Unix milliseconds."""
+        """Return the time in Unix milliseconds."""
         return int(time.time() * 1000)
 
     @staticmethod
     def steady_ms():
-        """Milliseconds of a monotonic clock."""
+        """Return the milliseconds of a monotonic clock."""
         return int(time.monotonic() * 1000)
 
     def start(self, after_ms, callback):
         """Call ``callback()``, which must not switch, once in the hub, after ``after_ms`` at the earliest.
-        Returns an object with ``stop()``.
+        Returns an object whose ``stop()`` cancels the call.
         """
         timer = _Timer(self._pending, callback)
         if not self._is_closed:
@@ -47,8 +47,9 @@ class HubTimers:
         return timer
 
     def start_at(self, due_ms, callback):
-        """As ``start``, at ``due_ms`` (Unix milliseconds). If the system's clock is set meanwhile, the call
-        may come ``LOOK_MS`` late, or too early: a callback that comes too early must start another timer.
+        """Call ``callback()``, which must not switch, once at ``due_ms`` (Unix ms); returns an object with
+        ``stop()``. If the system's clock is set meanwhile, the call may be ``LOOK_MS`` late, or early: a
+        callback called early must start another timer.
         """
         timer = self.start(due_ms - self.now_ms(), callback)
         timer.due_ms = due_ms
@@ -70,8 +71,8 @@ class HubTimers:
             self._watch = self.start(LOOK_MS, self._look_at_clock)
 
     def close(self):
-        """Stop all timers. A timer that is started later never fires either: its callback would write into
-        files that the next broker of this data folder uses.
+        """Stop all timers. A timer that is started later never fires: its callback would write into files
+        that the next broker of this data folder uses.
         """
         self._is_closed = True
         for timer in list(self._pending):
@@ -83,7 +84,7 @@ def _ahead_s():
 
 
 class _Timer:
-    """A future call. ``due_ms``: its Unix time in milliseconds, or None if it was given as a delay."""
+    """A pending call. ``due_ms``: its Unix time in milliseconds, or None if it was given as a delay."""
 
     __slots__ = ("due_ms", "_pending", "_callback", "_watcher")
 
@@ -129,7 +130,7 @@ class RetryJob(Job):
         self._last_ms = 0  # when the last attempt was asked for
 
     def begin(self):
-        """Make an attempt after a failure: at once, or after a pause if there was an attempt lately."""
+        """Start another attempt after a failure: at once, or after a pause if there was an attempt lately."""
         timers, before = self._timers(), self._last_ms
         self._last_ms = timers.now_ms()
         if not 0 <= self._last_ms - before < 2 * LONGEST_PAUSE_MS:
@@ -138,10 +139,10 @@ class RetryJob(Job):
         self._pause_ms = min(max(2 * self._pause_ms, FIRST_PAUSE_MS), LONGEST_PAUSE_MS)
 
     def start(self):
-        """Make an attempt; called when the pause is over."""
+        """Make an attempt; the timer calls this when the pause is over."""
         raise NotImplementedError
 
     def failed(self, error):
-        """Begin another attempt."""
+        """Start another attempt, maybe after a pause."""
         self.begin()
         return False

@@ -1,13 +1,13 @@
-"""Turns: limits how long work may keep the loop busy before other work has its turn.
+"""Turns: limits how long work may keep the event loop busy before other work is done.
 
 ``give_way`` and ``paced`` are for work in one greenlet that somebody waits for, such as answers of the
-management door or an import of definitions. Work that nobody waits for is a job of the scheduler's.
+management API or an import of definitions. Work that nobody waits for is a Job of the scheduler.
 
-SlowTurns shares the time of each poll among connections that are busy with frames of the slow lane. A
-connection asks after every such frame, and before it looks for a route that is not remembered; net.websocket
-and net.tls ask as well. A read of 64 KiB holds 2000 declares, which take a tenth of a second, or 2700 frames
-of a WebSocket; a handshake takes most of a millisecond. So all of these connections together get WALK_S of
-each poll; the rest of their work waits for its turn.
+SlowTurns shares the time of each poll among connections with slow work: frames other than plain publishes and
+acks. A connection asks after every such frame, and before it looks for a route that is not remembered;
+net.websocket and net.tls ask as well. A read of 64 KiB holds 2000 declares, which take a tenth of a second,
+or 2700 frames of a WebSocket; a handshake takes most of a millisecond. So all of these connections together
+get WALK_S of each poll; the rest of their work waits for its turn.
 
 PacedTurns is for work that begins one after the other, such as connects of links and HTTP requests.
 """
@@ -30,7 +30,7 @@ MOST_AT_ONCE = 64
 
 
 def give_way():
-    """Let the loop look at every socket and timer before going on. May switch.
+    """Let the loop serve every ready socket and timer before the calling greenlet goes on. May switch.
 
     ``gevent.sleep(0)`` is not enough: gevent runs up to 50 such callbacks between two polls, which with
     slices of 2 ms delayed messages by 100 ms.
@@ -39,7 +39,7 @@ def give_way():
 
 
 def paced(objects, every=1):
-    """Yield the objects, and give way whenever the work on them has taken a slice's time. May switch.
+    """Yield the objects; let other work run whenever the caller has worked for a slice's time. May switch.
 
     ``every``: objects between two looks at the clock; more than 1 only if one takes a few microseconds.
     """
@@ -69,11 +69,11 @@ class Line:
         return bool(self._rows)
 
     def add(self, waiter, row=None):
-        """Add a waiter at the end of ``row``, which stands for a user or address."""
+        """Add a waiter at the end of ``row``, a key that stands for a user or address."""
         self._rows.setdefault(row, {})[waiter] = None
 
     def discard(self, waiter, row=None):
-        """Remove a waiter; no effect if it does not wait."""
+        """Remove a waiter from its row; does nothing if ``waiter`` does not wait."""
         waiters = self._rows.get(row, {})
         waiters.pop(waiter, None)
         if not waiters:
@@ -91,7 +91,7 @@ class Line:
 
 
 class SlowTurns(Job):
-    """Shares the time of each poll among the connections of one hub."""
+    """Limits the part of each poll of the loop that a hub's slow work, such as declares, takes."""
 
     name = "slow connections"
 
@@ -110,7 +110,7 @@ class SlowTurns(Job):
         self._at_once = 1
 
     def has_time(self):
-        """Whether slow work may begin, or go on, in this poll. Always True for the first work of a poll."""
+        """Whether slow work may begin, or go on, in this poll of the loop: True until WALK_S is used up."""
         loop = self._loop
         if loop is None:
             loop = self._loop = gevent.get_hub().loop
@@ -126,11 +126,11 @@ class SlowTurns(Job):
         return False
 
     def wait(self, stream):
-        """Hold a stream until its turn comes."""
+        """Stop reading a Stream until slow work has time for it."""
         self._await(stream.pause_reading("its turn").release, "streams")
 
     def call(self, function):
-        """Call ``function()``, slow work that does not switch, at its turn: usually at once."""
+        """Call ``function()``, slow work that does not switch, when there is time: usually at once."""
         if self._is_free():
             function()
         else:
@@ -152,7 +152,7 @@ class SlowTurns(Job):
             self.has_time()  # so that its time counts
 
     def finish(self):
-        """Begin all waiting turns now."""
+        """Begin all waiting work now, and let later work begin at once."""
         self._is_closed = True
         while self._begin_next():
             pass
@@ -182,12 +182,12 @@ class SlowTurns(Job):
         return True
 
     def failed(self, error):
-        """Go on with the next connections after one connection could not go on or end."""
+        """Go on with the next waiting work after a fault in one piece of it."""
         return self._are_waiting()
 
 
 class SlowWalk:
-    """Limits the time in which the frames of one connection's ``stream`` are walked."""
+    """Limits the time of each poll in which one connection's frames are parsed and carried out."""
 
     __slots__ = ("_stream", "_turns")
 
@@ -196,13 +196,13 @@ class SlowWalk:
         self._turns = turns
 
     def is_over(self):
-        """Whether the slow work of this poll has used up its time. The time begins with the first call in a
-        poll.
+        """Whether slow work has used up its time in this poll of the loop. The time begins with the poll's
+        first call.
         """
         return not self._turns.has_time()
 
     def has_time(self):
-        """Whether the walk may go on after a frame. After False the stream is held until its turn."""
+        """Whether the connection's next frame may be carried out now. If not, holds the stream for now."""
         if self._turns.has_time():
             return True
         self._turns.wait(self._stream)
@@ -210,15 +210,15 @@ class SlowWalk:
 
 
 class PacedTurns:
-    """Lets requests begin one after the other while many wait; the first one begins at once.
+    """Lets requests begin one at a time, with a pause after each; the first one begins at once.
 
     Users take turns. Repeated requests after a failure come last. A turn only begins its work: slow work
     delays no other turn.
     """
 
     def __init__(self, spawn=gevent.spawn, pace_s=SHORTEST_S, rest_most_s=0.0):
-        """``pace_s``: pause between two turns, at least one poll. If a pause ends late because the loop was
-        busy, a second pause as long as the delay, up to ``rest_most_s``, follows before the next turn.
+        """``pace_s``: pause in seconds between two turns. If a pause ends late because the loop was busy, a
+        second pause as long as the delay, up to ``rest_most_s``, follows before the next turn.
         """
         self._spawn = spawn
         self._pace_s = pace_s
@@ -227,8 +227,8 @@ class PacedTurns:
         self._greenlet = None
 
     def ask(self, granted, has_failed=False, account=None):
-        """Call ``granted()``, which must not switch, when the request of ``account`` has its turn, maybe now.
-        ``has_failed``: the request repeats one that failed, and comes last.
+        """Call ``granted()``, which must not switch, when the request may begin, maybe now. ``account``: the
+        user that asks. ``has_failed``: the request repeats one that failed, and comes after all others.
         """
         if self._greenlet is None:
             granted()
@@ -238,8 +238,8 @@ class PacedTurns:
             (self._failed_line if has_failed else self._line).add(granted, account)
 
     def wait(self, wakened=None, is_over=lambda: False, has_failed=False, account=None):
-        """Return at the caller's turn, or once ``is_over()`` returns True; it is asked at first and whenever
-        the Event ``wakened`` is set. Other arguments as in ask(). May switch.
+        """Return when the caller's request may begin, or when ``is_over()``, called at first and whenever the
+        Event ``wakened`` is set, returns True. ``has_failed``: the request repeats a failed one. May switch.
         """
         has_turn = False
         if wakened is None:
@@ -259,7 +259,7 @@ class PacedTurns:
             self.forget(granted, account)
 
     def forget(self, granted, account=None):
-        """Withdraw the request that asked for ``granted``."""
+        """Withdraw the request that was made with the callback ``granted``."""
         self._line.discard(granted, account)
         self._failed_line.discard(granted, account)
 

@@ -1,11 +1,11 @@
 """Confirms: parses the target's answers to publishes in the read buffer.
 
-Does no I/O, and usually makes no Python object per message: a byte for each publish from ``low`` to
-``following`` - 1 says whether the publish is unsettled, confirmed or refused. A confirm of an unpublished
-message or a frame of another channel raises an AMQPError.
+Does no I/O, and usually makes no Python object per message: a byte per publish, from number ``low`` to
+``following`` - 1, says whether it is unsettled, confirmed or refused. A confirm of an unpublished message or
+a frame of another channel raises an AMQPError.
 
-A basic.return does not name the number of its message, and the confirm follows later. So all messages that
-are unsettled when a return arrives count as refused once they are confirmed.
+A basic.return does not contain its message's number, and the confirm follows later. So all messages that are
+unsettled when a return arrives count as refused once they are confirmed.
 """
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import ChannelError, FrameError, UnexpectedFrame
@@ -17,9 +17,10 @@ FIRST_SLOTS = 16
 
 
 class Confirms:
-    """Tracks the confirms of one channel. ``refused``: numbers of refused publishes below ``low``, in order;
-    the caller removes them. ``others``: (channel, payload) of methods that are no confirms. ``returned``:
-    count of returned messages; ``doubted``: highest number of a publish that a return may be about.
+    """Tracks publishes of a channel, numbered from 1. ``refused``: numbers of refused publishes below
+    ``low``, in order; the caller removes them. ``others``: (channel, payload) of methods that are no
+    confirms. ``returned``: count of returned messages; ``doubted``: highest number of a publish that a return
+    may be about.
     """
 
     __slots__ = (
@@ -41,7 +42,7 @@ class Confirms:
         self.body_left = 0  # bytes of a returned message's body still to come
 
     def published(self, count):
-        """Note ``count`` more publishes."""
+        """Add ``count`` publishes that await confirms."""
         self.following += count
         slots = len(self.marks)
         if self.following - self.low > slots:
@@ -56,7 +57,7 @@ class Confirms:
             self.mask = slots - 1
 
     def walk(self, buffer, end):
-        """Parse whole frames, until a method that is no confirm. Returns how many bytes were parsed. Raises
+        """Parse whole frames up to a method that is no confirm. Returns the number of bytes parsed. Raises
         AMQPError.
         """
         if end > len(buffer):
@@ -76,7 +77,7 @@ class Confirms:
         return at
 
     def take(self, p, at, size):
-        """Parse one frame."""
+        """Handle one frame: a confirm, a returned message, or another method."""
         channel = octets.be16(p, at + 1)
         if channel and channel != self.channel:
             raise ChannelError(f"a frame of type {p[at]} on channel {channel}, which is not open")
@@ -119,11 +120,11 @@ class Confirms:
         return 0
 
     def answered(self, number, is_refused):
-        """Settle one message, for a target that does not speak AMQP."""
+        """Mark one message as confirmed or refused, for a target that does not speak AMQP."""
         self.note_confirm(number, False, REFUSED if is_refused else CONFIRMED)
 
     def note_confirm(self, number, multiple, how):
-        """Mark messages as confirmed or refused. Messages that were marked before keep their mark."""
+        """Mark messages as confirmed or refused (``how``). A message that was marked keeps its first mark."""
         if number == 0 and multiple:
             number = self.following - 1
         if number >= self.following or not number and not multiple:

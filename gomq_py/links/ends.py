@@ -12,19 +12,19 @@ ON_CONFIRM, ON_PUBLISH, NO_ACK = ACK_MODES = ("on-confirm", "on-publish", "no-ac
 
 
 class RefusedByTarget(Exception):
-    """The destination does not take a message now; it may take it later."""
+    """The destination refuses a message now, but may take it later."""
 
 
 class SourceEnd:
     """The queue that a link takes messages from: it exists, or ``prepare`` declares it.
 
-    ``uris``: equivalent nodes of one broker; each attempt picks one URI at random. ``prepare(channel)``
+    ``uris``: URIs of equivalent nodes of one broker; each connection uses a random one. ``prepare(channel)``
     declares and binds on every connection and returns the name of the queue; it may switch and may lose its
-    channel. ``prefetch``: most unsettled deliveries, 0: no limit. ``no_ack``: deliveries are settled when
-    they are sent, so deliveries in flight are lost with the link. ``offset_argument``: for a stream, the name
-    of the consumer argument with the offset to begin at, and also of the header with the offset of each
-    delivery. A link that reconnects goes on behind the last settled offset. A queue that is no stream ignores
-    the argument and adds no header; a message of such a queue has the header only if it came from a stream.
+    channel. ``prefetch``: most unsettled deliveries, 0: no limit. ``no_ack``: deliveries are settled when the
+    broker sends them, so that deliveries in flight are lost if the link breaks. ``offset_argument``: for a
+    stream, the name of the consumer argument with the offset to begin at, and also of the header with the
+    offset of each delivery. A link that reconnects goes on after the last settled offset. Other queues ignore
+    the argument and add no header; a message there has the header only if it once came from a stream.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class SourceEnd:
 class TargetEnd:
     """The exchange, maybe the default exchange, that a link publishes to.
 
-    ``exchange``, ``routing_key``: None keeps the message's own. ``prepare(channel)``: as a source's; its
-    result is ignored. ``edit(properties, delivered)`` is called once for each delivery of a connection, in
+    ``exchange``, ``routing_key``: None keeps the message's own. ``prepare(channel)`` declares and binds on
+    every connection. ``edit(properties, delivered)`` is called once for each delivery of a connection, in
     order, and returns the Properties to publish with, or None to leave the message out; it must not switch.
     Without ``edit``, properties are copied byte for byte. ``header_stamp()`` is called once for each
     connection and returns (name, value, value for a redelivered message) of a header. A message with neither
@@ -84,9 +84,9 @@ def _list(uris):
 
 @dataclass(frozen=True)
 class Status:
-    """Figures of a link. ``moved``: count of messages settled at the source; ``rate``: messages moved per
-    second; ``refused``: count of the target's refusals; ``set_aside``: count of messages rejected at the
-    source; ``blocked``: whether the target wants a pause.
+    """Figures of a link. ``moved``: messages settled at the source; ``rate``: messages moved per second;
+    ``refused``: the target's refusals; ``set_aside``: messages rejected at the source; ``blocked``: whether
+    the target has asked for a pause.
     """
 
     state: str
@@ -104,22 +104,22 @@ class Status:
 
 
 class ClosedSession:
-    """Takes the place of a session that has ended, for code that may still call it: a transfer slice
-    scheduled before, a greenlet that is being killed. Every method does nothing.
+    """Stands for a session that has ended, for code that may still call it: a transfer slice scheduled
+    earlier, a greenlet that is being killed. Every method does nothing.
 
-    The reader and the writer of a session then refer to this object, so that no reference cycle keeps the
-    session's memory (some megabytes): the broker may freeze objects, whose cycles the collector does not find
+    A closed session's reader and writer refer to this object, so that no reference cycle keeps the session's
+    memory (some megabytes): the broker may freeze objects, whose cycles the collector does not find
     (observability.garbage).
     """
 
     __slots__ = ()
 
     def may_take(self) -> bool:
-        """Always False."""
+        """Returns False."""
         return False
 
     def paused(self, *_: Any) -> None:
-        """Does nothing, like all other reports: the session has ended."""
+        """Does nothing, because the session has ended."""
 
     may_send = may_take
     fail = target_turn = target_methods = refused = paused

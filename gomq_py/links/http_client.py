@@ -32,7 +32,7 @@ BAD_REQUEST, BODY_SHOWN = 400, 2048
 
 
 class NoAnswer(OSError):
-    """The peer gave no answer, or no HTTP answer. It may have carried out the request."""
+    """The peer gave no HTTP answer. It may have carried out the request."""
 
 
 class SpeaksTLS(OSError):
@@ -47,8 +47,8 @@ class NoRequest(ValueError):
 
 
 class Answer(NamedTuple):
-    """An HTTP answer. ``headers``: {lower-case name: first value}. ``asks_for_tls``: the answer looks as if a
-    port for TLS had been sent plain HTTP; a server that echoes requests may answer like that, too.
+    """An HTTP answer. ``headers``: {lower-case name: first value}. ``asks_for_tls``: the answer looks like
+    that of a TLS port to plain HTTP; a server that echoes requests may answer like that, too.
     """
 
     status: int
@@ -64,7 +64,7 @@ class HTTPConnection:
     """Posts requests. ``connect()`` returns a connected gevent socket, with TLS if needed, or raises OSError.
 
     ``timeout_s``: most time from the first byte of a request to its answer; large bodies get more time.
-    ``has_asked``: True if bytes of the last request were sent, or may have been.
+    ``has_asked``: True if bytes of the last request may have been sent.
     """
 
     def __init__(self, connect: Any, timeout_s: float):
@@ -77,7 +77,7 @@ class HTTPConnection:
         self._has_answered = False  # the first byte of the answer has arrived
 
     def open(self) -> None:
-        """Connect, unless connected already. Raises OSError. May switch."""
+        """Connect, unless connected. Raises OSError. May switch."""
         if self._socket is None:
             self._socket = self._connect()
             self._socket.settimeout(None)  # each request sets its own timeout for all its steps
@@ -196,7 +196,7 @@ class HTTPConnection:
         return answer
 
     def _is_kept_alive(self) -> bool:
-        """Prepare the connection for another request. Returns False if that is impossible."""
+        """Prepare the connection for another request. Returns False if it cannot be used again."""
         state = self._state
         if self._socket is None or state.our_state is not h11.DONE or state.their_state is not h11.DONE:
             return False
@@ -205,7 +205,6 @@ class HTTPConnection:
 
 
 def _client_hello() -> bytes:
-    """The bytes of a ClientHello."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

@@ -48,14 +48,14 @@ class _Failed(Exception):
 
 class Link:
     """Moves messages from a source to a target. ``on_change(link)`` is called at each change of the status,
-    ``on_end(link, reason)`` at the end: "terminated" (``delete_after`` is reached) or "error" (retrying is of
-    no use). Neither may switch.
+    ``on_end(link, reason)`` at the end: "terminated" (``delete_after`` is reached) or "error" (retrying
+    cannot help). Neither may switch.
 
     ``connect(uri)`` and ``connect_target(uri)`` return a client's Connection on gevent's sockets; they may
-    switch. ``delete_after``: how many messages to move before the link ends, "queue-length" for as many as
+    switch. ``delete_after``: number of messages to move before the link ends, "queue-length" for as many as
     are ready at the first connection, or None. ``refusals``: how often the target may refuse a message before
-    it is rejected at the source (0: for ever). ``ends_with``: reply codes that end a link which was never up.
-    ``paused``: begin as after ``pause()``. ``account``: (user who set the link, virtual host), for its memory
+    it is rejected at the source (0: no limit). ``ends_with``: reply codes that end the link if it has never
+    been up. ``paused``: begin paused. ``account``: (user who set the link, virtual host), for its memory
     share.
     """
 
@@ -110,8 +110,7 @@ class Link:
             self._spawn()
 
     def stop(self):
-        """Take no more messages, and settle those in flight for up to DRAIN_S. The state is then "stopped".
-        """
+        """Take no more messages, and settle messages in flight for up to DRAIN_S; then end as "stopped"."""
         self._is_stopping = True
         self._starts_again = False
         if self.has_ended and self._state not in (TERMINATED, ERROR):
@@ -119,7 +118,7 @@ class Link:
         self.wake()
 
     def restart(self):
-        """Reconnect at once, forgetting the back-off and suspicions of earlier attempts."""
+        """Reconnect at once, without the back-off and the suspicions left by earlier attempts."""
         if self.has_ended:
             self.start()
         else:
@@ -127,14 +126,14 @@ class Link:
             self.wake()
 
     def pause(self):
-        """Consume nothing until ``resume``; keep both connections and move what has arrived."""
+        """Consume nothing until resume(); keep both connections, and move messages already received."""
         if not self.is_paused:
             self.is_paused = True
             if self._session is not None:
                 self._session.consume_or_cancel()
 
     def resume(self):
-        """Consume again."""
+        """End a pause(): consume from the source."""
         if self.is_paused:
             self.is_paused = False
             if self._session is not None:
@@ -142,7 +141,7 @@ class Link:
 
     @property
     def has_ended(self):
-        """True if no connection and no attempt to connect is left."""
+        """True if the link has no connection and is not connecting."""
         return self._greenlet is None and not self._keepalive.is_on
 
     @property
@@ -158,8 +157,8 @@ class Link:
 
     @property
     def lag(self):
-        """Count of ready messages at the source, as the source told it last, or None. Reading it may ask the
-        source again.
+        """Number of ready messages at the source, by its last answer, or None. May ask the source for a newer
+        number.
         """
         if self._session is None:
             return None
@@ -172,17 +171,17 @@ class Link:
     # Called by the session.
 
     def lag_told(self, count):
-        """Note the source's count of ready messages."""
+        """Store the number of ready messages at the source."""
         self._lag = count
 
     def up(self):
-        """Note that the source delivers, or would deliver if the link were not paused."""
+        """Note that the source has begun to deliver, or that the link is connected but paused."""
         self._was_up = True
         self._attempts.succeeded()
         self._set_state(RUNNING, "")
 
     def settled(self, batch):
-        """Count a batch that is settled at its source. Returns True once ``delete_after`` is reached."""
+        """Count a batch that is settled at its source. Returns True if ``delete_after`` is reached."""
         if batch.is_rejected:
             self._set_aside += batch.count
             QUIET.warning(
@@ -205,25 +204,25 @@ class Link:
         self._set_state(RUNNING, f"{DESTINATION}: {error}")
 
     def has_stalled(self, text):
-        """Report by ``text`` that the target has confirmed nothing for a long time."""
+        """Show and log ``text``: the target has confirmed nothing for a long time."""
         if not self._error:
             QUIET.warning((self.name, "stalled"), "%s: %s: %s", self.name, DESTINATION, text)
             self._set_state(self._state, f"{DESTINATION}: {text}")
 
     def reached(self, offset):
-        """Store the offset up to which all messages of the stream are settled."""
+        """Store the offset up to which all messages of the source, a stream, are settled."""
         is_first = self.stream_offset is None
         self.stream_offset = offset
         if is_first:
             self.changed()
 
     def changed(self):
-        """Report that the status has changed."""
+        """Call ``on_change``, because the status has changed."""
         if self._on_change is not None:
             self._on_change(self)
 
     def wake(self):
-        """Wake the link's greenlet. If the Keepalive has the session, a new greenlet takes it over."""
+        """Wake the link's greenlet, or start one if the Keepalive has the session."""
         self._wakened.set()
         if self._keepalive.is_on and not self._hub.is_closed:
             self._keepalive.end()
@@ -243,7 +242,7 @@ class Link:
         self.poison_detection.forget()
 
     def _run(self):
-        """Run until the link ends or a session needs no greenlet (a waiting greenlet takes 10 KiB)."""
+        """Run until the link ends, or until the Keepalive takes the session: a greenlet would cost 10 KiB."""
         outcome = STOPPED, ""
         try:
             while (outcome := self._keep_up()) is not None and self._starts_again:
@@ -265,8 +264,8 @@ class Link:
             self._on_end(self, reason)
 
     def _keep_up(self):
-        """Run one session after the other. Returns the final (state, error), or None to end the greenlet. May
-        switch.
+        """Run sessions one after the other. Returns the final (state, error), or None if the Keepalive takes
+        the session. May switch.
         """
         while self._session is not None or not self._is_stopping:
             try:
@@ -288,7 +287,7 @@ class Link:
         return STOPPED, ""
 
     def _pass(self):
-        """Connect, or check the session. Returns True if the session is over. Raises _Failed. May switch."""
+        """Connect if needed, or check the session. Returns True if it is over. Raises _Failed. May switch."""
         is_over = True
         try:
             if self._session is None:
@@ -316,9 +315,9 @@ class Link:
             self._session = None
 
     def _aside(self, function):
-        """Run ``function()``, which connects and makes a session, in another greenlet: the deep stack that
-        connecting needs is freed when that greenlet ends. Returns the function's result or raises its error;
-        returns None if the link is stopped meanwhile. May switch.
+        """Run ``function()``, which connects and makes a session, in another greenlet, whose deep stack is
+        then freed. Returns its result or raises its error; returns None if the link is stopped during that.
+        May switch.
         """
         outcome: list = []
         is_left = False
@@ -350,7 +349,7 @@ class Link:
         return answer
 
     def _open(self):
-        """Connect. Returns (session, queue), or None if no message is left. Raises _Failed. May switch."""
+        """Connect. Returns (session, queue name), None if no message is left. Raises _Failed. May switch."""
         source = writer = None
         try:
             with self._at(SOURCE):
@@ -386,7 +385,7 @@ class Link:
         return name, channel
 
     def _open_target(self):
-        """Connect to the target and make its writer. May switch."""
+        """Connect to the target. Returns its TargetWriter. May switch."""
         if not self.target.has_lane:
             return self.target.open_writer(self._target_uri, self._hub)
         connection = self._connect_target(self._target_uri)
@@ -421,7 +420,7 @@ class Link:
         ))
 
     def _is_over(self, session):
-        """True once the session is over, or stopped with nothing in flight. Raises _Failed. May switch."""
+        """True if the session is over; drains it if the link is stopping. Raises _Failed. May switch."""
         self._wakened.clear()
         if not session.is_over():
             if not self._is_stopping:
@@ -454,7 +453,7 @@ class Link:
             raise _Failed(OURS, error) from error
 
     def _note(self, failed):
-        """Record what a failure means for the next session. Returns the failure's text."""
+        """Log a failure, and note what it means for the next session. Returns its text."""
         self.poison_detection.failed(failed.error, failed.end == DESTINATION)
         uri = {SOURCE: self._source_uri, DESTINATION: self._target_uri}.get(failed.end, "")
         text = f"{failed.end}: {troubles.told(failed.error, uri)}"[:TEXT_MOST]

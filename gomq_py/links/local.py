@@ -1,10 +1,10 @@
 """Connections of links: opens a client's connection for any URI, and finds the user whose rights a link has.
 
-A URI without a host means this broker. The connection is then a socket pair; the AMQP door serves its other
-end like any client's, logged in without a password as the user who set the link. So the client, the lane and
-all checks of clients (rights, limits, alarms, owner of an exclusive queue) are the same at both ends of a
-link. A function of ``amqp.server.local`` makes the pair. The node hands it to the Connector, because this
-room imports no door.
+A URI without a host means this broker. The connection is then a socket pair, whose other end the AMQP server
+serves like any client's, logged in without a password as the user who set the link. So all checks of clients
+(rights, limits, alarms, owner of an exclusive queue) apply at both ends of a link. A function of
+``amqp.server.local`` makes the pair; the node hands it to the Connector, because this package imports no
+server.
 
 A link has no more rights than the user who set it (Setters).
 """
@@ -27,7 +27,7 @@ CONTEXTS_MAX = 64
 
 
 class MachineOperator(User):
-    """The operator of this machine, who has all rights and is not in the list of users."""
+    """The operator of this machine as a User: has all rights and is not in the list of users."""
 
     __slots__ = ()
 
@@ -36,12 +36,12 @@ class MachineOperator(User):
         super().__init__("gomq-py", "", "", (ADMINISTRATOR, "impersonator"), ExchangeState())
 
     def permission(self, vhost):
-        """Return all rights, for any vhost."""
+        """A Permission with all rights, for any vhost."""
         return Permission(self.name, vhost, ".*", ".*", ".*")
 
 
 class Setters:
-    """Finds the users who set links, in one broker."""
+    """Finds the users who set links of one broker."""
 
     def __init__(self, broker):
         self._broker = broker
@@ -68,7 +68,7 @@ class Connector:
     """Connects the links of one broker.
 
     ``settings``: the broker's; each attempt reads their [links]. ``connect_local(user)`` returns one end of a
-    socket pair, and the AMQP door serves the other end as a connection of this user.
+    socket pair, whose other end the AMQP server serves as a connection of this user.
     """
 
     def __init__(self, settings: Any, connect_local: Any, lookups: Any = None):
@@ -83,12 +83,12 @@ class Connector:
     ) -> Any:
         """Return a client's connection to ``uri``; ``options``: further options of the client.
 
-        ``user``: who set the link, or None if this user may not log in here. For a URI of this broker the
-        connection is logged in as this user; for other URIs the user's tags decide which hosts are allowed.
-        ``name``: connection name shown at the other side. ``vhost``: the default for a URI of this broker.
-        ``account``: the link's account.
+        ``user``: the User who set the link, or None if this user may not log in here. For a URI of this
+        broker the connection is logged in as this user; for other URIs the user's tags decide which hosts are
+        allowed. ``name``: connection name shown at the other side. ``vhost``: the default for a URI of this
+        broker. ``account``: the link's account.
 
-        Raises URIError (retrying is of no use), ClientError and OSError. May switch.
+        Raises URIError (retrying cannot help), ClientError and OSError. May switch.
         """
         from gomq_py.client.connection import Connection  # imported here: only brokers with links load it
 
@@ -114,7 +114,8 @@ class Connector:
         account: Any = None,
     ) -> Any:
         """Return a connected socket for HTTP, with TLS for https. ``tls``: options for checking the server's
-        certificate, as in an AMQP URI. ``account``: the link's account. Raises URIError, OSError. May switch.
+        certificate, named as in AMQP URIs. ``account``: the link's account. Raises URIError, OSError. May
+        switch.
         """
         options = uris.tls_options(tls or {}, self._settings.links_tls_folder)
         connected = self._remote(link_uri, timeout_s, account)
@@ -138,8 +139,8 @@ class Connector:
         self, value: Any, schemes: tuple[str, ...] = uris.AMQP, tls: dict[str, Any] | None = None,
         user: Any = None,
     ) -> None:
-        """Check a URI, or each URI of a list, as far as possible before it is used. ``user`` sets a link with
-        it. ``tls``: options for checking the certificates of web servers. Raises URIError.
+        """Check a URI, or each URI of a list, without connecting. ``user``: the User who sets a link with it.
+        ``tls``: options for checking the certificates of web servers. Raises URIError.
         """
         uris.tls_options(tls or {}, self._settings.links_tls_folder)
         for link_uri in uris.parse_list(value, schemes):
@@ -182,7 +183,7 @@ class Connector:
         return remote_hosts.HostRules(denied, settings.links_amqp_hosts_allowed, key)
 
     def _context(self, options: dict[str, Any]) -> Any:
-        """The cached TLS context of a URI's options, renewed when their files change. Raises OSError."""
+        """The TLS context for a URI's options, cached until their files change. Raises OSError."""
         from gevent import ssl
 
         from gomq_py.client import transport
@@ -203,5 +204,5 @@ class Connector:
 
 
 def _changed_at(path: str) -> int:
-    """Time of the file's last change, in ns. Raises OSError if it is missing."""
+    """Modification time of the file in ns; 0 without a path. Raises OSError if the file is missing."""
     return os.stat(path).st_mtime_ns if path else 0

@@ -1,12 +1,12 @@
-"""PoisonDetection: finds the message that ends the sessions of a link, and decides when the link gives it up.
+"""PoisonDetection: finds a message that makes a link's sessions fail, and decides when the link gives it up.
 
-A link has one PoisonDetection for all its sessions. If a message may have caused the end of a session,
-messages are sent one at a time until as many are settled as were in flight; the message at which a session
-ends again is recognized by its checksum (links.relay).
+A link has one PoisonDetection for all its sessions. If a message may have caused the end of a session, the
+next session sends messages one at a time until as many are settled as were in flight. The message at which
+that session ends is recognized by its checksum (links.relay).
 
 A destination with a full disk or queue refuses messages that are not at fault, and brokers report a full disk
-or queue late or never. So a refused message is given up only after a while, never while the broker has asked
-for a pause, and ever more slowly while the broker accepts no message.
+or queue late or never. So a refused message is given up only after NACKED_S, never while the broker has asked
+for a pause, and after ever more refusals while the broker accepts no message.
 """
 import re
 import time
@@ -42,7 +42,7 @@ INTERNAL_ERROR, OF_DISK = 541, re.compile(r"enospc|no space left|\bdisk\b|quota 
 
 
 def is_final(error, codes):
-    """True if retrying cannot help: a bad URI, a reply code of ``codes``, a certificate of another host."""
+    """True if retrying cannot help: a bad URI, a reply code in ``codes``, another host's certificate."""
     return (
         isinstance(error, ValueError) and not isinstance(error, OSError)
         or isinstance(error, ClosedError) and error.reply_code in codes and not AWAY.search(error.reply_text)
@@ -54,8 +54,9 @@ class PoisonDetection:
     """Decides which messages of a link to give up (reject at the source). ``limit``: number of ended
     sessions, or of refusals, after which a message is given up; 0: no limit.
 
-    ``careful``: count of messages to send one at a time. A session sets two attributes at its end: ``alone``,
-    the checksum of the message being sent alone, or None, and ``unsettled``, the count of messages in flight.
+    ``careful``: number of messages to send one at a time. A session sets two attributes at its end:
+    ``alone``, the checksum of a message sent alone, or None, and ``unsettled``, the number of messages in
+    flight.
     """
 
     def __init__(self, target, limit):
@@ -77,23 +78,23 @@ class PoisonDetection:
         self.has_no_room()
 
     def has_no_room(self):
-        """Clear all suspicions, because the target asks for a pause or ends a pause."""
+        """Forget suspected messages, because the target asks for a pause or ends one."""
         self._suspect = None
         self._refused_s = None
         self._large.clear()
 
     def refused(self):
-        """Note that the target refuses messages."""
+        """Note that the target has refused messages."""
         if self._refused_s is None:
             self._refused_s = time.monotonic()
 
     def is_limit(self, refusals):
-        """True if a message with so many refusals must be given up."""
+        """True if a message must be given up after this number of refusals."""
         return self._is_limit(refusals, self._refused_s)
 
     def large_refused(self, checksum):
-        """Count a refusal of a large message. Returns True if the message must be given up. The count is kept
-        here, because a link keeps no copy of the message, and sends others before it is delivered again.
+        """Count a refusal of a large message. Returns True if the message must be given up. Counted here,
+        because the link keeps no copy of it, and sends other messages before it is delivered again.
         """
         refusals, since_s = self._large.pop(checksum, (0, time.monotonic()))
         refusals += 1
@@ -105,7 +106,7 @@ class PoisonDetection:
         return False
 
     def large_settled(self, checksum):
-        """Forget a large message that was taken, or rejected at its source."""
+        """Forget the refusals of a large message that is settled at its source."""
         self._large.pop(checksum, None)
 
     def _is_limit(self, refusals, since_s):
@@ -119,14 +120,14 @@ class PoisonDetection:
         )
 
     def is_poison(self, checksum):
-        """True if this message has ended enough sessions to be rejected."""
+        """True if the message with this checksum has ended so many sessions that it must be rejected."""
         return (
             0 < self._limit and self._suspect is not None and self._suspect[0] == checksum
             and self._suspect[1] >= self._limit
         )
 
     def settled(self, batch):
-        """Note a batch that is settled at its source."""
+        """Update suspicions and counts, because a batch is settled at its source."""
         if batch.is_rejected:
             self._suspect = None
             self._given_up += 1
@@ -138,12 +139,12 @@ class PoisonDetection:
         self.careful = max(0, self.careful - batch.count)
 
     def passed(self, checksum):
-        """Note that the target has taken a message that was sent alone."""
+        """Drop the suspicion of a message that the target has taken."""
         if self._suspect is not None and self._suspect[0] == checksum:
             self._suspect = None
 
     def failed(self, error, is_at_target):
-        """Judge why a session has ended or failed to start. Clears ``alone`` and ``unsettled``."""
+        """Judge why a session ended or did not start. Uses and clears ``alone`` and ``unsettled``."""
         alone, self.alone = self.alone, None
         unsettled, self.unsettled = self.unsettled, 0
         if is_at_target and self._may_be_of_message(error, alone, unsettled):
@@ -153,7 +154,7 @@ class PoisonDetection:
             self.careful = max(self.careful, unsettled, 1)
 
     def _may_be_of_message(self, error, alone, unsettled):
-        """True if a message, sent alone or among many, may have caused the error."""
+        """True if a message in flight may have caused the error."""
         code = getattr(error, "reply_code", 0)
         if isinstance(error, Unsendable):
             return True

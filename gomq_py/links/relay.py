@@ -7,9 +7,9 @@ Does no I/O, and makes no Python object per message. Input and output of a messa
     header   copied but for the channel (or with the properties that ``edit`` returns)
     body     copied but for the channel; split if the target's frames are smaller
 
-A message that lies in the buffer whole is relayed whole. A larger message is relayed in pieces as its body
-arrives (``missing``). Trusts nothing: every size is checked before use, and malformed or unexpected frames
-raise an AMQPError, after which the relay must not be used.
+A message that is whole in the buffer is relayed whole. A larger message is relayed in pieces as its body
+arrives. Trusts nothing: every size is checked before use, and malformed or unexpected frames raise an
+AMQPError, after which the relay must not be used.
 
 A HeaderStamp adds a header to the encoded properties of each message, without decoding. A message that has
 the header already goes to the relay's ``edit``, and the resulting headers are cached: most messages that come
@@ -42,7 +42,7 @@ KNOWN_MOST, KNOWN_OCTETS = 64, 1024
 
 
 class Delivered:
-    """Facts about a delivery, besides its properties, for ``edit``."""
+    """Fields of a basic.deliver, for ``edit``."""
 
     __slots__ = ("exchange", "routing_key", "redelivered", "delivery_tag")
 
@@ -54,11 +54,11 @@ class Delivered:
 
 
 class Unfit(Exception):
-    """This target can never take the next message. ``args``: reason, checksum."""
+    """The next message can never be sent to this target. ``args``: (reason, checksum of the message)."""
 
 
 class HeaderStamp:
-    """Adds a header to properties. ``key``: the header's encoded name. ``entry``, ``entry_again`` (for a
+    """Adds a header to properties. ``key``: the header's encoded name. ``entry`` (``entry_again`` for a
     redelivered message): the encoded header, for messages that have neither this key nor a user id.
 
     For a message with the key and no user id, ``edit`` may change the headers only, and its answer may depend
@@ -74,7 +74,7 @@ class HeaderStamp:
         self.unknown = None  # key of the answer that edit is to give
 
     def stamped(self, p, start, end, redelivered):
-        """Return the stamped properties, b"" to leave the message out, or None if ``edit`` must be called."""
+        """The properties with the header, encoded; b"": leave the message out; None: ``edit`` must decide."""
         self.unknown = None
         if self.scan.scan(p, start, end) or self.scan.flags & (USER_ID | CONTINUED):
             return None
@@ -99,7 +99,7 @@ class HeaderStamp:
         ))
 
     def answered(self, content):
-        """Cache the last answer of ``edit``: properties in wire form, or None to leave the message out."""
+        """Cache an answer of ``edit``: encoded properties, or None to leave the message out."""
         if self.unknown is None:
             return 0
         table = b""
@@ -114,7 +114,7 @@ class HeaderStamp:
         return 0
 
     def table_known(self, headers, redelivered):
-        """The cached table for these headers, or None if ``edit`` must be called."""
+        """The cached encoded headers that replace ``headers``, or None if ``edit`` must be called."""
         key = headers, redelivered
         if self.known is None:
             self.known = {}
@@ -127,16 +127,16 @@ class HeaderStamp:
 class Relay:
     """Relays deliveries of one channel of the source as publishes on one channel of the target.
 
-    ``input`` and ``output`` are shared with other relays and empty between two walks. ``target_frame_max``:
-    as negotiated, 0: no limit. ``exchange``, ``routing_key``: bytes that replace the message's own, or None.
-    ``edit(properties, delivered)`` returns Properties, or None to leave the message out. ``header_stamp``: a
-    HeaderStamp for messages that need no call of ``edit``. ``offset_header``: name of the header with a
-    stream's offset, or empty. ``is_mandatory``: the target returns unroutable messages.
+    ``input`` and ``output``: buffers shared with other relays, and empty between two walks.
+    ``target_frame_max``: as negotiated, 0: no limit. ``exchange``, ``routing_key``: bytes that replace the
+    message's own, or None. ``edit(properties, delivered)`` returns Properties, or None to leave the message
+    out. ``header_stamp``: a HeaderStamp for messages that need no call of ``edit``. ``offset_header``: name
+    of the header with a stream's offset, or empty. ``is_mandatory``: the target returns unroutable messages.
 
-    After a walk: ``count`` messages from ``first_tag`` on were read, and ``output`` has ``written`` bytes;
-    ``left_out``: none of these messages is sent. ``others``: (channel, payload) of methods that are not
-    deliveries. ``offset``: stream offset of the last message, or -1. ``checksum``: recognizes the last
-    message when it is delivered again; computed if ``signs`` is set or its body arrives in pieces.
+    After a walk: ``count`` messages from delivery tag ``first_tag`` on were read, and ``output`` has
+    ``written`` bytes; ``left_out``: none of these messages is to be sent. ``others``: (channel, payload) of
+    methods that are not deliveries. ``offset``: stream offset of the last message, or -1. ``checksum``:
+    recognizes the last message in later deliveries; computed if ``signs`` is set or its body comes in pieces.
     """
 
     __slots__ = (
@@ -176,7 +176,8 @@ class Relay:
         self.checksum = 0
 
     def walk(self, end, most):
-        """Relay up to ``most`` messages. Returns the count of bytes read. Raises AMQPError, Unfit."""
+        """Relay up to ``most`` messages of ``input[:end]``. Returns the bytes used. Raises AMQPError, Unfit.
+        """
         if end > len(self.input):
             raise IndexError("more octets than the buffer holds")
         p = octets.pointer(self.input)
@@ -201,7 +202,7 @@ class Relay:
     # private from here on
 
     def unit(self, p, out, at, end):
-        """Process a frame or message. Returns where it ends, or ``at`` if another walk must complete it."""
+        """Process one frame or message. Returns its end, or ``at`` if another walk must complete it."""
         method_end = self.frame_end(p, at, end)
         if method_end == at:
             return at
@@ -229,7 +230,7 @@ class Relay:
         return self.relay(p, out, at, method_end, header_at, header_end, body_end, end)
 
     def frame_end(self, p, at, end):
-        """End of the frame at ``at``, or ``at`` if it is incomplete."""
+        """The end of the frame at ``at``; ``at`` if the frame is incomplete."""
         if end - at < 7:
             return at
         if p[at] != 1 and p[at] != 2 and p[at] != 3 and p[at] != 8:
@@ -244,7 +245,7 @@ class Relay:
         return at + size + 8
 
     def content_at(self, p, at, end):
-        """Start of the first frame from ``at`` on that is not of channel 0."""
+        """The start of the first frame from ``at`` on that is not on channel 0."""
         while end - at >= 7 and octets.be16(p, at + 1) == 0:
             following = self.frame_end(p, at, end)
             if following == at:
@@ -253,7 +254,7 @@ class Relay:
         return at
 
     def check_header(self, p, at, end):
-        """Check a content header: class 60, weight 0, property flags."""
+        """Check a content header's class (60), weight (0) and size. Raises an AMQPError."""
         if octets.be16(p, at + 1) != self.channel:
             self.control(p, at, end)
         if p[at] != 2:
@@ -267,7 +268,7 @@ class Relay:
         return 0
 
     def body_end(self, p, at, end, size):
-        """End of the last frame of a body of ``size`` bytes; -1 if not all of it is in the buffer yet."""
+        """The end of the last frame of a body of ``size`` bytes; -1 if the buffer does not have all of it."""
         while size > 0:
             at = self.content_at(p, at, end)
             following = self.frame_end(p, at, end)
@@ -278,7 +279,7 @@ class Relay:
         return at
 
     def body_size(self, p, at, end, missing):
-        """Payload size of a frame that must be a body frame."""
+        """Payload size of the frame at ``at``, which must be a body frame of up to ``missing`` bytes."""
         if octets.be16(p, at + 1) != self.channel:
             self.control(p, at, end)
         if p[at] != 3:
@@ -288,7 +289,7 @@ class Relay:
         return end - at - 8
 
     def relay(self, p, out, at, method_end, header_at, header_end, body_end, end):
-        """Write a message or, if ``body_end`` is -1, the part of it that is in the buffer."""
+        """Write a message, or if ``body_end`` is -1 its beginning. Returns the end of the bytes used."""
         # 9: delivery tag and redelivered
         tag_at = at + 12 + p[at + 11] if method_end - at >= 8 + 4 + 1 + 9 + 2 else method_end
         routing_at = tag_at + 9
@@ -340,8 +341,8 @@ class Relay:
         raise Unfit(text, self.sign(p, routing_at, method_end, header_at, header_end, body_end))
 
     def sign(self, p, routing_at, method_end, header_at, header_end, body_end):
-        """Checksum of the parts that all deliveries of a message share: address, size, properties and, if it
-        is whole in the buffer, the body; not headers, which quorum queues change each time.
+        """A checksum of the parts that are equal in all deliveries of a message: address, size, properties,
+        and a body that is whole in the buffer; not headers, which quorum queues change each time.
         """
         start, end = header_at + 19, header_end - 1
         checksum = octets.crc32c(0, p, routing_at, method_end - 1 - routing_at)
@@ -358,7 +359,7 @@ class Relay:
         return checksum
 
     def leave_out(self, p, at, method_end, header_at, header_end, body_end, size):
-        """Skip a message that is not sent. The messages of one walk are either all sent or all left out."""
+        """Skip a message that is not to be sent. Returns its end; ``at`` if this walk has sent messages."""
         if self.count and (not self.left_out or body_end < 0):
             return at
         self.left_out = True
@@ -373,7 +374,7 @@ class Relay:
         return body_end
 
     def begun(self):
-        """Count a message taken from the source."""
+        """Count a message as taken from the source."""
         self.count += 1
         self.last_tag += 1
         self.edited = None
@@ -381,7 +382,7 @@ class Relay:
         return 0
 
     def go_on(self, p, out, at, end):
-        """Relay the body of the message in progress as far as it has arrived and the output has room."""
+        """Relay more of a large message's body, as far as input and output allow. Returns the end of it."""
         while self.missing and not self.others:
             following = self.frame_end(p, at, end)
             if following == at:
@@ -404,7 +405,7 @@ class Relay:
         return at
 
     def changed(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
-        """Return the properties to send in wire form, or None to leave the message out."""
+        """The encoded properties to send, by ``header_stamp`` or ``edit``; None: leave the message out."""
         if self.header_stamp is not None and self.edited is None:
             content = self.header_stamp.stamped(p, header_at + 19, header_end - 1, p[tag_at + 8] & 1)
             if content is not None:
@@ -412,7 +413,7 @@ class Relay:
         return self.ask_edit(p, tag, tag_at, key_at, method_end, header_at, header_end)
 
     def ask_edit(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
-        """Return ``edit``'s answer in wire form, or None to leave the message out. Asks once per message."""
+        """The encoded properties that ``edit`` returns; None: leave the message out. One call per message."""
         if self.edited is None:
             properties = Properties.decode(bytes(p[header_at + 19:header_end - 1]))
             delivered = Delivered(
@@ -427,7 +428,7 @@ class Relay:
         return self.edited[0]
 
     def write_publish(self, p, out, routing_at, key_at, end):
-        """Write basic.publish with the delivery's address or its replacement."""
+        """Write basic.publish, with the delivery's exchange and routing key or their replacements."""
         at = self.written
         out[at] = 1
         octets.put_be16(out, at + 1, self.target_channel)
@@ -450,13 +451,13 @@ class Relay:
         return 0
 
     def write_shortstr(self, out, at, text):
-        """Write a short string whose length was checked. Returns where it ends."""
+        """Write a short string at ``out[at]``; its length was checked. Returns the offset behind it."""
         out[at] = len(text)
         octets.copy(out, at + 1, octets.pointer(text), 0, len(text))
         return at + 1 + len(text)
 
     def write_header(self, p, out, at, end, size, content):
-        """Write the content header, with the properties ``content`` or, if None, the delivery's own."""
+        """Write the content header with the encoded properties ``content``; None: those of the delivery."""
         to = self.written
         if content is None:
             octets.copy(out, to, p, at, end - at)
@@ -475,7 +476,7 @@ class Relay:
         return 0
 
     def write_bodies(self, p, out, at, end):
-        """Write the body frames from ``at`` to ``end``. Returns ``end``."""
+        """Write the body frames that lie from ``at`` to ``end``. Returns ``end``."""
         while at < end:
             following = self.frame_end(p, at, end)
             if octets.be16(p, at + 1) == 0:
@@ -486,7 +487,7 @@ class Relay:
         return at
 
     def write_body(self, p, out, at, size):
-        """Write body frames of ``size`` bytes in all, each within the target's frame size."""
+        """Write ``size`` body bytes in frames that fit the target's frame size."""
         to = self.written
         while size > 0:
             part = size if size < self.piece else self.piece
@@ -503,7 +504,7 @@ class Relay:
         return 0
 
     def controls(self, p, at, end):
-        """Process the frames of channel 0 from ``at`` to ``end``."""
+        """Process the frames on channel 0 that lie from ``at`` to ``end``."""
         while at < end:
             following = self.frame_end(p, at, end)
             if octets.be16(p, at + 1) == 0:
@@ -512,7 +513,7 @@ class Relay:
         return 0
 
     def control(self, p, at, end):
-        """Process a frame of channel 0. Raises ChannelError for a frame of an unknown channel."""
+        """Process a frame on channel 0. Raises ChannelError for any other channel."""
         channel = octets.be16(p, at + 1)
         if channel:
             raise ChannelError(f"a frame of type {p[at]} on channel {channel}, which is not open")
@@ -523,7 +524,7 @@ class Relay:
         return 0
 
     def find_offset(self, p):
-        """The value of the offset header of the last message, or -1."""
+        """The stream offset in the last message's headers, or -1."""
         if self.scan.scan(p, self.headers_from, self.headers_to) or self.scan.headers_at < 0:
             return -1
         end = self.scan.headers_at + self.scan.headers_length

@@ -1,16 +1,16 @@
 """Remote hosts: resolves the names that links connect to, checks their addresses, and connects.
 
-Lookups resolves names in threads of its own. A name server that does not answer holds a thread for half a
-minute, so these threads do no other work, and unresolved names do not hold up others: each lookup has a time
-limit, a slow lookup gives its place to the next, and a name whose lookup was slow and failed is retried after
-all others. An account is (user who set the link, virtual host): accounts take turns. When a limit is reached,
-an account may still use up to half of what is left of a reserve: so the names of one user leave room for the
-names of other users.
+Lookups resolves names in threads of its own. A name server that does not answer blocks a thread for half a
+minute, so these threads do no other work, and unresolved names do not delay others: each lookup has a time
+limit, a slow lookup no longer counts among those allowed at once, and a name whose lookup was slow and failed
+is retried after all others. An account is (user who set the link, virtual host): accounts take turns. When a
+limit is reached, an account may still use up to half of what is left of a reserve: so the names of one user
+leave room for the names of other users.
 
 A user who may set a shovel decides where this machine connects to, and an HTTP destination reaches services
 that trust this machine: on the loopback, or a cloud's metadata on a link-local address. So the settings list
-refused addresses (HostRules), and each resolved address is checked at the moment of connecting: a name that
-changes its address after the link was set gains nothing.
+refused addresses (HostRules), and each resolved address is checked at the moment of connecting, so that a
+name cannot evade the check by changing its address later.
 """
 import _socket
 import time
@@ -57,7 +57,7 @@ class Unresolved(TimeoutError):
 
 
 class Lookups:
-    """Looks up host names for the links of one broker."""
+    """Resolves host names for the links of one broker."""
 
     def __init__(
         self, getaddrinfo: Any = _socket.getaddrinfo, at_once: int = AT_ONCE, slow_s: float = SLOW_S,
@@ -76,7 +76,7 @@ class Lookups:
         self._late: OrderedDict[str, bool] = OrderedDict()
 
     def find(self, host: str, port: int, timeout_s: float = RESOLVE_S, account: Any = None) -> list[Any]:
-        """Return addresses as getaddrinfo() does. Raises OSError (including Unresolved). May switch."""
+        """A list of addresses in getaddrinfo()'s form. Raises OSError (including Unresolved). May switch."""
         try:
             encoded = host if host.isascii() else host.encode("idna").decode()
         except UnicodeError:
@@ -93,7 +93,7 @@ class Lookups:
         return [(*one[:4], (one[4][0], port, *one[4][2:])) for one in found]
 
     def _found(self, host: str, timeout_s: float, account: Any) -> list[Any] | None:
-        """Return the addresses of a name, or None if the lookup does not end in time. May switch."""
+        """The addresses of a name, or None if its lookup does not end in time. May switch."""
         lookup = self._lookup_of(host, account)
         lookup.askers += 1
         try:
@@ -109,7 +109,7 @@ class Lookups:
                 self._left(lookup)
 
     def _lookup_of(self, host: str, account: Any) -> "_Lookup":
-        """Return the running or waiting lookup of a name, or a new lookup."""
+        """The running, waiting or new _Lookup of a name."""
         if host in self._running:
             return self._running[host]
         lookup = self._waiting.get(host)
@@ -123,7 +123,7 @@ class Lookups:
         return self._late_rows if lookup.is_late else self._rows
 
     def _left(self, lookup: "_Lookup") -> None:
-        """Drop a lookup that no caller waits for any more."""
+        """Drop a lookup whose result no caller wants any more."""
         if self._waiting.get(lookup.host) is lookup:  # else it has ended, and a new lookup of the name waits
             self._wait_no_more(lookup)
         if lookup.work is not None and not lookup.ended.is_set() and self._is_slow(lookup):
@@ -144,14 +144,14 @@ class Lookups:
             self._late.popitem(last=False)
 
     def _begin_waiting(self) -> None:
-        """Begin waiting lookups while there are places."""
+        """Begin waiting lookups, as far as the limits allow."""
         for rows in (self._rows, self._late_rows):
             while rows and self._begin_one(rows):
                 pass
 
     def _begin_one(self, rows: dict[Any, dict[str, "_Lookup"]]) -> bool:
-        """Begin a waiting lookup of the first account in ``rows`` ({account: {name: lookup}}) that has a
-        place. Returns False if no account has a place.
+        """Begin one waiting lookup, of the first account in ``rows`` ({account: {name: lookup}}) whose limits
+        allow it. Returns False if no account's limits do.
         """
         is_late = rows is self._late_rows
         running = list(self._running.values())
@@ -196,8 +196,8 @@ class Lookups:
 
 
 class _Lookup:
-    """The lookup of a name for all ``accounts`` that ask for it. ``account``: the account whose place it
-    uses.
+    """The lookup of a name for all ``accounts`` that ask for it. ``account``: the account against whose
+    limits it counts.
     """
 
     __slots__ = ("host", "is_late", "askers", "accounts", "account", "began_s", "work", "ended")
@@ -213,7 +213,7 @@ class _Lookup:
         self.ended = Event()
 
     def has_failed(self) -> bool:
-        """True if the lookup has ended without an address."""
+        """True if the lookup, which has ended, found no address."""
         try:
             self.work.get()
         except Exception:
@@ -222,8 +222,8 @@ class _Lookup:
 
 
 def _has_place(account: Any, of_accounts: Counter[Any], limit: int, most: int) -> bool:
-    """True if ``account`` may begin a lookup. ``of_accounts`` counts the running lookups: below ``limit`` in
-    all, every account may; above, an account that has less than half of what is left up to ``most``.
+    """Whether ``account`` may begin another lookup besides the running ones (``of_accounts``): always below
+    ``limit`` in all; from there up to ``most`` only if it has less than half of what is left.
     """
     count = of_accounts.total()
     return count < limit or of_accounts[account] + 1 <= (most - count - 1) / 2
@@ -239,8 +239,7 @@ def is_address(host: str) -> bool:
 
 
 class HostRefused(OSError):
-    """The settings refuse this address. This is an OSError, so links retry: the name may get another address.
-    """
+    """The settings refuse this address. An OSError, so that links retry: the name's address may change."""
 
 
 class HostRules:
@@ -254,7 +253,7 @@ class HostRules:
         self._key = key
 
     def check(self, host: str, address: str) -> None:
-        """Raises HostRefused if connecting to this address of the host is not allowed."""
+        """Raise HostRefused if links may not connect to this ``address`` of the host."""
         meant = meanings(address)
         if any(meant[0] in network for network in self._allowed):
             return
@@ -267,7 +266,7 @@ class HostRules:
                     raise HostRefused(f"{shown} is in {network}, which {self._key} in [links] denies")
 
     def check_literal(self, host: str) -> None:
-        """Check ``host`` if it is an address; ``connect`` checks the addresses of a name."""
+        """Check ``host`` if it is an address; the addresses of a name are checked by connect()."""
         if is_address(host):
             self.check(host, host)
 
@@ -276,11 +275,11 @@ def connect(
     host: str, port: int, timeout_s: float, rules: HostRules, lookups: Lookups, keepalive: Any = None,
     account: Any = None,
 ) -> Any:
-    """Return a gevent socket, connected to the first address of the host that answers. ``timeout_s``: most
+    """Return a gevent socket connected to the first address of the host that answers. ``timeout_s``: most
     time for resolving, and again for connecting; ``keepalive``: has idle_s, interval_s and probes, or None;
     ``account``: the link's account.
 
-    Raises OSError, or HostRefused if all addresses of the host are refused. May switch.
+    Raises OSError; HostRefused if all addresses of the host are refused. May switch.
     """
     failure: OSError | None = None
     found = lookups.find(host, port, timeout_s, account)
@@ -301,7 +300,7 @@ def connect(
 
 
 def meanings(address: str) -> list[IPv4Address | IPv6Address]:
-    """Return the address and any IPv4 address that is embedded in it; of an IPv4-mapped address only the IPv4
+    """A list of the address and the IPv4 addresses embedded in it; for an IPv4-mapped address only the IPv4
     address.
     """
     parsed = ip_address(address.partition("%")[0])

@@ -1,7 +1,7 @@
 """Link session: runs the transfer between a link's two connections while they last.
 
 Works in callbacks of the loop and in slices of the hub's jobs, which never switch. The link's greenlet makes
-a session, waits for its end and calls ``tick``; Keepalive calls ``tick`` while no greenlet waits.
+a session, and calls ``tick`` until its end; Keepalive calls ``tick`` while the link has no greenlet.
 """
 import time
 from functools import partial
@@ -40,14 +40,15 @@ MOST, INTERVAL_S = 200, 10.0
 
 
 class Unsendable(ClientError):
-    """This target can never take the message."""
+    """The message can never be sent to this target."""
 
 
 class LinkSession:
-    """Moves messages over two connections. ``link`` outlasts the session, which reports to it.
+    """Moves messages over two connections. ``link`` outlives the session, which reports to it.
 
-    ``failure``: (end, error) that ended the session. ``is_done``: all messages to be moved are settled.
-    ``careful``: count of messages to send one at a time, because one of them may have ended the last session.
+    ``failure``: (end, error) that ended the session, or None. ``is_done``: all messages to be moved are
+    settled. ``careful``: number of messages to send singly, because one of them may have ended the last
+    session.
     """
 
     def __init__(self, link, hub, buffers, channel, writer, is_acked, room, careful):
@@ -86,7 +87,7 @@ class LinkSession:
             f"link {link.name}", self.reader, writer, hub.scheduler, hub.timers, writer.when_safe)
 
     def start(self, consume):
-        """Send ``consume``, a BasicConsume, unless the link is paused."""
+        """Begin the transfer; send ``consume``, a BasicConsume, unless the link is paused."""
         self._consume = consume
         self.writer.start(self)
         if self.failure is None:
@@ -97,8 +98,8 @@ class LinkSession:
             self.transfer.start()
 
     def consume_or_cancel(self):
-        """Consume, or cancel the consumer if the link is paused or stopping. Does nothing while an answer is
-        pending.
+        """Consume; or cancel the consumer, if the link is paused or stopping. No effect while basic.consume
+        awaits its answer.
         """
         is_wanted = not (self.link.is_paused or self.is_stopping)
         if self._consume is None or self._is_asking or self.failure is not None or (
@@ -116,15 +117,15 @@ class LinkSession:
         self.wire.send_queued()
 
     def ask_lag(self, queue):
-        """Ask the source for the queue's ready messages; the count goes to the link's ``lag_told``."""
+        """Ask the source for the queue's number of ready messages; the answer goes to ``link.lag_told``."""
         if self._is_up and self.failure is None and not self.is_stopping:
             asking = QueueDeclare(queue=queue, passive=True, arguments={})
             self.wire.write(method_frame(self._channel_id, asking))
             self.wire.send_queued()
 
     def tick(self):
-        """Send and check heartbeats of both ends. Returns the seconds until the next call; None if none is
-        needed.
+        """Send heartbeats, and check both ends' heartbeats. Returns the seconds until the next call; None if
+        none is needed.
         """
         due = []
         ticks = (
@@ -142,14 +143,14 @@ class LinkSession:
         return min((seconds for seconds in due if seconds is not None), default=None)
 
     def stop(self):
-        """Take no more messages; settle those in flight."""
+        """Take no more messages; settle messages in flight."""
         self.is_stopping = True
         self.consume_or_cancel()
         if not self.reader.on_its_way():
             self.link.wake()
 
     def is_over(self):
-        """True if the session has nothing left to wait for."""
+        """True if the session has failed or has no more messages to settle."""
         return self.failure is not None or self.is_done or self.is_stopping and not self.reader.on_its_way()
 
     def end(self):
@@ -175,7 +176,7 @@ class LinkSession:
         self.reader.close()
 
     def fail(self, end, error):
-        """Record why the session ends; the first reason counts."""
+        """End the session because of ``error`` at ``end``; later calls have no effect."""
         if self.failure is None:
             self.failure = end, error.with_traceback(None)  # its traceback refers to this object
             self.link.poison_detection.alone = self._alone if self.reader.unsettled <= 1 else None
@@ -188,11 +189,11 @@ class LinkSession:
     # called by the reader
 
     def may_send(self):
-        """True if the target may be sent more now."""
+        """True if the target accepts more messages now."""
         return self.failure is None and not self.is_stopping and self.writer.can_take()
 
     def may_take(self):
-        """True if the next message or piece may be taken from the source now."""
+        """True if a message, or a piece of a large one, may be read from the source now."""
         reader = self.reader
         may = self.may_send() and not reader.waits() and self.wire.kept_octets < FULL_OCTETS and (
             reader.relay.missing > 0
@@ -206,12 +207,12 @@ class LinkSession:
         return may
 
     def room(self):
-        """How many messages the next walk may take at most."""
+        """Most messages that the next walk of the relay may take."""
         self.reader.relay.signs = self.careful > 0
         return 1 if self.careful and self._room else self._room
 
     def taken(self, batch):
-        """Note a batch that was taken; known poison is rejected instead of sent. Raises UnexpectedFrame."""
+        """Count a taken batch, and mark a poison message to be rejected unsent. Raises UnexpectedFrame."""
         if not self._asked_s:
             raise UnexpectedFrame("a delivery, and nothing is consumed")
         self._room -= batch.count
@@ -227,7 +228,9 @@ class LinkSession:
             self._is_rejecting = not batch.count
 
     def unfit(self, error):
-        """Note that the next message cannot be sent. Returns True if it must be rejected at its source."""
+        """Handle a message that can never be sent: end the session; or return True, if the message must be
+        rejected at its source.
+        """
         text, checksum = error.args
         if self.link.poison_detection.is_poison(checksum):
             return True
@@ -241,7 +244,7 @@ class LinkSession:
         self._is_rejecting = True
 
     def settled(self, batch):
-        """Note a batch that is settled at its source."""
+        """Report to the link that a batch is settled at its source."""
         if self._alone is not None and not batch.is_rejected:
             self.link.poison_detection.passed(self._alone)
         self._alone = None
@@ -254,28 +257,25 @@ class LinkSession:
             self.link.wake()
 
     def refused(self, count, error):
-        """Note ``count`` refused messages; they are sent again after a pause."""
+        """Report to the link ``count`` refused messages, which are sent again after a pause."""
         self.link.poison_detection.refused()
         self.link.were_refused(count, error)
         if self.is_stopping and not self.reader.on_its_way():
             self.link.wake()
 
     def is_of_stream(self):
-        """True if the source is a stream, which does not requeue."""
+        """True if the source is a stream, to which messages cannot be requeued."""
         source = self.link.source
         return self.link.stream_offset is not None or source.offset_argument in source.consumer_arguments
 
     def requeued(self, count):
-        """Make room for ``count`` messages: they were requeued after a pause, and the source delivers them
-        again.
-        """
+        """Resume with ``count`` messages that were requeued after a pause and are delivered again."""
         self._room += count
         self.wire.send_queued()
         self._turn()
 
     def paused(self):
-        """Flush the source's output, since no message can be taken. If one can be taken by now, go on soon.
-        """
+        """Flush the source's output, as no message can be taken; if one can be taken by now, resume soon."""
         self.wire.send_queued()
         reader = self.reader
         if reader.has_refused() and self.may_send() or (
@@ -283,7 +283,7 @@ class LinkSession:
             gevent.get_hub().loop.run_callback(self._turn)  # a job cannot start itself
 
     def source_methods(self, methods):
-        """Handle methods of the source other than deliveries."""
+        """Handle the source's methods (channel, payload) other than deliveries."""
         for channel, payload in methods:
             method = decode_method(payload)
             if not (self._is_asking and isinstance(method, BasicConsumeOk)):
@@ -305,7 +305,7 @@ class LinkSession:
     # called by the writer
 
     def target_methods(self, wire, methods):
-        """Handle methods of the target other than confirms."""
+        """Handle the target's methods (channel, payload) other than confirms."""
         for channel, payload in methods:
             self._unsolicited[1].count()
             method = decode_method(payload)
@@ -323,7 +323,7 @@ class LinkSession:
                 self._any_method(wire, channel, method)
 
     def target_turn(self, act):
-        """Call ``act()``, in which the writer processes its input; then settle messages and take new ones."""
+        """Call ``act()``, with which the writer handles its input; then continue the transfer."""
         self._guard(act, DESTINATION)
         if self.failure is None:
             self.wire.send_queued()
@@ -332,7 +332,7 @@ class LinkSession:
     # private from here on
 
     def _tick_of_answer(self):
-        """Seconds left for the answer to basic.consume, or None if no answer is due. Raises Timeout."""
+        """Seconds left for the answer to basic.consume; None if none is due. Raises Timeout."""
         if not self._is_asking or self._is_held:
             return None
         left_s = self._asked_s + ANSWER_S - time.monotonic()
@@ -341,7 +341,7 @@ class LinkSession:
         return left_s
 
     def _tick_of_confirms(self):
-        """Report a target that confirms nothing. The target may only be slow, so the session goes on."""
+        """Report a target that confirms nothing. The session goes on, as the target may just be slow."""
         stalled_s = self.writer.stalled_s()
         if stalled_s >= STALL_S and not self.is_stopping:
             self.link.has_stalled(
@@ -404,7 +404,7 @@ def _shortstr(text):
 
 
 class Keepalive:
-    """Keeps a session alive while no greenlet waits for it: sends its heartbeats, and ends it when the hub
+    """Keeps a session alive while the link has no greenlet: sends its heartbeats, and ends it when the hub
     closes. Runs in callbacks of the loop and never switches. ``is_on``: it has a session.
     """
 
@@ -417,14 +417,14 @@ class Keepalive:
         self._timer = None
 
     def begin(self, session):
-        """Send the heartbeats of ``session`` until ``end()`` is called."""
+        """Send the heartbeats of ``session`` until end()."""
         self.is_on = True
         self._session = session
         self._hub.at_close(self._cut_off)
         self._tick()
 
     def end(self):
-        """Stop: a greenlet takes over the session."""
+        """Stop, because a greenlet takes over the session."""
         self.is_on = False
         self._session = None
         self._hub.not_at_close(self._cut_off)
@@ -433,7 +433,7 @@ class Keepalive:
             self._timer = None
 
     def _tick(self):
-        """Send due heartbeats. This may end the session, and the Keepalive's work with it."""
+        """Send due heartbeats. A missing heartbeat of the peer ends the session, which calls end()."""
         self._timer = None
         due_s = self._session.tick()
         if self.is_on and due_s is not None:
@@ -444,7 +444,7 @@ class Keepalive:
 
 
 class UnsolicitedLimit:
-    """Limits how often the peer of a connection sends methods that nobody asked for.
+    """Limits how often a connection's peer sends methods that answer nothing.
 
     Brokers block, unblock or pause now and then. Each such method is handled in Python and many are answered,
     so a peer that sends only such methods would starve the loop.
@@ -456,7 +456,7 @@ class UnsolicitedLimit:
         self._count, self._ends_s = 0, time.monotonic() + INTERVAL_S
 
     def count(self):
-        """Count one more method. Raises UnexpectedFrame if there were too many."""
+        """Count a method. Raises UnexpectedFrame for more than MOST within INTERVAL_S."""
         self._count += 1
         if self._count > MOST:
             now = time.monotonic()

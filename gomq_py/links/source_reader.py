@@ -1,14 +1,14 @@
 """Source reader: takes a transfer's messages from another broker, as a consumer over a wire.
 
-Reads and relays (links.relay) when the transfer takes, and settles deliveries when the transfer drops them.
-Refused messages wait here, in order; no other message is taken before they are sent again.
+Reads and relays messages (links.relay) when the transfer calls take(), and settles deliveries when it calls
+drop(). Refused messages wait here, in order, and are sent again before any new message is taken.
 
 Messages are kept until the target confirms them, within a MemoryBudget that all links of a hub share: a slow
-target costs memory up to its link's share. Each link may keep a part of the memory that is left, so a few
-links get all they need, many links get less each, and a new link always gets some. No link waits for another:
-below LEAST_OCTETS a link may always take more, and above it the link goes on when its own target confirms.
-When the whole budget is used there is a reserve of half as much, and one account may take half of what is
-left of the reserve: so the links of one user leave memory for other users' links.
+target costs memory up to its link's share. Each link may keep a part of the memory that is left: a few links
+get all they need, many links get less each, and a new link always gets some. No link waits for another: below
+LEAST_OCTETS a link may always take more, and above it the link goes on when its own target confirms. When the
+budget is used up, there is a reserve of half its size, and one account may use half of what is left of the
+reserve: so the links of one user leave memory for other users' links.
 """
 from bisect import insort
 from struct import Struct
@@ -41,7 +41,7 @@ _OF_HUBS: WeakKeyDictionary = WeakKeyDictionary()
 
 
 class SourceReader(Source):
-    """Reads a link's source. ``owner``: the session, which limits and counts the messages."""
+    """Reads a link's source. ``owner``: the LinkSession, which limits and counts the messages."""
 
     def __init__(self, wire, channel, relay, buffers, owner, most, is_acked, account=None):
         self.wire = wire
@@ -69,7 +69,7 @@ class SourceReader(Source):
     # called by the transfer
 
     def take(self, message):
-        """Return the next batch, or None if no message has arrived or none may be taken now."""
+        """The next LinkBatch; None if no message has arrived or none may be taken now."""
         if self._probe is not None:
             return None
         owner = self._owner
@@ -96,11 +96,11 @@ class SourceReader(Source):
         return None
 
     def show(self, item, message):
-        """Do nothing and return True: the batch itself is what the target writer needs."""
+        """Returns True without effect: the target writer needs only the batch."""
         return True
 
     def drop(self, item):
-        """Settle the deliveries of a batch."""
+        """Settle a batch's deliveries at the source."""
         self._forget(item)
         if item.count:
             if not item.is_whole:
@@ -109,32 +109,31 @@ class SourceReader(Source):
             self._owner.settled(item)
 
     def has_refused(self):
-        """True if a refused message must be sent again now."""
+        """True if a refused message is ready to be sent again."""
         return bool(self._refused) and self._probe is None and not (self._is_pausing or self.relay.missing)
 
     def waits(self):
-        """True while the source is not read: during the pause after a refusal, and until refused messages are
-        settled. A large message that is half sent is finished first: no other message may interrupt it.
+        """True if the source must not be read: during the pause after a refusal, and until refused messages
+        are settled. A half-sent large message is completed first, because no other message may interrupt it.
         """
         return self._is_pausing or not self.relay.missing and (
             bool(self._refused) or self._probe is not None)
 
     def on_its_way(self):
-        """Count of messages that were sent and are neither settled nor refused."""
+        """Number of messages that were sent and are neither settled nor refused."""
         return self.unsettled - len(self._refused)
 
     def may_keep_more(self):
-        """True while this link keeps less than its share. Beyond its share it only completes a large message.
-        """
+        """True if this link keeps less than its share of memory. Else it only completes a large message."""
         return self.kept_octets < self._budget.limit(self._account)
 
     def keep_octets(self, count):
-        """Count ``count`` more bytes (or fewer, if negative) as kept."""
+        """Add ``count`` bytes (negative: remove) to the memory that this link keeps."""
         self.kept_octets += count
         self._budget.keep(count, self._account)
 
     def close(self):
-        """Release all kept messages, and report nothing to the session any more. May be called again."""
+        """Release all kept messages, and detach from the session. May be called again."""
         self.keep_octets(-self.kept_octets)
         self._refused.clear()
         self._probe = None
@@ -142,23 +141,22 @@ class SourceReader(Source):
         self._budget = MemoryBudget()  # later settlements count in no shared budget
 
     def has_unread(self):
-        """True if whole messages of the last read may be left in the buffer: the socket does not report them.
-        """
+        """True if the buffer may have whole messages of the last read, which no socket event announces."""
         return self._rewalk and self._probe is None
 
     def has_held(self):
-        """True if a refused delivery is unsettled: deliveries behind it may be settled already."""
+        """True if a refused delivery is unsettled, although deliveries after it may be settled."""
         return bool(self._held)
 
     def forget_refusals(self):
-        """Reset the refusal counts: the messages were not at fault."""
+        """Reset the refusal counts of refused messages, which were not at fault."""
         for _, batch in self._refused:
             batch.refusals = 0
         if self._probe is not None:
             self._probe.refusals = 0
 
     def keep(self, items, error):
-        """Keep the refused messages of these batches to send them again, and settle the others."""
+        """Keep the refused messages of ``items`` (batches) to send them again; settle all other messages."""
         refused = self._owner.writer.refused
         count = 0
         for batch in items:
@@ -174,8 +172,8 @@ class SourceReader(Source):
             self._owner.refused(count, error)
 
     def try_again(self):
-        """Resume after a pause: requeue refused messages that were not kept. A stream does not requeue: its
-        link reconnects instead, and goes on after the last settled offset.
+        """After a pause, requeue refused messages of which no copy was kept. For a stream, which cannot
+        requeue, fail: the link reconnects and goes on after the last settled offset.
         """
         self._is_pausing = False
         if self._requeued and self._owner.is_of_stream():
@@ -187,20 +185,20 @@ class SourceReader(Source):
         self._requeued.clear()
 
     def set_aside(self, item, error, was_sent):
-        """End the session because of a fault of ours. The session's messages are delivered again."""
+        """End the session after a bug of ours; its messages are delivered again."""
         self._owner.fail("link", error)
 
     def fail(self, item, error):
-        """End the session because of a fault of ours."""
+        """End the session after a bug of ours."""
         self._owner.fail("link", error)
 
     def broken(self, error):
-        """End the session because of a fault of ours, which the transfer has logged."""
+        """End the session after a bug of ours, which the transfer has logged. Returns False."""
         self._owner.fail("link", error)
         return False
 
     def no_room(self, item, pending):
-        """Never called: a wire always takes a batch."""
+        """Not called: a target writer always takes a batch."""
         raise NotImplementedError
 
     def paused(self, unsafe):
@@ -210,7 +208,7 @@ class SourceReader(Source):
     # private from here on
 
     def _read(self):
-        """Relay the rest of the last read, or a new read. Returns a batch, or None if nothing has arrived."""
+        """Relay more of the last read, or a new read. Returns a LinkBatch, or None if nothing has arrived."""
         tail, view, relay = self._tail, self._buffers.input_view, self.relay
         end = len(tail)
         view[:end] = tail
@@ -239,7 +237,7 @@ class SourceReader(Source):
         return batch
 
     def _batch(self, was_large):
-        """Return the LinkBatch that relay.walk() wrote. Of a large message only the last piece counts."""
+        """The LinkBatch that relay.walk() wrote. Of a large message only the last piece is counted."""
         relay = self.relay
         if self._rejects_next and relay.count:
             self._rejects_next = False
@@ -257,16 +255,14 @@ class SourceReader(Source):
         return batch
 
     def _take_refused(self):
-        """Return the next refused batch. The first batch after a pause is sent alone, so that no other
-        overtakes it.
-        """
+        """The next refused batch. The first one after a pause is sent alone, so that none overtakes it."""
         _, batch = self._refused.pop(0)
         if self._is_probing:
             self._probe = batch
         return batch
 
     def _forget(self, batch):
-        """Note that a batch is no longer in flight."""
+        """Count a batch as no longer in flight."""
         if batch is self._probe:
             self._probe = None
             self._is_probing = False
@@ -275,8 +271,8 @@ class SourceReader(Source):
         self.unsettled -= batch.count
 
     def _split(self, batch, numbers):
-        """Settle the messages of a batch that were accepted. Keep the refused messages (``numbers``), or
-        reject a message that was refused too often.
+        """Settle a batch's accepted messages. Keep its refused messages (``numbers``), or reject those that
+        were refused too often.
         """
         self._forget(batch)
         self._is_probing = True
@@ -311,7 +307,7 @@ class SourceReader(Source):
             insort(self._refused, (tag, batch))
 
     def _settle(self, how, first_tag, count):
-        """Acknowledge or reject ``count`` deliveries. ``how``: (method, bits) of a single delivery."""
+        """Acknowledge or reject ``count`` deliveries. ``how``: (method id, its bits) for one delivery."""
         if not self._is_acked:
             return
         method, bits = how
@@ -326,11 +322,11 @@ class SourceReader(Source):
 
 class LinkBatch:
     """Messages that are taken, sent and settled together: ``count`` deliveries with tags from ``first_tag``
-    on. A piece of a large message counts 0, the last piece 1.
+    on. For a piece of a large message ``count`` is 0, for its last piece 1.
 
     ``octets``: the frames for the target, or None if they are not kept until confirmed. ``first_number``:
     number of the first publish, once sent. ``is_sent``: False if the messages are only settled at their
-    source; ``is_rejected``: settled by a reject. ``offset``: stream offset of the last message, or -1.
+    source; ``is_rejected``: settled by basic.reject. ``offset``: stream offset of the last message, or -1.
     ``refusals``: how often the target has refused the batch. ``checksum``: recognizes a large message when it
     is delivered again.
     """
@@ -354,7 +350,7 @@ class LinkBatch:
         self.checksum = 0
 
     def publishes(self):
-        """The frames of each message, as separate buffers."""
+        """A list of the frames of each message, as bytes."""
         view, starts, at = memoryview(self.octets), [], 0
         while at < len(view):
             if view[at] == 1:
@@ -364,8 +360,8 @@ class LinkBatch:
 
 
 class MemoryBudget:
-    """Limits the memory of a hub's links. ``kept_octets``: bytes that all links keep. An account is a pair:
-    the user who set a link, and the link's virtual host.
+    """Limits the memory of a hub's links. ``kept_octets``: bytes that all links keep. An account is (user who
+    set a link, the link's virtual host).
     """
 
     __slots__ = ("kept_octets", "_of_accounts", "_all_octets", "_most_octets")
@@ -376,14 +372,14 @@ class MemoryBudget:
         self._all_octets, self._most_octets = all_octets, most_octets
 
     def limit(self, account=None):
-        """Bytes at which a link of this account stops reading its source for now."""
+        """Most bytes that a link of this account may keep now; then it must stop reading its source."""
         left = self._all_octets - self.kept_octets
         reserve = self._all_octets // 2 + min(0, left)
         part = max(left, reserve // 2 - self._of_accounts.get(account, 0)) // PARTS
         return max(LEAST_OCTETS, min(self._most_octets, part))
 
     def keep(self, octets, account=None):
-        """Count ``octets`` more, or fewer if negative, as kept."""
+        """Add ``octets`` bytes (negative: remove) to the memory that this account's links keep."""
         self.kept_octets += octets
         kept = self._of_accounts.pop(account, 0) + octets
         if kept:
@@ -391,7 +387,7 @@ class MemoryBudget:
 
 
 class LinkBuffers:
-    """Holds the buffers that all links of a hub share; they are empty between two turns of the loop."""
+    """The buffers that all links of a hub share; they are empty between two turns of the loop."""
 
     def __init__(self):
         self.input, self.output = bytearray(INPUT_OCTETS), bytearray(OUTPUT_OCTETS)
@@ -400,7 +396,7 @@ class LinkBuffers:
 
 
 def buffers_of(hub):
-    """The LinkBuffers of a hub, made at the first call."""
+    """The LinkBuffers of a hub, created by the first call."""
     buffers = _OF_HUBS.get(hub)
     if buffers is None:
         buffers = _OF_HUBS[hub] = LinkBuffers()

@@ -1,7 +1,7 @@
 """Target writer: sends a transfer's messages to the target, and reports when they are safe.
 
-A WireTargetWriter publishes to another broker over a wire. By the link's mode, a message is safe once the
-broker confirms it or once it is written to the socket. Webhooks have their own writer (links.webhook).
+A WireTargetWriter publishes to another broker. A message is safe once the broker confirms it or, in other
+acknowledgement modes, once it is written to the socket. Webhooks have their own writer (links.webhook).
 """
 import time
 from typing import Any
@@ -18,9 +18,9 @@ FULL_OCTETS = 256 * 1024
 
 
 class TargetWriter(Target):
-    """Sends messages to a link's target. ``channel``: the channel of sent frames; ``frame_max``: their
-    largest size. ``is_blocked``: the target has asked for a pause. ``refused``: numbers of refused publishes,
-    which the reader removes.
+    """Sends messages to a link's target. ``channel``: number of the channel in sent frames; ``frame_max``:
+    their largest size. ``is_blocked``: the target has asked for a pause. ``refused``: numbers of refused
+    publishes, which the reader removes.
     """
 
     channel = 1
@@ -39,7 +39,7 @@ class TargetWriter(Target):
         self._is_answering = False
 
     def start(self, session):
-        """Begin to report to ``session``, by ``target_turn`` and ``fail``."""
+        """Report to ``session`` from now on, by its ``target_turn`` and ``fail``."""
         raise NotImplementedError
 
     def is_held(self):
@@ -47,16 +47,16 @@ class TargetWriter(Target):
         return self.is_blocked or not self.is_flowing
 
     def can_take(self):
-        """True if the target may be sent more now."""
+        """True if more messages may be sent to the target now."""
         return not self.is_held()
 
     def unconfirmed(self):
-        """Count of publishes that are neither confirmed nor refused."""
+        """Number of publishes that are neither confirmed nor refused."""
         return int(self.confirms.following - self.confirms.low)
 
     def stalled_s(self):
-        """Seconds since the last confirm that a call of this method noticed; 0 if no message awaits a
-        confirm, or while the target wants a pause.
+        """Seconds without a new confirm, as seen by calls of this method; 0 while no message awaits a confirm
+        or the target wants a pause.
         """
         now = time.monotonic()
         if self.confirms.low != self._seen_low or not self.unconfirmed() or self.is_held():
@@ -65,30 +65,28 @@ class TargetWriter(Target):
 
     def tick(self):
         """Send a due heartbeat. Returns the seconds until the next, or None. Raises ClientError if the target
-        has been silent for too long.
+        was silent for too long.
         """
         return None
 
     def unwatch(self):
-        """Stop listening to the target."""
+        """Stop reading from the target."""
 
     def part(self):
         """Close the connection by a handshake. May switch."""
 
     def abort(self):
-        """Close at once, without calling the waiting callbacks. May be called again."""
+        """Close at once; waiting callbacks are dropped. May be called again."""
         self._waiting.clear()
         self._session = CLOSED
 
     def when_safe(self, callback):
-        """Call ``callback(error or None)`` once everything sent so far is safe or refused."""
+        """Call ``callback(error or None)`` once all messages sent so far are safe or refused."""
         self._waiting.append((self.sent(), callback))
         self.answer_waiting()
 
     def answer_waiting(self):
-        """Call the waiting callbacks whose messages are all safe or refused. A callback's own call does
-        nothing.
-        """
+        """Call waiting callbacks whose messages are all safe or refused; no effect within such a callback."""
         if self._is_answering:
             return
         self._is_answering = True
@@ -101,9 +99,7 @@ class TargetWriter(Target):
             self._is_answering = False
 
     def sent(self):
-        """Number of the last message sent. Once reached() returns this number, the message is safe or
-        refused.
-        """
+        """Number of the last message sent; once reached() returns it, the message is safe or refused."""
         return self.confirms.following - 1
 
     def reached(self):
@@ -111,9 +107,9 @@ class TargetWriter(Target):
         return self.confirms.low - 1
 
     def _verdict(self, mark):
-        """Return the error for messages up to number ``mark``, or None. If a caller asks for the same mark
-        again after a refusal, it gets the same error again, so that a pause follows before the refused
-        messages are sent again.
+        """The error for refused messages up to number ``mark``, or None. A second call with the same mark
+        after a refusal returns the same error, so that a pause follows before refused messages are sent
+        again.
         """
         numbers = self.confirms.refused
         is_asking, self._last_mark = self._last_mark == mark, mark
@@ -128,12 +124,12 @@ class TargetWriter(Target):
         return None
 
     def refusal(self, number):
-        """The error for refused messages, the first of which has this ``number``."""
+        """The error for refused messages, the first of which has this number."""
         return RefusedByTarget("the broker refuses messages (basic.nack)")
 
 
 class WireTargetWriter(TargetWriter):
-    """Publishes to a broker. ``is_confirmed``: publishes are confirmed; ``queue``: as a TargetEnd's."""
+    """Publishes to a broker. ``is_confirmed``: it confirms publishes; ``queue``: its only target, or None."""
 
     def __init__(self, channel, buffers, is_confirmed, queue=None):
         connection = channel.connection
@@ -153,7 +149,7 @@ class WireTargetWriter(TargetWriter):
         self._wire.watch()
 
     def can_take(self):
-        """True if neither the target asks for a pause nor the socket's output is full."""
+        """True if the target has not asked for a pause and the output is not full."""
         return TargetWriter.can_take(self) and self._wire.kept_octets < FULL_OCTETS
 
     def send(self, item, message):
@@ -172,26 +168,26 @@ class WireTargetWriter(TargetWriter):
         return None
 
     def slice_over(self):
-        """Write the output of the slice, and call the callbacks that are due."""
+        """At the end of a transfer slice, write its output and call the callbacks that are due."""
         self._wire.send_queued()
         self.answer_waiting()
 
     def sent(self):
-        """With confirms, the number of the last publish; without, the count of all bytes ever queued."""
+        """With confirms, the number of the last publish; otherwise the number of bytes ever queued."""
         return self.confirms.following - 1 if self._is_confirmed else self._wire.queued_octets
 
     def reached(self):
-        """With confirms, the number up to which publishes are settled; without, the count of written bytes.
+        """With confirms, the number up to which publishes are settled; otherwise the count of written bytes.
         """
         wire = self._wire
         return self.confirms.low - 1 if self._is_confirmed else wire.queued_octets - wire.kept_octets
 
     def tick(self):
-        """Send due heartbeats, and check that the peer sends its own."""
+        """Send a due heartbeat, and check the peer's. Returns the seconds until the next call, or None."""
         return self._wire.tick(True)
 
     def refusal(self, number):
-        """The error for a nack or for returned messages."""
+        """The error for nacked or returned messages, the first of which has this number."""
         if number > self.confirms.doubted:
             return TargetWriter.refusal(self, number)
         return RefusedByTarget(
@@ -230,13 +226,13 @@ class WireTargetWriter(TargetWriter):
                 return
 
     def _put_tail(self):
-        """Copy the partial frame of the last read to the beginning of the buffer."""
+        """Copy the incomplete frame of the last read to the buffer. Returns its length."""
         kept = len(self._tail)
         self._buffers.input_view[:kept] = self._tail
         return kept
 
     def _walk(self, end):
-        """Parse confirms, settle the messages they decide, and pass on other methods in order."""
+        """Parse input up to ``end``: call callbacks of settled messages, and pass on other methods."""
         confirms = self.confirms
         while True:
             done = confirms.walk(self._buffers.input, end)

@@ -1,4 +1,4 @@
-"""Troubles: makes error texts for the user who set a link: what is wrong and what mends it, without secrets.
+"""Troubles: makes error texts for the user who set a link: the fault and its remedy, without secrets.
 
 Does no I/O. OpenSSL's texts do not say what to do; a peer's own texts may repeat secrets that it was sent.
 """
@@ -41,7 +41,7 @@ _SECRET_CHARACTERS_LEAST = 4
 
 
 def told(error: Any, uri: str) -> str:
-    """Return the text that users see for an error at the end of a link with this ``uri``."""
+    """The text that users see for an error at the end of a link with this ``uri``, without its secrets."""
     text = explained(error)
     try:
         link_uri = uris.parse(uri, uris.DESTINATIONS)
@@ -54,7 +54,7 @@ def told(error: Any, uri: str) -> str:
 
 
 def explained(error: Any) -> str:
-    """The error's text; for TLS errors with a hint."""
+    """The error's text, with a hint for TLS errors."""
     if isinstance(error, ssl.SSLCertVerificationError):
         what = getattr(error, "verify_message", "") or str(error)
         advice = _ADVICE.get(getattr(error, "verify_code", 0))
@@ -71,7 +71,7 @@ def explained(error: Any) -> str:
 
 
 def without_secrets_of(link_uri: uris.LinkURI, text: str) -> str:
-    """``text`` without the secrets in this end's URI."""
+    """``text`` with the secrets of this URI replaced by ***."""
     for secret in _secrets_of(link_uri):
         if len(secret) >= _SECRET_CHARACTERS_LEAST:
             text = text.replace(secret, "***")
@@ -79,7 +79,7 @@ def without_secrets_of(link_uri: uris.LinkURI, text: str) -> str:
 
 
 def _secrets_of(link_uri: uris.LinkURI) -> list[str]:
-    """Return the secrets in a URI, in each form in which they may be sent or written, longest first."""
+    """A list of the secrets in a URI, in each form in which they may be sent or written; longest first."""
     secrets = {link_uri.options.get("password", "")}
     if link_uri.password != link_uri.user:  # guest is no secret and occurs in many texts
         secrets.add(link_uri.password or "")
@@ -97,7 +97,7 @@ def _secrets_of(link_uri: uris.LinkURI) -> list[str]:
 
 
 def _of_token(password: str) -> str:
-    """A hint if the password is an expired token (JWT), else ""."""
+    """A hint if the password is a token (JWT) that has expired, else ""."""
     parts = password.split(".")
     if len(parts) != 3:
         return ""

@@ -4,8 +4,8 @@
     amqp:///vhost                                                             this broker (see links.local)
     http[s]://user:password@host:port/path?query                              a webhook
 
-Only this module interprets the text: everything is percent-decoded, and a URI of another broker without a
-path means the vhost ``/``. Query keys are RabbitMQ's; keys without a meaning for a client are accepted and
+Only this module parses these URIs. All parts are percent-decoded; a URI of another broker without a path
+means the vhost ``/``. Query keys are RabbitMQ's; keys without a meaning for a client are accepted and
 ignored. No error repeats a password.
 """
 import os
@@ -40,12 +40,12 @@ _VALUES = {"auth_mechanism": ("plain", "amqplain", "external"), "verify": ("veri
 
 
 class URIError(ValueError):
-    """A URI that no retry can make usable. The text holds no password."""
+    """The URI is unusable, and retrying cannot help. The text holds no password."""
 
 
 @dataclass(frozen=True)
 class LinkURI:
-    """A parsed URI. ``host``: "" for this broker; ``path``: decoded vhost, or HTTP's path and query."""
+    """A parsed URI. ``host``: "" for this broker; ``path``: decoded vhost, or path and query of HTTP."""
 
     scheme: str
     host: str
@@ -57,7 +57,7 @@ class LinkURI:
 
     @property
     def is_local(self) -> bool:
-        """True if the URI means this broker, without TCP."""
+        """True if the URI means this broker, which needs no TCP."""
         return not self.host
 
     @property
@@ -66,14 +66,14 @@ class LinkURI:
 
     @property
     def place(self) -> str:
-        """The address, for errors and logs."""
+        """Host and port as text, for errors and logs."""
         if self.is_local:
             return "this broker"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse(text: Any, schemes: tuple[str, ...] = AMQP) -> LinkURI:
-    """Parse a URI. Raises URIError."""
+    """Parse a URI whose scheme is in ``schemes``. Raises URIError."""
     if not isinstance(text, str):
         raise URIError("a URI is a string")
     if len(text) > URI_OCTETS_MAX:
@@ -111,7 +111,7 @@ def parse(text: Any, schemes: tuple[str, ...] = AMQP) -> LinkURI:
 
 
 def parse_list(value: Any, schemes: tuple[str, ...] = AMQP) -> list[LinkURI]:
-    """Parse a URI, or a non-empty list of URIs. Raises URIError."""
+    """Parse a URI, or a non-empty list of URIs, to a list of LinkURIs. Raises URIError."""
     texts = value if isinstance(value, list) else [value]
     if not 0 < len(texts) <= URIS_MAX:
         raise URIError(f"a list of URIs has 1 to {URIS_MAX} of them, this one {len(texts)}")
@@ -119,9 +119,7 @@ def parse_list(value: Any, schemes: tuple[str, ...] = AMQP) -> list[LinkURI]:
 
 
 def without_login(uri: str) -> str:
-    """Return the URI as logs and operators see it: without login and query, for a web server also without
-    path.
-    """
+    """The URI for logs and operators: without login and query, a web server's also without path."""
     if not uri:
         return ""
     parts = urlsplit(uri)
@@ -129,8 +127,7 @@ def without_login(uri: str) -> str:
 
 
 def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
-    """Return the parameters for a client's connection to this URI. ``vhost``: default for a URI of this
-    broker.
+    """The client's Parameters for a connection to this URI. ``vhost``: default for a URI of this broker.
 
     Raises URIError for a file that is not in ``tls_folder``.
     """
@@ -145,7 +142,7 @@ def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
 
 
 def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
-    """Return a copy of the options with full paths. Raises URIError for a file outside ``tls_folder``."""
+    """A copy of the options with full file paths. Raises URIError for a file outside ``tls_folder``."""
     options = dict(options)
     for key in FILES:
         if key in options:
@@ -156,7 +153,7 @@ def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
 
 
 def file_in(folder: str, path: str, key: str) -> str:
-    """The file's path, in ``folder`` or below. Raises URIError, which reveals nothing of other folders."""
+    """The full path of a file in ``folder`` or below. Raises URIError without details of other folders."""
     if not folder:
         raise URIError(f"{key}: no URI may name files here, for tls_folder in [links] is not set")
     if "\0" in path:
@@ -169,7 +166,7 @@ def file_in(folder: str, path: str, key: str) -> str:
 
 
 def _local(parts: Any, scheme: str) -> LinkURI:
-    """Parse a URI without a host. Raises URIError for parts that have no meaning in such a URI."""
+    """Parse a URI of this broker. Raises URIError for a user, password or port."""
     if scheme != "amqp":
         raise URIError(f"the URI has no host: this broker is reached by amqp:// and not by {scheme}://")
     if parts.netloc:
@@ -181,7 +178,6 @@ def _local(parts: Any, scheme: str) -> LinkURI:
 
 
 def _decoded(text: str, what: str) -> str:
-    """``text`` with %XX decoded. Raises URIError."""
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
@@ -189,7 +185,7 @@ def _decoded(text: str, what: str) -> str:
 
 
 def _options(query: str) -> dict[str, Any]:
-    """The checked query of an AMQP URI. Raises URIError."""
+    """{key: value} of an AMQP URI's query, checked. Raises URIError."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, errors="strict")
         known = urlencode([(key, value) for key, value in pairs if key not in _WITHOUT_EFFECT])

@@ -5,9 +5,9 @@
     X-Signature: sha256=<HMAC of the body, in hex>
 
 Messages are posted one at a time, so that they arrive in order. A 2xx settles the message. Temporary failures
-are retried here, after a back-off or Retry-After. If they last, failures of the server (408, 425, 429, 503,
-507, no connection, a port that expects TLS) end the session, and the link opens another; failures that the
-message may have caused (other 5xx, no answer in time, a connection that breaks) refuse the message and count
+are retried here, after a back-off or Retry-After. If they persist, a failure of the server (408, 425, 429,
+503, 507, no connection, a port that expects TLS) ends the session, and the link opens another; a failure that
+the message may have caused (other 5xx, no answer in time, a broken connection) refuses the message and counts
 towards the link's limit. Every other answer refuses the message at once. Redirects are not followed: only the
 original host was checked.
 
@@ -67,9 +67,8 @@ _PATH_SAFE = "/%?&=+:;,@!$'()*~.-_"
 
 class Webhook:
     """Describes a webhook, in place of a link's TargetEnd. ``name``: the link's; ``connector``: has
-    ``connect_http``; ``secret``: key to sign bodies with, or empty; ``edit``: as a TargetEnd's;
-    ``timeout_s``: time for an answer; ``tls``: options as of an AMQP URI to verify servers by;
-    ``account``: the link's.
+    ``connect_http``; ``secret``: key to sign bodies with, or empty; ``edit``: as in TargetEnd; ``timeout_s``:
+    time for an answer; ``tls``: options to verify servers, named as in an AMQP URI; ``account``: the link's.
     """
 
     has_lane = False
@@ -90,25 +89,25 @@ class Webhook:
         self._connector = connector
 
     def open(self, uri: str) -> "Poster":
-        """Return a connected Poster. Raises URIError, OSError. May switch."""
+        """Return a connected Poster, which begins with ``uri``. Raises URIError, OSError. May switch."""
         first = self.uris.index(uri)
         poster = Poster(self, [uris.parse(one, uris.HTTP) for one in self.uris[first:] + self.uris[:first]])
         poster.open()
         return poster
 
     def open_writer(self, uri: str, hub: Any) -> "WebhookTargetWriter":
-        """Return the link's target writer. Raises URIError, OSError. May switch."""
+        """Return a WebhookTargetWriter that begins with ``uri``. Raises URIError, OSError. May switch."""
         return WebhookTargetWriter(self.open(uri), hub)
 
     def connection(self, link_uri: uris.LinkURI) -> HTTPConnection:
-        """An HTTPConnection to this URI, not open yet."""
+        """A new HTTPConnection to this URI, not connected."""
         return HTTPConnection(
             lambda: self._connector.connect_http(link_uri, CONNECT_TIMEOUT_S, self.tls, self.account),
             self.timeout_s)
 
 
 class Poster:
-    """Posts messages to the first of its URIs; after each failure to post, the next URI is used. ``trouble``:
+    """Posts messages to one of its URIs; each failed attempt makes the next URI the current one. ``trouble``:
     why a message is being retried, or None. ``on_trouble(text)`` is called when retrying begins.
     """
 
@@ -133,14 +132,14 @@ class Poster:
         self._connection.open()
 
     def close(self) -> None:
-        """Close; a ``send`` in another greenlet raises OSError."""
+        """Close the connection; a ``send`` in another greenlet raises OSError."""
         self._closed.set()
         self._connection.close()
 
     def send(self, message: Any) -> None:
-        """Post a message, and return once it is settled.
+        """Post a message, with retries; return once the server has taken it.
 
-        Raises RefusedByTarget, and OSError if this session cannot settle it. May switch, for minutes.
+        Raises RefusedByTarget, or OSError if the server is at fault. May switch, for minutes.
         """
         attempt = 0
         try:
@@ -154,7 +153,7 @@ class Poster:
             self.trouble = None
 
     def _attempt(self, message: Any) -> "_Failure | None":
-        """Post once. Raises RefusedByTarget, OSError. May switch."""
+        """Post once. Returns None, or a _Failure to retry. Raises RefusedByTarget, OSError. May switch."""
         self._check_open()
         target, headers = self._target(message), self._headers(message)
         try:
@@ -177,7 +176,7 @@ class Poster:
             text, answer.status not in PASSING, retry_after_s(answer.headers.get("retry-after", "")))
 
     def _failure(self, error: OSError) -> "_Failure":
-        """Return a _Failure for a missing answer. Raises OSError if the only URI is at fault. May switch."""
+        """The _Failure for a missing answer. Raises OSError if the only URI cannot be used. May switch."""
         if isinstance(error, ConnectionError) and self._connection.has_asked and self._expects_tls():
             error = SpeaksTLS()
         if isinstance(error, (HostRefused, SpeaksTLS)) and len(self._uris) == 1:
@@ -186,8 +185,8 @@ class Poster:
         return _Failure(self._told(error), is_doubt)
 
     def _expects_tls(self) -> bool:
-        """True if the server answers a ClientHello with TLS; asked once for each URI. Called when a plain
-        request got no answer or a 400, because a port for TLS may behave like that. May switch.
+        """True if the server answers a ClientHello with TLS; tested once per URI. Called if a plain request
+        got no answer or a 400, as from a port for TLS. May switch.
         """
         if self._has_answered or self._uri.tls:
             return False
@@ -200,8 +199,8 @@ class Poster:
         return f"{self._uri.place}: {troubles.without_secrets_of(self._uri, text)}"
 
     def _wait_or_give_up(self, failure: "_Failure", attempt: int) -> None:
-        """Take the next URI; wait once all have failed. To give up, raises RefusedByTarget or OSError. May
-        switch.
+        """Switch to the next URI, after a pause once all have failed. Raises RefusedByTarget or OSError after
+        the last retry. May switch.
         """
         rounds, rest = divmod(attempt, len(self._uris))
         wait_s = self._webhook.backoff.wait_s(rounds) if not rest else 0.0
@@ -224,7 +223,7 @@ class Poster:
             raise OSError("the link was stopped")
 
     def _target(self, message: Any) -> str:
-        """The request target: path and query. Raises RefusedByTarget."""
+        """The request target (path and query) of a message. Raises RefusedByTarget."""
         if self._uri.path.startswith("/"):
             return self._uri.path
         path = _headers_of(message).get(PATH_HEADER, "/")
@@ -237,7 +236,7 @@ class Poster:
         return path + self._uri.path
 
     def _headers(self, message: Any) -> list[tuple[str, bytes]]:
-        """Header fields of the request. Raises RefusedByTarget."""
+        """Header fields (name, value) of a message's request. Raises RefusedByTarget."""
         table = _headers_of(message)
         headers = [*self._fixed, ("Content-Length", b"%d" % len(message.body))]
         properties = message.properties
@@ -254,7 +253,7 @@ class Poster:
 
 
 class _Posted:
-    """A message to post, made from the frames that a relay writes."""
+    """A message to post, decoded from the frames that a Relay wrote."""
 
     __slots__ = ("_raw_properties", "_properties", "body")
 
@@ -271,7 +270,7 @@ class _Posted:
 
     @property
     def properties(self):
-        """The decoded Properties. Raises Malformed."""
+        """The message's decoded Properties. Raises Malformed."""
         if self._properties is None:
             self._properties = Properties.decode(self._raw_properties)
         return self._properties
@@ -279,7 +278,7 @@ class _Posted:
 
 class WebhookTargetWriter(TargetWriter):
     """Posts messages one by one through ``poster``, which it owns: a 2xx counts as a confirm, any other
-    answer as a refusal. A post runs in its own greenlet, everything else in callbacks. The transfer gives it
+    answer as a refusal. A post runs in its own greenlet, all other work in callbacks. The transfer gives it
     batches of one message, or of a piece of one message.
     """
 
@@ -296,11 +295,11 @@ class WebhookTargetWriter(TargetWriter):
         self._session = session
 
     def can_take(self):
-        """False while a message is being posted."""
+        """True unless a message is being posted."""
         return self._posting is None
 
     def send(self, item, message):
-        """Post the message once it is complete."""
+        """Collect a piece, and post the message once it is complete."""
         item.first_number = self.confirms.following
         keep = self._session.reader.keep_octets
         if not item.is_sent:
@@ -327,7 +326,7 @@ class WebhookTargetWriter(TargetWriter):
         self.abort()
 
     def abort(self):
-        """Close at once; the message being posted may arrive, and is delivered again."""
+        """Close at once. A message being posted may arrive, although it will be delivered again."""
         super().abort()
         self._pieces.clear()
         self._poster.on_trouble = None
@@ -377,8 +376,8 @@ class _Failure(NamedTuple):
 
 
 def field_value(value: Any) -> bytes | None:
-    """Return a header's value in the form that HTTP needs. Returns None if HTTP cannot carry it: tables,
-    lists, text with line breaks, or more than VALUE_OCTETS_MAX bytes.
+    """A header's value encoded for HTTP; None if HTTP cannot carry it: tables, lists, text with line breaks,
+    or more than VALUE_OCTETS_MAX bytes.
     """
     if isinstance(value, bool):
         value = "true" if value else "false"
@@ -397,7 +396,7 @@ def field_value(value: Any) -> bytes | None:
 
 
 def retry_after_s(text: str) -> float:
-    """Seconds of a Retry-After, maybe a date (RFC 9110 §10.2.3), up to RETRY_AFTER_MOST_S; 0 if unusable."""
+    """Seconds of a Retry-After, number or date (RFC 9110 §10.2.3), up to RETRY_AFTER_MOST_S; 0 if invalid."""
     text = text.strip()
     if text.isascii() and text.isdigit():
         return min(float(text[:10]), RETRY_AFTER_MOST_S)
@@ -409,7 +408,7 @@ def retry_after_s(text: str) -> float:
 
 
 def _fixed_headers(name: str, link_uri: uris.LinkURI) -> list[tuple[str, bytes]]:
-    """Header fields of every request of a session."""
+    """Header fields (name, value) that all requests to this URI have."""
     host = f"[{link_uri.host.partition('%')[0]}]" if ":" in link_uri.host else link_uri.host
     if link_uri.port != uris.PORTS[link_uri.scheme]:
         host = f"{host}:{link_uri.port}"
@@ -433,7 +432,7 @@ def _headers_of(message: Any) -> dict[str, Any]:
 
 
 def _publishers_headers(table: dict[str, Any]) -> list[tuple[str, bytes]]:
-    """Header fields of the message's own headers that HTTP allows and that cannot be mistaken for ours."""
+    """Header fields for the publisher's headers, without those that HTTP forbids or that look like ours."""
     fields: list[tuple[str, bytes]] = []
     room = HEADERS_OCTETS_MAX
     for name, value in table.items():

@@ -1,7 +1,7 @@
-"""Wire: the socket of a client's connection, which a link reads and writes without ever waiting.
+"""Wire: the socket of a client's connection, which a link reads and writes without blocking.
 
-Above the client, below sessions. Output that the socket does not take at once is kept until the loop reports
-room. ``tick`` sends heartbeats and notices missing ones.
+Above the client, below sessions. Output that the socket does not accept at once is kept until the loop
+reports the socket writable. ``tick`` sends heartbeats and notices missing ones.
 """
 import time
 from ssl import SSLWantReadError, SSLWantWriteError
@@ -32,7 +32,7 @@ class Wire:
     ``broken(error)`` when writing has failed, ``drained()`` when all kept output is written. None of these
     functions may switch.
 
-    ``kept_octets``: count of bytes queued and not yet written. ``queued_octets``: count of all bytes ever
+    ``kept_octets``: number of bytes queued and not yet written. ``queued_octets``: number of bytes ever
     queued.
     """
 
@@ -60,23 +60,23 @@ class Wire:
         self.last_sent = self.last_received = time.monotonic()
 
     def watch(self):
-        """Call ``readable`` from now on, until ``unwatch``."""
+        """Have ``readable()`` called from now on, until unwatch()."""
         if not self._watching and not self.is_closed:
             self._watching = True
             self._reader.start(self._readable)
 
     def unwatch(self):
-        """Stop calling ``readable``; input stays in the socket."""
+        """Stop the calls of ``readable()``; input stays in the socket."""
         if self._watching:
             self._watching = False
             self._reader.stop()
 
     def has_more(self):
-        """True if TLS holds decrypted bytes that no poll reports."""
+        """True if TLS holds decrypted bytes, which no socket event announces."""
         return self._pending is not None and not self.is_closed and self._pending() > 0
 
     def receive_into(self, view):
-        """Read into ``view``. Returns the count of bytes, maybe 0. Raises ConnectionClosed, OSError."""
+        """Read into ``view``. Returns the number of bytes, 0 if none. Raises ConnectionClosed, OSError."""
         try:
             count = self._receive_into(view)
         except _NOT_NOW:
@@ -93,7 +93,7 @@ class Wire:
         self.queued_octets += len(octets)
 
     def send_queued(self):
-        """Write as much as the socket takes now; the rest follows when it takes more."""
+        """Write as much output as the socket accepts now; the rest follows when the socket is writable."""
         if not self._kept or self._writer is not None or self.is_closed:
             return
         self._send_queued()
@@ -102,8 +102,8 @@ class Wire:
             self._writer.start(self._writable)
 
     def tick(self, is_read):
-        """Send a due heartbeat. Returns the seconds until the next, or None without heartbeats. Raises
-        ConnectionClosed if the peer is silent although the link reads its input (``is_read``).
+        """Send a due heartbeat. Returns the seconds until the next call, or None without heartbeats. Raises
+        ConnectionClosed if the peer was silent for two intervals while input was read (``is_read``).
         """
         interval_s = self.heartbeat_s
         if not interval_s:
@@ -122,7 +122,7 @@ class Wire:
             0.0, min(self.last_sent + interval_s / 2, self.last_received + 2 * interval_s + 0.001) - now)
 
     def part(self):
-        """Close by a handshake, for which the peer has PARTING_S. May switch."""
+        """Close by a handshake, which the peer must complete within PARTING_S. May switch."""
         self._stop_watching()
         if self.is_closed:
             return

@@ -15,12 +15,12 @@ LOOK_OCTETS = 16 * 1024
 
 
 class Incomplete(Exception):
-    """The octets do not hold the whole hello yet."""
+    """Raised when more octets are needed to find the host name in a TLS ClientHello."""
 
 
 def asked_host(connection: Any) -> str:
-    """The host name in the hello on the socket, in lower case, or "". The caller limits the time. May
-    switch.
+    """Return the host name that the ClientHello on the socket asks for, in lower case, or "". The octets stay
+    on the socket. The caller limits the time. May switch.
     """
     seen = -1
     try:
@@ -40,7 +40,7 @@ def asked_host(connection: Any) -> str:
 
 
 def server_name(data: bytes) -> str:
-    """The host name in a hello at the start of ``data``, or "". Raises Incomplete."""
+    """Return the host name in the ClientHello with which ``data`` begins, or "". Raises Incomplete."""
     try:
         hello = _Octets(_handshake_message(data))
         hello.skip(2 + 32)  # version, random
@@ -57,7 +57,7 @@ def server_name(data: bytes) -> str:
 
 
 def _handshake_message(data: bytes) -> bytes:
-    """The body of the first handshake message, from one or more records. Raises Incomplete, ValueError."""
+    """The ClientHello's body, from one or more TLS records. Raises Incomplete, ValueError."""
     message = b""
     position = 0
     while True:
@@ -79,7 +79,7 @@ def _handshake_message(data: bytes) -> bytes:
 
 
 def _host_name(names: "_Octets") -> str:
-    """The first host name of a server_name extension. Raises ValueError."""
+    """The first host name of a server_name extension, in lower case, or "". Raises ValueError."""
     names.number(2)
     while names.left():
         kind, name = names.number(1), names.take(names.number(2))
@@ -89,7 +89,7 @@ def _host_name(names: "_Octets") -> str:
 
 
 class _Octets:
-    """Reads numbers and parts of octets one after the other; raises ValueError past the end."""
+    """Reads numbers and slices of some octets, one after the other; raises ValueError past the end."""
 
     def __init__(self, data: bytes):
         self._data = data

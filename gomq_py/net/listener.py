@@ -1,4 +1,4 @@
-"""Listeners: accept connections, set the sockets' options, and call the door's ``handle(socket, address)``.
+"""Listeners: accept connections, set the sockets' options, and call a protocol's ``handle(socket, address)``.
 
 If ``handle`` never switches, the loop accepts. Otherwise a greenlet accepts, and a greenlet per connection
 calls ``handle``. Knows no protocol; never touches what a peer sends.
@@ -56,7 +56,7 @@ Handshake = Callable[[Any], Any]
 
 
 class BindError(Exception):
-    """The broker cannot listen on an address; the text is one line for the operator."""
+    """The broker cannot listen on an address; the error's text is one line for the operator."""
 
 
 def bind_tcp(host: str, port: int, backlog: int, reuse_port: bool = False) -> Any:
@@ -86,21 +86,21 @@ def bind_tcp(host: str, port: int, backlog: int, reuse_port: bool = False) -> An
 
 
 def keep_little_unsent(listening: Any) -> None:
-    """Limit unsent octets of accepted TCP sockets to UNSENT_OCTETS, if the system can."""
+    """Let the kernel keep at most UNSENT_OCTETS unsent per accepted socket, if it can."""
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_OCTETS)
 
 
 def keep_segments_short(listening: Any) -> None:
-    """Limit segments of accepted TCP sockets to TLS_SEGMENT_OCTETS in both directions, if the system can."""
+    """Limit TCP segments of sockets accepted here to TLS_SEGMENT_OCTETS in both directions, if possible."""
     if sys.platform.startswith("linux"):
         with suppress(OSError):  # some kernels cannot for MPTCP, which an inherited socket may speak
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, TLS_SEGMENT_OCTETS)
 
 
 def _resolved(host: str, port: int) -> tuple[int, Any]:
-    """Return (family, address) to bind to. A numeric address is parsed here: the resolver would take a thread
-    and 0.5 MB of tables. May switch.
+    """Return (address family, address) for bind(). A numeric address is parsed here: the resolver would take
+    a thread and 0.5 MB of tables. May switch.
     """
     try:
         parsed = ip_address(host)
@@ -131,8 +131,8 @@ def _why_not(host: str, port: int, error: OSError) -> str:
 
 
 def bind_unix(path: str, backlog: int, mode: int = 0o660) -> Any:
-    """Return a listening unix socket with permissions ``mode``. A socket that a dead process left at ``path``
-    is replaced. Raises BindError.
+    """Return a listening unix socket at ``path`` with permissions ``mode``. If a dead process left a socket
+    there, it is replaced. Raises BindError.
     """
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -148,8 +148,8 @@ def bind_unix(path: str, backlog: int, mode: int = 0o660) -> Any:
 
 
 def _remove_stale(path: str) -> None:
-    """Unlink a socket that a killed broker left behind. Raises OSError if a process answers there. A file
-    that is no socket stays, and bind() then fails.
+    """Unlink the socket that a killed broker left at ``path``. Raises OSError if a process answers there. A
+    file that is no socket stays, and bind() then fails.
     """
     try:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
@@ -168,7 +168,7 @@ def _remove_stale(path: str) -> None:
 
 
 class Listener:
-    """Accepts on one socket until it is closed."""
+    """Accepts connections on one listening socket until close()."""
 
     def __init__(
         self, listening: Any, protocol: str, handle: Handle, options: SocketOptions,
@@ -177,8 +177,8 @@ class Listener:
     ):
         """``listening``: a bound and listening socket, which the Listener owns. ``handshake``: makes an
         accepted socket a TLS socket. ``proxies``: finds the client's address. ``inherited``: another process
-        made the socket and removes its path. ``gate``: admits connections. ``at_once``: ``handle`` does not
-        switch.
+        made the socket and removes its path. ``gate``: admits connections (hub.admission). ``at_once``:
+        ``handle`` does not switch.
         """
         self.protocol = protocol
         self._proxies = proxies
@@ -237,7 +237,7 @@ class Listener:
             self._path_id = None
 
     def abandon(self) -> None:
-        """Close this process's copy of the socket after a fork, in the child; see ``abandon_socket``."""
+        """In a forked child: close the child's copy of the listening socket; the parent goes on to accept."""
         abandon_socket(self._socket)
 
     def _accept_forever(self) -> None:
@@ -275,16 +275,14 @@ class Listener:
             self._let_in(connection, address)
 
     def _must_wait(self, address: Any) -> bool:
-        """Whether a connection from this address must wait: the gate has no room now, but does not refuse the
-        address.
-        """
+        """Whether an accepted connection must wait: the gate has no room now, but does not refuse it."""
         if self._gate is None:
             return False
         host = host_of(address)
         return not self._gate.has_room(host) and not self._gate.refuses(host)
 
     def _let_in(self, connection: Any, address: Any) -> None:
-        """Serve an accepted connection, if the gate admits it."""
+        """Serve an accepted connection or, if the gate refuses it, close it."""
         if self._is_unix:
             self._accepted += 1
             address = unix_peer(connection, self._accepted)
@@ -301,15 +299,15 @@ class Listener:
             greenlet.name = f"{self.protocol} {format_address(address)}"
 
     def _accept(self) -> tuple[Any, Any]:
-        """Return (socket, address) of the next peer. Raises OSError. May switch, unless ``at_once``."""
+        """Return (socket, address) of the next client. Raises OSError. May switch, unless ``at_once``."""
         if not self._at_once:
             return self._socket.accept()
         waiting, self._waits_for_room = self._waits_for_room, None
         return waiting or self._accept_plain()
 
     def _accept_plain(self) -> tuple[Any, Any]:
-        """Return (socket, address) of the next peer. The socket is a LoopSocket, or gevent's if a proxy may
-        announce an address first. Raises OSError; does not wait.
+        """Return (socket, address) of the next client: a LoopSocket, or gevent's socket if a proxy may first
+        announce the client's address. Raises OSError; does not wait.
         """
         descriptor, address = self._socket._sock._accept()
         if self._proxies is None or not self._proxies.may_announce(address):
@@ -328,7 +326,7 @@ class Listener:
         self._needed.wait()
 
     def _accept_in_loop(self) -> None:
-        """Let connections in, without the greenlet, because waking it for every connection was a tenth of a
+        """Accept connections in the loop's callback, because waking a greenlet for each was a tenth of a
         login's cost. The greenlet handles only errors and connections that must wait for room.
         """
         gate = self._gate
@@ -389,7 +387,7 @@ class Listener:
 
 
 def serve(handle: Handle, connection: Any, address: Any) -> None:
-    """Call a door's ``handle`` and return when the client is gone. May switch."""
+    """Call a protocol's ``handle`` for a connection, and return when the client is gone. May switch."""
     when_gone = handle(connection, address)
     if when_gone is not None:
         gone = Event()
@@ -407,8 +405,8 @@ def telling_why(protocol: str, address: Any, strangers: QuietLog) -> Iterator[No
 
 
 def tell_why(error: Exception, protocol: str, address: Any, strangers: QuietLog) -> None:
-    """Log the ``error`` that ended a connection from this address; ``strangers``: the log for the peer's
-    errors.
+    """Log the ``error`` that ended a connection from this address. ``strangers``: the rate-limited log for
+    errors that peers cause.
     """
     peer = format_address(address)
     if isinstance(error, ProxyProtocolError):
@@ -434,25 +432,24 @@ def path_id(path: str) -> tuple[int, int] | None:
 
 
 def remove_path(path: str, identity: Any) -> None:
-    """Unlink a socket, unless another file has taken its place. ``identity``: path_id() after it was bound.
-    """
+    """Unlink a socket, unless a later file has taken its place. ``identity``: its path_id() after bind()."""
     if path_id(path) == identity:
         os.unlink(path)
 
 
 def unix_peer(connection: Any, number: int) -> str:
-    """Return a name for a peer without an address: "unix:PROCESS:NUMBER"."""
+    """Return a name for the client of a unix socket, which has no address: "unix:PROCESS:NUMBER"."""
     return f"unix:{_peer_process(connection)}:{number}"
 
 
 def _peer_process(connection: Any) -> int:
-    """The process id of a unix socket's peer; 0 if the peer is in another container."""
+    """The process id of a unix socket's client; 0 if the client is in another container."""
     return struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 
 
 def abandon_socket(connection: Any) -> None:
-    """Close the copy of a socket that a forked child has. The peer is not told, and the loop is not touched,
-    because parent and child share its kernel state.
+    """In a forked child: close the child's copy of a socket. The peer is not told, and the loop is not
+    touched, because parent and child share its kernel state.
     """
     descriptor = getattr(connection, "_sock", connection).detach()
     if descriptor >= 0:
@@ -460,24 +457,24 @@ def abandon_socket(connection: Any) -> None:
 
 
 def host_of(address: Any) -> str:
-    """The host of an address without its port; empty for a unix socket."""
+    """The host part of a socket address; empty for a unix socket."""
     return address[0].removeprefix("::ffff:") if isinstance(address, tuple) else ""
 
 
 def login_host(connection: Any, host: str) -> str:
-    """The address under which a client's logins count: ``host``, or a WebSocket's own ``login_host``."""
+    """The address to which a client's logins are attributed: ``host``, unless its WebSocket has its own."""
     given = getattr(connection, "login_host", None)
     return host if given is None else given
 
 
 @lru_cache(64)
 def format_own(address: Any) -> str:
-    """As format_address(), for an address of this machine. Results are cached, because there are few."""
+    """A local socket address as text, "127.0.0.1:5672" or "[::1]:5672"; cached, because there are few."""
     return format_address(address)
 
 
 def format_address(address: Any) -> str:
-    """A socket address as text. An IPv4 peer of an IPv6 socket is shown as IPv4."""
+    """A socket address as text, "10.0.0.1:5672" or "[::1]:5672". IPv4 addresses in IPv6 are shown as IPv4."""
     if not isinstance(address, tuple):
         return str(address or "unix")
     host, port = address[0].removeprefix("::ffff:"), address[1]

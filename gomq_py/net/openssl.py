@@ -37,8 +37,8 @@ def read_ahead(ssl_object: Any) -> int:
 
 
 def take_turns(ssl_object: Any) -> None:
-    """Let a read of ``ssl_object`` raise SSLWantReadError if only octets for OpenSSL itself have come; by
-    default it would go on reading.
+    """Let a read of ``ssl_object`` raise SSLWantReadError if only octets for OpenSSL itself have come, such
+    as a change of keys; by default the read would wait for more.
     """
     library = _library()
     if library is not None and _is_known(ssl_object):
@@ -46,15 +46,15 @@ def take_turns(ssl_object: Any) -> None:
 
 
 def has_pending(connection: int) -> Callable[[], int]:
-    """Return a function that tells whether OpenSSL holds unread octets, even if only the beginning of a
-    record.
+    """Return a function that returns 1 if OpenSSL holds unread octets, even if only the beginning of a
+    record, else 0. ``connection``: the address of the SSL.
     """
     return partial(_library().SSL_has_pending, ctypes.c_void_p(connection))
 
 
 @cache
 def addresses() -> tuple[int, int, int]:
-    """The addresses of SSL_read, SSL_has_pending and SSL_get_error."""
+    """Return the addresses of OpenSSL's functions SSL_read, SSL_has_pending and SSL_get_error."""
     library = _library()
     read, pending, error = (
         ctypes.cast(function, ctypes.c_void_p).value or 0

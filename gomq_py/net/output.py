@@ -3,7 +3,7 @@
 Octets that the socket does not take at once are kept, and sent when it is writable again. Meanwhile the
 output is ``blocked``: deliveries stop, replies are kept. When more than ``limit`` is kept, ``on_overflow()``
 is called, which should stop reading from the client. When the socket breaks, ``on_broken`` is called once,
-and later octets are dropped; nothing raises. A Source sends the octets of a file.
+and later octets are dropped; nothing raises. A Source is an object that sends the octets of a file.
 """
 import os
 import socket as system_socket
@@ -59,7 +59,7 @@ class Output:
         self.ahead = None  # octets that were pending before the source, sent first
 
     def write(self, data):
-        """Send ``data`` (bytes or a bytearray the caller gives away) behind everything written before."""
+        """Send ``data`` after all data written before; a bytearray then belongs to this Output."""
         if self.broken:
             return
         if self.corked or self.pending or self.source is not None:
@@ -80,15 +80,15 @@ class Output:
             self._over_limit()
 
     def write_large(self, data):
-        """As write, for a message that may exceed ``limit``; the message does not count against ``limit``."""
+        """Send ``data`` after all data written before; ``limit``, which it may exceed, does not count it."""
         self.allowance += len(data)
         self.write(data)
         if not self.pending:
             self.allowance = 0
 
     def write_source(self, source):
-        """Send all octets of ``source`` behind everything written before. Call it only if ``takes_sources``
-        is True and ``blocked`` is False.
+        """Send all octets of ``source``, such as a part of a file, after all data written before. Call it
+        only if ``takes_sources`` is True and ``blocked`` is False.
 
         A Source has ``send(send, fileno) -> octets``, which sends a part that does not hold up others for
         long, and raises OSError if the connection must end; ``left``, the octets still to come; and
@@ -105,14 +105,14 @@ class Output:
             self._send_pending()
 
     def room_to_fill(self):
-        """How many octets of the hub's output buffer to fill at a time: more for a peer that reads fast."""
+        """How many octets of the hub's output buffer to fill per send_filled(); more for a fast peer."""
         if self.taken_whole < KEEPS_UP_OCTETS:
             return self.buffers.output_octets
         return self.buffers.flood_output_octets
 
     def send_filled(self, count):
-        """Send the first ``count`` octets of the hub's output buffer; the octets that the socket does not
-        take are copied.
+        """Send the first ``count`` octets of the hub's output buffer. Octets that the socket does not take
+        are copied and sent later.
         """
         if self.pending and not self.blocked:
             self._send_pending()
@@ -128,11 +128,11 @@ class Output:
             self.pending += view[sent:count]
 
     def cork(self):
-        """Gather output until uncork(), so that the answers to a read leave together."""
+        """Keep all written data until uncork(), so that the answers to one read leave together."""
         self.corked = True
 
     def uncork(self):
-        """Send the gathered output."""
+        """Send the data kept since cork()."""
         self.corked = False
         if self.pending and not self.blocked:
             self._send_pending()
@@ -144,19 +144,18 @@ class Output:
         self.waiters.append(callback)
 
     def not_when_drained(self, callback):
-        """Do not call ``callback()`` any more. Does nothing if call_when_drained() did not get this callback.
-        """
+        """Do not call ``callback()`` any more. Does nothing if call_when_drained() did not get it."""
         if self.waiters is not None and callback in self.waiters:
             self.waiters.remove(callback)
 
     def pending_octets(self):
-        """Octets accepted but not yet taken by the socket."""
+        """Number of octets that were written and that the socket has not taken yet."""
         if self.source is None:
             return len(self.pending)
         return len(self.ahead) + self.source.left + len(self.pending)
 
     def wait_drained(self, timeout_s):
-        """Wait until nothing is pending or the socket broke. Returns whether all was sent. May switch."""
+        """Wait until all octets are sent or the socket broke. Returns whether all were sent. May switch."""
         if self.pending_octets() and not self.broken:
             drained = Event()
             self.call_when_drained(drained.set)
@@ -164,7 +163,7 @@ class Output:
         return not self.pending_octets() and not self.broken
 
     def close(self):
-        """Drop pending octets and stop watching the socket, which the caller then closes."""
+        """Drop octets not sent yet, and stop watching the socket, which the caller then closes."""
         self.broken = True
         self.pending = bytearray()
         self._drop_source()
@@ -176,8 +175,8 @@ class Output:
         self._tell_waiters()
 
     def _send(self, view):
-        """Send octets and return how many of them the socket took. If it did not take all, the output is then
-        blocked and watched, or broken.
+        """Send octets, and return how many the socket took. If not all, the output is ``blocked`` until the
+        socket is writable, or ``broken``.
         """
         try:
             sent = self.send(view)
@@ -220,8 +219,8 @@ class Output:
             del kept[:sent]
 
     def _send_source(self):
-        """Send a part of the source. The rest waits for the loop's next call, even if the socket would take
-        more now.
+        """Send a part of the source. The next part waits for the loop's next call, even if the socket would
+        take it now.
         """
         if self.blocked or self.broken:
             return
@@ -245,7 +244,7 @@ class Output:
             source.close()
 
     def _over_limit(self):
-        """Send gathered output. If too much is left, because the client does not read, call
+        """Send kept octets. If more than the limit is left, because the client does not read, call
         ``on_overflow()``.
         """
         if not self.blocked:
@@ -300,8 +299,7 @@ class Output:
 
 
 def send_function(socket):
-    """Return the non-blocking send of a socket: the system's, or a WebSocket's; gevent's own send may wait.
-    """
+    """Return the non-blocking send of a socket: the system's or a WebSocket's; gevent's own may wait."""
     if is_plain(socket):  # a plain gevent socket takes 2 us to look for an attribute it has not
         return socket._sock.send
     if hasattr(socket, "receive_functions"):

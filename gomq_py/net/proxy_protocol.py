@@ -10,7 +10,7 @@ of a connection. Formats of the HAProxy specification.
 
 Runs between accept() and the handshakes, in the connection's own greenlet. Takes exactly the header from the
 socket, because TLS may follow. A header from an untrusted peer (``Proxies``) stays on the socket, and the
-door refuses it.
+protocol's server refuses it.
 """
 import struct
 from collections.abc import Callable, Sequence
@@ -42,15 +42,15 @@ V2_UNIX_STREAM, V2_UNSPECIFIED, V2_UNIX_OCTETS = 0x31, 0x00, 216
 
 
 class ProxyProtocolError(OSError):
-    """A proxy sent no valid header."""
+    """A proxy has sent a malformed header, or none in time."""
 
     def __init__(self, text: str):
         super().__init__(f"PROXY protocol: {text}")
 
 
 class Header(NamedTuple):
-    """A parsed header: ``source`` is the client's (host, port), or None if the proxy does not tell it; and
-    the header's size in octets.
+    """A parsed PROXY header: its ``size`` in octets, and ``source``, the client's (host, port); None if the
+    proxy does not tell the client's address.
     """
 
     source: tuple[str, int] | None
@@ -58,7 +58,7 @@ class Header(NamedTuple):
 
 
 class Proxies:
-    """Knows which peers may announce addresses to a listener.
+    """Decides which peers of a listener may announce their client's address in a PROXY header.
 
     Over TCP, the configured sources may, by default this machine. Such a peer must send a header: without
     one, a header that its client wrote would pass for the proxy's. Over a unix socket any peer may send a
@@ -66,26 +66,24 @@ class Proxies:
     """
 
     def __init__(self, enabled: bool = False, sources: Sequence[Any] = (), timeout_s: float = 10.0):
-        """``enabled``: whether TCP peers may announce. ``sources``: networks, as text or of the ipaddress
-        module. ``timeout_s``: how long to wait for a header.
+        """``enabled``: whether TCP peers may send a header. ``sources``: their networks, as text or of the
+        ipaddress module. ``timeout_s``: how long to wait for a header.
         """
         self.update(enabled, sources, timeout_s)
 
     def update(self, enabled: bool, sources: Sequence[Any], timeout_s: float) -> None:
-        """Replace the constructor's values, for later connections."""
+        """Set the rules for later connections; the arguments are the constructor's."""
         self._enabled = enabled
         self._sources = tuple(ip_network(str(source), strict=False) for source in sources)
         self._timeout_s = timeout_s
 
     def may_announce(self, address: Any) -> bool:
-        """Whether a peer at this address may announce a client's address. If not, ``client_of`` does not
-        switch.
-        """
+        """Whether a peer at this address may send a PROXY header. If not, ``client_of`` does not switch."""
         return not isinstance(address, tuple) or self._enabled and self._trusts(address[0])
 
     def client_of(self, connection: Any, address: Any) -> Any:
-        """Return the client's address. If the peer announces one, its header is taken from the socket;
-        otherwise the result is ``address``, which accept() gave. Raises OSError. May switch.
+        """Return the client's address: from the peer's PROXY header, which is taken from the socket, or, if
+        the peer sends none, ``address``, which accept() gave. Raises OSError. May switch.
         """
         if not self.may_announce(address):
             return address
@@ -104,21 +102,19 @@ class Proxies:
 
 
 def _plain(host: str) -> IPv4Address | IPv6Address:
-    """Parse an address without its scope. An IPv4 address mapped into IPv6 becomes an IPv4 address."""
+    """Parse an IP address, and drop its scope. An IPv4 address mapped into IPv6 becomes an IPv4 address."""
     parsed = ip_address(host.partition("%")[0])
     mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
     return mapped or parsed
 
 
 def _is_loopback_of_another_machine(announced: tuple[str, int], proxy: Any) -> bool:
-    """Whether a proxy on another machine announces a loopback address: this is not an address of this
-    machine.
-    """
+    """Whether a proxy on another machine announces a loopback address, which is that machine's own."""
     return isinstance(proxy, tuple) and _plain(announced[0]).is_loopback and not _plain(proxy[0]).is_loopback
 
 
 def _begins_header(connection: Any, timeout_s: float) -> bool:
-    """Whether the next octet on the socket begins a header; the octet is not taken. Raises OSError. May
+    """Whether the next octet on the socket, which stays there, begins a PROXY header. Raises OSError. May
     switch.
     """
     with gevent.Timeout(timeout_s, OSError(f"nothing came within {timeout_s:g} s")):
@@ -126,7 +122,7 @@ def _begins_header(connection: Any, timeout_s: float) -> bool:
 
 
 def read_header(connection: Any, timeout_s: float) -> Header:
-    """Take the header from the socket. Raises OSError, and ProxyProtocolError for a bad header or after
+    """Take the PROXY header from the socket. Raises OSError, and ProxyProtocolError for a bad header or after
     ``timeout_s``. May switch.
     """
     taken = b""
@@ -147,8 +143,8 @@ def read_header(connection: Any, timeout_s: float) -> Header:
 
 
 def parse(data: bytes) -> Header | None:
-    """Return the header at the start of ``data``, or None if more octets are needed. Raises
-    ProxyProtocolError if more octets could not make it valid.
+    """Return the PROXY header at the start of ``data``, or None if more octets are needed. Raises
+    ProxyProtocolError if ``data`` cannot begin a valid header.
     """
     if data[:len(SIGNATURE)] == SIGNATURE[:len(data)]:
         return _parse_v2(data) if len(data) >= V2_FIXED.size else None
@@ -204,7 +200,7 @@ def _parse_v2(data: bytes) -> Header | None:
 
 
 def _v2_source(header: bytes, family: int) -> tuple[tuple[str, int] | None, int]:
-    """Return (source, position of the TLVs) of a header of version 2."""
+    """Return (the client's (host, port) or None, position of the TLVs) of a header of version 2."""
     if family in V2_ADDRESSES:
         layout, address_of = V2_ADDRESSES[family]
         if len(header) < V2_FIXED.size + layout.size:
@@ -226,7 +222,7 @@ def _v2_source(header: bytes, family: int) -> tuple[tuple[str, int] | None, int]
 
 
 def _check_tlvs(header: bytes, position: int) -> None:
-    """Walk the TLVs, and compare the checksum if there is one. Raises ProxyProtocolError."""
+    """Check the TLVs at ``position`` and, if there is one, the checksum. Raises ProxyProtocolError."""
     while position < len(header):
         if len(header) - position < 3:
             raise ProxyProtocolError("version 2 header ends inside a TLV")

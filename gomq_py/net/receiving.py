@@ -1,5 +1,5 @@
-"""Receiving: returns functions that read any kind of socket without waiting, and knows the errors by which
-such functions say "not now".
+"""Receiving: returns functions that read any kind of socket without waiting, and recognises the errors that
+such functions raise when a socket is not ready.
 """
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ _READ, _WRITE = "SSLWantReadError", "SSLWantWriteError"
 
 
 def is_not_now(error: BaseException) -> bool:
-    """Whether the error means that the same call should be made again when the socket is ready."""
+    """Whether the error only means that the call must be repeated once the socket is ready."""
     return isinstance(error, BlockingIOError) or type(error).__name__ in (_READ, _WRITE)
 
 
@@ -23,7 +23,7 @@ def has_to_write_first(error: BaseException) -> bool:
 
 
 def parts_function(socket: Any) -> Any:
-    """Return the non-blocking recvmsg_into of a plain socket, or None for any other socket."""
+    """Return the non-blocking recvmsg_into of a plain socket, or None for a TLS socket or a WebSocket."""
     return getattr(socket._sock, "recvmsg_into", None) if is_plain(socket) else None
 
 

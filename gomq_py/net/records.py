@@ -1,7 +1,7 @@
 """Records: reads several TLS records in one call.
 
 OpenSSL hands out one record at a time. A client that writes message by message makes a record of each, which
-would cost a walk, a poll and a turn of the loop for 60 octets. Never decrypts, never waits.
+would cost a pass of the parser, a poll and a turn of the loop for 60 octets. Never decrypts, never waits.
 """
 import time
 from ssl import SSLWantReadError, SSLWantWriteError
@@ -20,8 +20,8 @@ LONG_NS = 1_000_000
 
 
 class RecordReader:
-    """Reads as many TLS records of an ``ssl_object`` as have come and fit into the room. If the stream ends
-    after some octets, the next read reports the end.
+    """Reads in one call as many TLS records of an ``ssl_object`` as have come and fit into the buffer. If the
+    stream ends after some octets, the next read reports the end.
     """
 
     __slots__ = ("_read", "_has_pending", "_calls", "_may_have_more", "_is_over", "_failure")
@@ -39,14 +39,12 @@ class RecordReader:
             self._calls = ssl_calls.calls_of(connection, read, has_pending, get_error)
 
     def pending(self) -> int:
-        """More than 0 if there may be octets, or the end of the stream, that a poll of the socket does not
-        show.
-        """
+        """True if TLS may hold octets, or the end of the stream, that a poll of the socket does not show."""
         return self._is_over or self._may_have_more
 
     def receive_into(self, view: Any) -> int:
-        """Read into ``view`` without waiting, as a socket's ``recv_into`` does. Raises SSLWantReadError,
-        SSLWantWriteError, OSError.
+        """Read into ``view`` without waiting; returns the number of octets, 0 at the end of the stream.
+        Raises SSLWantReadError, SSLWantWriteError, OSError.
         """
         if self._is_over:
             if self._failure is not None:
@@ -66,8 +64,8 @@ class RecordReader:
         return self._receive_by_module(view, count)
 
     def _receive_by_module(self, view: Any, count: int) -> int:
-        """Go on with receive_into() through the ssl module, which raises the errors. ``count``: octets of
-        ``view`` that are filled already.
+        """Read by the ssl module, which raises errors. ``count``: octets of ``view`` that are filled already.
+        Returns the number of filled octets, ``count`` included.
         """
         room = len(view)
         taken = 0
@@ -102,7 +100,7 @@ class RecordReader:
 
 
 def _nobody_knows() -> int:
-    """Takes the place of openssl.has_pending() if OpenSSL does not read ahead: always 1, since the socket may
-    hold another record.
+    """Return 1: without read-ahead, no function tells whether the socket holds another record. Replaces
+    openssl.has_pending().
     """
     return 1

@@ -7,8 +7,7 @@ from typing import Any
 
 
 class SocketOptions:
-    """The options of every accepted TCP socket. ``revision``: a number that changes when the options change.
-    """
+    """The options of every accepted TCP socket. ``revision``: a number that changes with the options."""
 
     revision = 0
 
@@ -19,7 +18,7 @@ class SocketOptions:
         self.update(nodelay, keepalive, recv_bytes, send_bytes)
 
     def update(self, nodelay: bool, keepalive: Any, recv_bytes: int, send_bytes: int) -> None:
-        """Replace the constructor's values, for later sockets."""
+        """Set the options for sockets accepted later; the arguments are the constructor's."""
         self.revision += 1
         # also options that are off: a socket inherits its listener's
         self._options = [
@@ -39,9 +38,8 @@ class SocketOptions:
         ]
 
     def apply(self, connection: Any, inherited: int = 0) -> None:
-        """Set the options of an accepted socket. ``inherited``: the result of apply_to_listener(); if it is
-        the present revision, the socket has inherited these options, and they are not set again. Raises
-        OSError if the peer has gone.
+        """Set the options of an accepted socket, unless it inherited them from its listener: ``inherited`` is
+        then the present revision, as apply_to_listener() returned it. Raises OSError if the peer has gone.
         """
         if inherited == self.revision and not self._sizes:
             return

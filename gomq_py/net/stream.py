@@ -1,8 +1,9 @@
 """Stream: reads one connection.
 
-The loop calls a stream when the socket is readable. The stream hands each read to a lane in one call, out of
-the hub's input buffer: one read per poll, so that a busy connection delays the others by one read's work. No
-greenlet lies between the socket and the lane, so a lane must not switch, nor keep the buffer.
+The loop calls a stream when the socket is readable. The stream hands each read to a lane, the protocol's
+parser, in one call, out of the hub's input buffer: one read per poll, so that a busy connection delays the
+others by one read's work. No greenlet lies between the socket and the lane, so a lane must not switch, nor
+keep the buffer.
 """
 import time
 
@@ -28,7 +29,7 @@ LEAST_TOGETHER = 3
 
 
 class Hold:
-    """Keeps a stream from being read until release(). ``waits_for`` tells operators the awaited event."""
+    """Keeps a connection from being read until release(). ``waits_for`` tells operators the event."""
 
     __slots__ = ("stream", "waits_for")
 
@@ -37,14 +38,14 @@ class Hold:
         self.waits_for = waits_for
 
     def release(self):
-        """Let the stream be read, unless another Hold is left. A second call changes nothing."""
+        """End this Hold; the stream is read again if it was the last Hold. A second call does nothing."""
         stream, self.stream = self.stream, None
         if stream is not None:
             stream.let_go(self)
 
 
 class Stream:
-    """Reads ``socket`` until its end.
+    """Reads ``socket`` until its end, and hands the octets to a lane (the protocol's parser) and its handler.
 
     A lane has ``process(start, end, now_ms) -> position`` (the first octet it has not finished with) and
     ``finish()``, called before output is sent. A handler has ``has_plenty()``: whether the peer has so much
@@ -82,7 +83,7 @@ class Stream:
 
     def run(self, lane, handler, rest=b""):
         """Read until the peer closes or stop() is called. ``rest``: octets that a handshake read before; the
-        lane walks them first. Raises what process() or the socket raised. May switch.
+        lane (parser) gets them first. Raises what the lane or the socket raised. May switch.
         """
         ended = Event()
         self.begin(lane, handler, rest, ended.set)
@@ -93,8 +94,8 @@ class Stream:
         self.finish()
 
     def begin(self, lane, handler, rest, over):
-        """As run(), but returns at once. ``over()`` is called once at the end, maybe before begin() returns
-        or in the middle of a walk. ``over()`` must not switch, and must see to it that end() is called later.
+        """Begin to read, and return at once. ``over()`` is called once at the end, maybe before this returns
+        or while the lane (parser) runs; it must not switch, and must see to it that end() is called later.
         """
         self.lane = lane
         self.handler = handler
@@ -114,15 +115,15 @@ class Stream:
             self._read_again()
 
     def go_on_with(self, lane, handler):
-        """Hand later octets to another lane; if ``lane`` is None, to the lane that handler.make_lane()
-        returns. Octets are counted from 0 again. The present lane calls this in its walk.
+        """Hand later octets to another lane (parser); None: to the one that handler.make_lane() returns.
+        Octets are counted from 0 again. The present lane calls this in process().
         """
         self.lane = lane
         self.handler = handler
         self.received_octets = self.output.sent_octets = 0
 
     def finish(self):
-        """Free the watchers; raises the error that ended the stream, if any."""
+        """Free the watchers of the socket, and raise the error that ended the stream, if any."""
         self.end()
         error, self.error = self.error, None
         if error is not None:
@@ -132,7 +133,7 @@ class Stream:
                 del error  # its traceback holds this frame
 
     def end(self):
-        """Free the watchers."""
+        """Free the watchers of the socket, and read no more."""
         self.is_over = True
         self._stop_watching()
         for watcher in (self.watcher, self.after_poll):
@@ -142,7 +143,7 @@ class Stream:
         self.lane = self.handler = None  # they hold the connection, which holds this
 
     def stop(self, error=None):
-        """Read no more: run() returns, or raises ``error``. A second call changes nothing."""
+        """Read no more; run() then returns or, if given, raises ``error``. A second call does nothing."""
         if self.is_over:
             return
         self.is_over = True
@@ -155,8 +156,8 @@ class Stream:
             over()
 
     def pause_reading(self, waits_for):
-        """Stop reading until the returned Hold and all other Holds are released. A walk in progress goes on
-        until the handler of a frame returns False.
+        """Stop reading until the returned Hold and all other Holds are released. Frames of the present read
+        are still carried out, until the handler of one returns False.
         """
         hold = Hold(self, waits_for)
         self.holds = self.holds or {}
@@ -166,8 +167,8 @@ class Stream:
         return hold
 
     def let_go(self, hold):
-        """Release a hold. After the last hold, reading goes on, first with octets that were read but not
-        walked.
+        """Remove a Hold. After the last Hold, reading goes on, first with octets that were read before it but
+        not parsed.
         """
         del self.holds[hold]
         if self.holds:
@@ -180,7 +181,7 @@ class Stream:
                 self._read_again()
 
     def release_all(self):
-        """Release all holds."""
+        """Release all Holds, so that the stream is read again."""
         for hold in list(self.holds or ()):
             hold.release()
 
@@ -196,17 +197,17 @@ class Stream:
 
     @property
     def paused(self):
-        """Whether a hold keeps the stream from being read."""
+        """Whether a Hold keeps the stream from being read."""
         return self.holds is not None and len(self.holds) > 0
 
     @property
     def waits_for(self):
-        """What the stream's holds wait for, each text once; empty while the stream is read."""
+        """A list of texts, the events that the stream's Holds wait for; empty while the stream is read."""
         return list(dict.fromkeys([hold.waits_for for hold in self.holds or ()]))
 
     def _readable(self):
-        """Read; the loop calls this. If too many streams have ended in this poll, read at the loop's next
-        call instead.
+        """Read the socket; the loop calls this. If too many streams have ended in this poll, wait for the
+        loop's next call.
         """
         if self.buffers.ends_left > 0 or self.buffers.is_next_poll():
             self._read_and_look()
@@ -222,8 +223,8 @@ class Stream:
                 self._look_for_flood()
 
     def _look_for_flood(self):
-        """After FLOOD_READS small reads: if they came in a flood, and the peer waits for no answer, have the
-        coalescer call the reads from now on.
+        """After FLOOD_READS small reads: if they came fast, and the peer waits for no answer, have the
+        coalescer do the later reads, at its ticks.
         """
         now = time.monotonic()
         is_flood = now - self.flood_began < FLOOD_S
@@ -236,15 +237,15 @@ class Stream:
         self.small_reads = self.small_octets = 0
 
     def _can_wait(self):
-        """Whether the peer awaits no answer: nothing was sent to it since the last look, or it has plenty to
+        """Whether the peer awaits no answer: since the last call nothing was sent to it, or it has plenty to
         send.
         """
         before, self.flood_sent_octets = self.flood_sent_octets, self.output.sent_octets
         return before == self.output.sent_octets or self.handler.has_plenty()
 
     def read_together(self):
-        """Read, at a tick of the coalescer. Leave the coalescer after a read of few octets or a full read.
-        After a full read more octets follow, so that the cost of a poll for them does not matter.
+        """Read; the coalescer calls this at its ticks. After a read of few octets or a full one, leave the
+        coalescer: after a full read more octets follow, so that the cost of a poll for them does not matter.
         """
         if not self.together:
             return
@@ -259,7 +260,7 @@ class Stream:
             self.watcher.start(self._readable)
 
     def _read(self):
-        """Read once and walk the octets. Returns their number; 0 if none came, or if the stream has ended."""
+        """Read once, and have the parser process the octets. Returns their number, 0 at the stream's end."""
         if self.rewalk:
             # Octets read before come first; a paused stream's rest may not fit in front of a new read.
             return 0
@@ -286,17 +287,17 @@ class Stream:
         return count
 
     def _was_full(self):
-        """Note a full read. If the hub's last full read was of this stream, too, let the next read be longer:
-        no other stream is in a flood that a longer read would delay.
+        """Count a read that filled the buffer. If the hub's last full read was of this stream, too, the next
+        read may be longer: no other stream is in a flood that a longer read would delay.
         """
         self.reads_more = self.full_read == self.buffers.full_reads
         self.buffers.full_reads += 1
         self.full_read = self.buffers.full_reads
 
     def read_into(self, target, count):
-        """Receive the next ``count`` octets, which are the rest of a frame, into the view
-        ``target.room(count)``. Their arrival is reported by ``target.came(count)``, once or several times. A
-        lane calls this at the end of a walk that has finished all octets read.
+        """Receive the next ``count`` octets, the rest of a large frame, straight into the view
+        ``target.room(count)``, and report them by ``target.came(count)``, in one or several calls. The parser
+        calls this at the end of a process() that has finished all octets read.
         """
         if count:
             if self.receive_parts is None and self.pending is None:  # most clients send no large body
@@ -305,7 +306,7 @@ class Stream:
             self.direct_octets = count
 
     def _read_direct(self):
-        """Read the rest of a frame into the target, and with it the head of the next frame."""
+        """Read the rest of a large frame into the target of read_into(), and the head of the next frame."""
         rest, head = self.direct.room(self.direct_octets), self.buffers.input_room[:HEAD_OCTETS]
         if self.receive_parts is not None:
             count = self._receive((rest, head), self.receive_parts)
@@ -324,8 +325,8 @@ class Stream:
         return count
 
     def _receive(self, room, receive=None):
-        """Read into the view ``room`` or, by the function ``receive``, into several views. Returns how many
-        octets came; 0 also if the stream has ended.
+        """Read into the view ``room`` or, by the function ``receive``, into several views. Returns the number
+        of octets; 0 also if the stream has ended.
         """
         try:
             count = self.receive_into(room) if receive is None else receive(room)[0]
@@ -354,8 +355,8 @@ class Stream:
         self.after_poll.start(self._readable_again)
 
     def _readable_again(self):
-        """After a poll: walk the octets that were left when a hold began, or read octets that TLS or the
-        WebSocket holds and that a poll does not show.
+        """After the next poll: parse the octets that were left when a Hold began, or read octets that TLS or
+        the WebSocket holds and that a poll does not show.
         """
         self.after_poll.stop()
         if self.lacks_room:

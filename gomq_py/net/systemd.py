@@ -32,19 +32,19 @@ class Systemd:
         self.sockets = _inherited(environment)
 
     def ready(self, status: str) -> None:
-        """Tell that the boot or a reload is done."""
+        """Tell the service manager that the boot or a reload is done."""
         self._notify("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
-        """Tell that a reload begins; ``ready`` ends it."""
+        """Tell the service manager that a reload begins; ``ready`` ends it."""
         self._notify("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
-        """Tell that the service stops."""
+        """Tell the service manager that the broker stops."""
         self._notify("STOPPING=1")
 
     def alive(self) -> None:
-        """Tell that the hub runs. The caller repeats this every ``watchdog_s``."""
+        """Tell the service manager's watchdog that the event loop runs; call this every ``watchdog_s``."""
         self._notify("WATCHDOG=1")
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
 class TLSError(BindError):
-    """TLS cannot be set up; the text is one line for the operator."""
+    """TLS cannot be set up; the error's text is one line for the operator."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,7 @@ def _ask_for_certificates(context: Any, options: TLSOptions) -> None:
 
 
 def _no_password() -> str:
-    """Raises an error when OpenSSL asks for the password of an encrypted key: by default it would ask on the
-    terminal.
-    """
+    """Refuse to ask for the password of an encrypted key; by default OpenSSL asks on the terminal."""
     raise ValueError("the key is encrypted; a broker has nobody to ask for its password")
 
 
@@ -113,8 +111,8 @@ def _readable(path: str) -> bool:
 
 
 class Contexts:
-    """Holds the TLS contexts of one protocol: ``default``, and contexts by host name. In a name, ``*`` stands
-    for one label.
+    """The TLS contexts of one protocol: ``default``, and contexts by host name, in which ``*`` stands for one
+    label.
     """
 
     def __init__(self, default: Any, by_host: Mapping[str, Any] | None = None):
@@ -123,11 +121,11 @@ class Contexts:
 
     @property
     def has_hosts(self) -> bool:
-        """Whether there are contexts for host names, beside ``default``."""
+        """Whether there are contexts for host names, besides ``default``."""
         return bool(self._by_host)
 
     def of(self, host: str) -> Any:
-        """The context for ``host``; ``default`` if ``host`` is unknown or ""."""
+        """The TLS context for ``host``; the default context if ``host`` is unknown or ""."""
         found = self._by_host.get(host)
         if found is None and host:
             found = self._by_host.get("*." + host.partition(".")[2])
@@ -135,7 +133,7 @@ class Contexts:
 
 
 def contexts_of(settings: Settings, protocol: str) -> Contexts:
-    """The contexts of one protocol's port ("amqp", "http"). Raises TLSError. Reads files."""
+    """The TLS contexts of one protocol's port ("amqp", "http"). Raises TLSError. Reads files."""
     by_host = {}
     for host, section in settings.sni.items():
         try:
@@ -146,7 +144,7 @@ def contexts_of(settings: Settings, protocol: str) -> Contexts:
 
 
 def options_of(settings: Settings, section: dict[str, Any] | None = None, protocol: str = "") -> TLSOptions:
-    """TLS options from the settings, overridden by the ``[sni:HOST]`` section of a host name.
+    """TLS options from the settings, overridden by ``section``, the ``[sni:HOST]`` of a host name.
 
     A key for one protocol (``amqp_tls_cert``) overrides the key for all.
     """
@@ -180,7 +178,7 @@ class Handshaker:
         self.replace(contexts, timeout_s)
 
     def replace(self, contexts: Contexts, timeout_s: float) -> None:
-        """Replace contexts and time limit, for later connections."""
+        """Set the TLS contexts and the time limit of handshakes for later connections."""
         self._contexts = contexts
         self._timeout_s = timeout_s
 
@@ -204,7 +202,7 @@ class Handshaker:
         return encrypted
 
     def _shake_hands(self, encrypted: Any) -> None:
-        """As gevent's do_handshake(), but each step waits for its turn. May switch."""
+        """Do the handshake; each step waits for its turn among the hub's slow work. May switch."""
         while True:
             self._turns.take()
             try:
@@ -216,5 +214,5 @@ class Handshaker:
                 encrypted._wait(encrypted._write_event)
 
     def wrap_socket(self, connection: Any, server_side: bool = True) -> Any:
-        """Shake hands. gevent's server takes this object for a context and calls only this method."""
+        """Shake hands. gevent's server takes this object for an SSL context; it calls only this method."""
         return self(connection)

@@ -3,8 +3,8 @@
     socket > wsproto > WebSocket.receive_functions() > Stream          octets of binary messages, as they come
     Output > WebSocket.send > header in front > socket                 a binary message for each write
 
-A door sees a stream of octets and no messages. Payload is handed on before its frame is whole, so that long
-frames cost no memory. The library wsproto parses; this module writes the header of sent frames, 2 to 10
+AMQP and MQTT see a stream of octets and no messages. Payload is handed on before its frame is whole, so that
+long frames cost no memory. The library wsproto parses; this module writes the header of sent frames, 2 to 10
 octets, because the library would copy each payload four times. Text, violations of the RFC and the peer's
 Close end the stream, with a Close from the broker. No extensions, so no compression.
 """
@@ -48,7 +48,7 @@ _ASKED_BELOW = frozenset(
 
 class WebSocket:
     """The server's end of one WebSocket. ``is_used``: whether octets were written or read. ``login_host``:
-    the address under which logins count, instead of the peer's address (net.listener.login_host), or None.
+    the address to which logins are attributed, in place of the peer's address, or None.
     """
 
     def __init__(
@@ -57,9 +57,8 @@ class WebSocket:
     ):
         """``socket``: a gevent socket, plain or TLS, which the WebSocket owns. ``connection``: wsproto's
         connection, after its handshake. ``is_leaving()``: whether the server stops; the peer is then told so.
-        ``turns``: hub.turns; all WebSockets share its time, since a frame costs wsproto some 25 us.
-        ``most_before_login``: most octets in heads and control frames while ``is_pending()``, that is, before
-        the login.
+        ``turns``: the hub's SlowTurns, since a frame costs wsproto some 25 us. ``most_before_login``: most
+        octets in heads and control frames while ``is_pending()``, that is, before the login.
         """
         self._socket = socket
         self._connection = connection
@@ -94,7 +93,7 @@ class WebSocket:
         return not self._peer_ended and not self._is_shut
 
     def fileno(self) -> int:
-        """The socket's descriptor."""
+        """The descriptor of the underlying socket."""
         return self._socket.fileno()
 
     # receiving
@@ -110,28 +109,28 @@ class WebSocket:
         return self._has_more() or self._pending_below is not None and self._pending_below() > 0
 
     def wait(self, stream: Any) -> bool:
-        """Hold ``stream`` until its turn if the last read used up its time before all frames. Returns whether
-        it did.
+        """Keep ``stream`` from being read until its turn if the last read ran out of time before all frames
+        were parsed. Returns whether it is held.
         """
         if self._spent:
             self._turns.wait(stream)
         return self._spent
 
     def _has_more(self) -> bool:
-        """Whether octets that wsproto has got may still hold payload."""
+        """Whether octets that wsproto has received may contain more payload."""
         return bool(self._payload) or self._events is not None
 
     def receive_into(self, view: Any) -> int:
-        """Receive payload of messages into ``view``, without waiting, as a socket's recv_into does. Returns 0
-        at the end. Raises OSError.
+        """Receive payload of messages into ``view``, without waiting. Returns the number of octets, 0 at the
+        end. Raises OSError, such as BlockingIOError if there is none now.
         """
         if not self._has_more() and not self._ended:
             self._feed_or_end(self._receive_below(READ_OCTETS))
         return self._take(view)
 
     def recv(self, count: int) -> bytes:
-        """Receive payload of messages as a blocking socket's recv does, for logins. After ``shutdown`` it
-        returns the peer's octets as they come, unparsed. Raises OSError. May switch.
+        """Receive up to ``count`` octets of messages' payload, for logins; b"" at the end. After
+        ``shutdown``, return the peer's octets unparsed. Raises OSError. May switch.
         """
         if self._is_shut:
             return self._socket.recv(count)
@@ -153,12 +152,12 @@ class WebSocket:
             self._ended = self._peer_ended = True
 
     def feed(self, octets: bytes) -> None:
-        """Parse octets that the caller has read from the socket."""
+        """Parse octets that the caller has read from the socket; later reads return their payload."""
         self._connection.receive_data(octets)
         self._events = self._connection.events()
 
     def _take(self, view: Any) -> int:
-        """As ``receive_into``, but only from octets that wsproto has got already."""
+        """Move received payload into ``view`` without reading the socket; returns the count, 0 at the end."""
         taken, is_first = 0, True
         if self._spent:
             self._spent = False
@@ -190,7 +189,7 @@ class WebSocket:
         return taken
 
     def _drop_if_reset(self) -> None:
-        """If the peer's connection was reset, drop its remaining frames and raise OSError."""
+        """If the peer has reset the connection, drop its remaining frames and raise OSError."""
         poll = _poll()
         poll.register(self._socket.fileno(), 0)
         if self._is_broken or any(events & POLLERR for _, events in poll.poll(0)):
@@ -199,7 +198,7 @@ class WebSocket:
             raise ConnectionResetError(ECONNRESET, os.strerror(ECONNRESET))
 
     def _count_beside(self, event: Any) -> None:
-        """Count octets that are no payload: heads and control frames. Raises OSError if too many come before
+        """Count the octets of a frame's head and of a control frame. Raises OSError if too many come before
         the login.
         """
         self._beside_octets += HEAD_OCTETS
@@ -232,7 +231,7 @@ class WebSocket:
             self._end(CloseReason.UNSUPPORTED_DATA, "binary messages only")
 
     def _end(self, code: int, reason: Any) -> None:
-        """Receive no more, and tell the peer ``code`` and ``reason`` by a Close."""
+        """Receive no more payload, and send the peer a Close with ``code`` and ``reason``."""
         self._ended = True
         self._events = None
         LOG.debug("a WebSocket ends with %d %s", code, reason)
@@ -241,7 +240,7 @@ class WebSocket:
     # sending
 
     def send(self, view: Any) -> int:
-        """Send as a non-blocking socket's send does. Raises OSError.
+        """Send octets as payload without waiting; returns how many were taken. Raises OSError.
 
         The caller must begin the next call with the octets that were not taken, as Output does, because the
         header of their frame may have been sent.
@@ -263,8 +262,8 @@ class WebSocket:
         return taken
 
     def _send_part(self, octets: Any) -> int:
-        """Send a part of the frame that is half sent, or of a new frame. Returns how many octets of payload
-        were sent.
+        """Send a part of the frame that is half sent, or else of a new frame. Returns how many octets of the
+        payload were sent.
         """
         if not self._left:
             self._head += self._control()
@@ -285,8 +284,8 @@ class WebSocket:
         return sent
 
     def sendall(self, octets: Any) -> None:
-        """Send as a blocking socket's sendall does, for logins. If ``send`` has left octets, ``octets`` must
-        begin with them. Raises OSError. May switch.
+        """Send all octets as payload, for logins. If ``send`` has left octets, ``octets`` must begin with
+        them. Raises OSError. May switch.
         """
         self.is_used = True
         begun, rest = octets[:self._left], octets[self._left:]
@@ -299,13 +298,13 @@ class WebSocket:
             self._socket.sendall(out)
 
     def _control(self) -> bytes:
-        """Return the octets of the waiting control frames, which the caller must send."""
+        """Return the waiting control frames, which the caller must send."""
         frames = self._pong + self._close_frame
         self._pong = self._close_frame = b""
         return frames
 
     def _send_control(self) -> None:
-        """Send the waiting control frames, unless another frame is half sent: they must not stand inside it.
+        """Send the waiting control frames, unless a data frame is half sent: they must not stand inside it.
         """
         if self._watcher is not None:
             self._watcher.stop()
@@ -360,7 +359,7 @@ class WebSocket:
         self._socket.close()
 
     def detach(self) -> int:
-        """Give up the socket and return its descriptor, as a socket's detach does, for a forked child."""
+        """In a forked child: give up the socket, and return its descriptor."""
         return getattr(self._socket, "_sock", self._socket).detach()
 
 

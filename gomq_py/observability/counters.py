@@ -9,5 +9,5 @@ Counters = ctypes.Structure
 
 
 def counted(*names: str) -> list[tuple[str, type[ctypes.c_uint64]]]:
-    """The ``_fields_`` of a Counters class with these names; each counter starts at 0."""
+    """The ``_fields_`` of a ctypes structure of counters with these names; each counter starts at 0."""
     return [(name, ctypes.c_uint64) for name in names]

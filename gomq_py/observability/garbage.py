@@ -40,9 +40,9 @@ def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
     """Freeze all objects after a long full collection. Most of them live long, and the next collection skips
     them. The collector calls this before and after each collection.
 
-    With 100 000 queues a full collection took half a second, and another came whenever their number had grown
-    by a quarter. Reference counting still frees frozen objects: closed queues, channels and connections are
-    in no reference cycle, which tests check.
+    With 100 000 queues a full collection took half a second, and another came whenever the number of objects
+    had grown by a quarter. Reference counting still frees frozen objects: closed queues, channels and
+    connections are in no reference cycle, which tests check.
     """
     global _began_s  # noqa: PLW0603
     if info["generation"] < 2:
@@ -57,8 +57,8 @@ def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def held_while_making() -> Iterator[None]:
-    """Switch the collector off in this ``with`` block, whose work makes very many long-lived objects, such as
-    an import, and freeze the objects afterwards.
+    """Switch the cycle collector off in this ``with`` block, for work that makes very many long-lived
+    objects, such as an import; freeze the objects afterwards.
 
     Full collections during an import of 10 000 queues stalled the broker three times, for up to 90 ms, and
     once more soon afterwards.
@@ -79,9 +79,9 @@ def held_while_making() -> Iterator[None]:
 
 
 def let_go_of_spares() -> None:
-    """Run a full collection, which empties the interpreter's free lists, and clear its method cache. gevent
-    looks up ``stop`` with a new string each time that a watcher ends within its callback, and the cache keeps
-    up to 4096 of these strings.
+    """Empty the interpreter's free lists by a full collection, and clear its method cache. gevent looks up
+    ``stop`` with a new string each time that a watcher ends within its callback, and the cache keeps up to
+    4096 of these strings.
     """
     if not _is_frozen:
         return

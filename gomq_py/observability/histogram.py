@@ -9,8 +9,8 @@ SYNC_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 
 class Histogram:
-    """Counts events by duration. ``counts[n]`` events took at most ``bounds[n]`` and more than the bound
-    before; the last count is of events beyond all bounds. ``total`` is the sum of all durations.
+    """Counts events by duration. ``counts[n]``: events that took at most ``bounds[n]`` and more than
+    ``bounds[n - 1]``; the last count is of events beyond all bounds. ``total``: sum of all durations.
     """
 
     __slots__ = ("bounds", "counts", "total")
@@ -26,7 +26,7 @@ class Histogram:
         self.total += value
 
     def cumulative(self) -> list[tuple[str, int]]:
-        """[(bound as text, count of events up to the bound)], as in Prometheus; the last bound is +Inf."""
+        """[(bound as text, number of events up to the bound)], as in Prometheus; the last bound is +Inf."""
         buckets, events = [], 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts):
             events += count

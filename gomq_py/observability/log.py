@@ -37,7 +37,7 @@ logging.getLogger(ROOT).addHandler(logging.NullHandler())
 
 
 def logger(source: str) -> Logger:
-    """The logger of one room; ``source`` is its name in the line ("amqp", "store", "boot")."""
+    """The logger of one part of the broker; ``source`` is the part's name in each line ("amqp", "boot")."""
     return logging.getLogger(f"{ROOT}.{source}")
 
 
@@ -68,13 +68,12 @@ def _source(record: LogRecord) -> str:
 
 
 def _when(record: LogRecord) -> str:
-    """A record's UTC time with milliseconds; the lines of several nodes can be sorted by it."""
+    """The UTC time of a record with milliseconds, as text that sorts by time over several nodes."""
     return f"{_second(int(record.created))}.{int(record.msecs):03d}Z"
 
 
 @lru_cache(64)
 def _place(level: str, source: str) -> str:
-    """The text of a line between its time and its message."""
     return f" {level:5} {source}: "
 
 
@@ -120,8 +119,7 @@ _UNTOLD: dict[str, Any] = {
 
 
 class Line(LogRecord):
-    """A log record without thread, process and place in the code: to find these took a quarter of the time.
-    """
+    """A log record without thread, process and code position: finding these took a quarter of a call."""
 
     def __init__(  # noqa: PLR0913 - the standard library calls it so
         self, name: str, level: int, _pathname: str, _lineno: int, message: object, args: Any,
@@ -141,8 +139,8 @@ class Line(LogRecord):
 
 
 class SystemLocked(Handler):
-    """A handler with the system's own lock. gevent's lock lets greenlets wait for each other, and costs half
-    of a write. ``emit`` must not switch.
+    """A handler with the system's own lock: gevent's lock lets greenlets wait for each other, and is half the
+    cost of a write. ``emit`` must not switch.
     """
 
     def createLock(self) -> None:
@@ -151,7 +149,7 @@ class SystemLocked(Handler):
         self.lock = self._lock = RLock()
 
     def handle(self, record: LogRecord) -> Any:
-        """As the standard library's handle, but faster if there are no filters."""
+        """Emit the record, locked; faster than the standard library if there are no filters."""
         if self.filters:
             return super().handle(record)
         with self._lock:
@@ -167,7 +165,7 @@ class _Complaining(SystemLocked, logging.StreamHandler):
     _complained_s = -COMPLAIN_EVERY_S
 
     def emit(self, record: LogRecord) -> None:
-        """Write the line under the caller's lock, which the standard library would take again to flush."""
+        """Write the line under the caller's lock; the standard library would take it anew to flush."""
         stream = self.stream
         if stream is None:  # closed and reopened
             super().emit(record)

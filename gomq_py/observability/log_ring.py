@@ -16,7 +16,7 @@ LINE_MAX = 8 * 1024
 
 
 class Line:
-    """One log line. ``number`` is one more than that of the line before; ``at_ms`` is Unix milliseconds."""
+    """One log line. ``number`` rises by one from line to line; ``at_ms`` is its time in Unix milliseconds."""
 
     __slots__ = ("number", "at_ms", "level", "source", "message")
 
@@ -30,7 +30,7 @@ class Line:
 
 class LogRing(SystemLocked):
     """Keeps the last lines that this process logged at the current level. ``heard()`` is called for each new
-    line, maybe in another thread, and must not switch. ``close`` ends the ring.
+    line, maybe in another thread, and must not switch.
     """
 
     def __init__(self, heard: Callable[[], None] = lambda: None) -> None:
@@ -43,7 +43,7 @@ class LogRing(SystemLocked):
         self._logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the record as a line."""
+        """Format a record of the log and keep it as a line."""
         try:
             message = message_of(record)
             if record.exc_info:

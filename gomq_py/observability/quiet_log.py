@@ -16,8 +16,8 @@ KEYS = 1024
 
 
 class QuietLog:
-    """Writes to one logger; ``clock`` returns seconds. ``most``: lines of all keys per interval (None: no
-    limit); the first line of a later interval is preceded by a line with the number that was left out.
+    """Logs at most one line per key and interval. ``clock`` returns seconds. ``most``: lines of all keys per
+    interval (None: no limit); the next interval's first line is preceded by one with the number left out.
     """
 
     def __init__(
@@ -32,17 +32,18 @@ class QuietLog:
         self._quiet: dict[Hashable, list[float]] = {}
 
     def warning(self, key: Hashable, text: str, *arguments: object) -> None:
-        """Log a warning, unless one with this ``key`` was logged in the interval."""
+        """Log a warning, unless a line with this ``key`` was logged in the interval."""
         self._write(logging.WARNING, key, text, arguments)
 
     def info(self, key: Hashable, text: str, *arguments: object) -> None:
-        """As warning(), at level info."""
+        """Log at level info, unless a line with this ``key`` was logged in the interval."""
         self._write(logging.INFO, key, text, arguments)
 
     def error(
         self, key: Hashable, text: str, *arguments: object, exc_info: BaseException | None = None
     ) -> None:
-        """As warning(), at level error, with the traceback of ``exc_info``."""
+        """Log at level error, with ``exc_info``, unless a line with this ``key`` was logged in the interval.
+        """
         self._write(logging.ERROR, key, text, arguments, exc_info)
 
     def _write(
@@ -69,7 +70,8 @@ class QuietLog:
         self._log.log(level, text, *arguments, exc_info=exc_info)
 
     def _has_room(self, now: float, level: int) -> bool:
-        """Whether the interval has room for a line. A new interval first reports lines left out before."""
+        """Count a line. False if the interval has too many. A new interval first logs how many were left out.
+        """
         if now >= self._ends_s:
             beyond, self._beyond, self._lines = self._beyond, 0, 0
             self._ends_s = now + self._interval_s

@@ -33,8 +33,8 @@ def used_memory(proc: str = "/proc") -> int:
 
 
 def total_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
-    """Octets that this process may use: the machine's memory, or the limit of a container or service (cgroup
-    v1 or v2) if that is lower.
+    """Octets that this process may use: the machine's memory or, if lower, the limit of its container or
+    service (cgroup v1 or v2).
     """
     limits = list(_cgroup_limits(proc, cgroups))
     machine = _machine_memory(proc)
@@ -123,8 +123,8 @@ def _cgroup_limits(proc: str, cgroups: str) -> Iterator[int]:
 
 
 def _limits_up(root: str, path: str, name: str) -> Iterator[int]:
-    """Yield the memory limits from ``path`` up to the root: a container sees its own group as the root,
-    whatever ``path`` says.
+    """Yield the memory limits, in octets, of the cgroup ``path`` and its parents up to the root ``root``: a
+    container sees its own group as the root, whatever ``path`` says.
     """
     parts = [part for part in path.split("/") if part and part != ".."]
     for depth in range(len(parts), -1, -1):

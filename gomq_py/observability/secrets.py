@@ -1,7 +1,7 @@
 """Secrets: replaces passwords in texts and values with asterisks before they are shown, and restores the
 passwords when a client sends a shown value back.
 
-For the log, the management door and events. Exported definitions keep their passwords, because a broker is
+For the log, the management API and events. Exported definitions keep their passwords, because a broker is
 restored from them.
 """
 import re
@@ -52,7 +52,7 @@ def without_passwords(text: str) -> str:
 
 
 def without_keys(uri: str) -> str:
-    """One URI as from without_passwords(), with a web server's path hidden, too: the path may be a key."""
+    """The URI without its password and, for a web server, without its path, which may be a key."""
     return _HTTP_PATH.sub(r"\1" + HIDDEN, without_passwords(uri))
 
 
@@ -62,7 +62,7 @@ def _without_values(query: re.Match[str]) -> str:
 
 
 def shown(value: Any, field: Any = "") -> Any:
-    """A copy of the JSON value of ``field`` with every secret hidden."""
+    """A copy of a JSON value, which is that of ``field``, with asterisks in place of every secret."""
     if isinstance(value, dict):
         return {
             key: HIDDEN if _is_secret(key) and isinstance(item, str) and item else shown(item, key)
@@ -79,7 +79,7 @@ def restored(value: Any, before: Any, field: Any = "") -> Any:
     """A copy of ``value``, which a client made from ``shown(before, field)``: parts that the client left
     unchanged get their values of ``before``, so that no password is lost.
 
-    Raises ValueError for a secret that would go to another place than it was set for.
+    Raises ValueError if a hidden secret would go to another URI than it was set for.
     """
     if isinstance(value, dict) and isinstance(before, dict):
         return {key: _restored_field(key, value, before) for key in value}

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def is_native():
-    """True if this module is compiled, so that the bare call exists."""
+    """True if this module is compiled, so that the bare system call can be used."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""Churn scenarios: make and remove one thing again and again, and count the iterations per second."""
+"""Churn scenarios: create and remove a queue, connection or the like over and over; count rounds per s."""
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,8 +9,8 @@ _QUEUE, _EXCHANGE = "perf-churn", "amq.direct"
 
 
 class Scenario(NamedTuple):
-    """A kind of churn. ``step(options, connection, channel)`` makes and removes one thing. ``has_queue``: the
-    steps use one queue, which ``run`` declares.
+    """A kind of churn. ``step(options, connection, channel)`` creates and removes one object. ``has_queue``:
+    the steps need a queue, which run() declares and deletes.
     """
 
     help: str
@@ -46,7 +46,9 @@ SCENARIOS = {
 
 
 def run(options, progress):
-    """Iterate for ``seconds`` (0: until Ctrl-C); call ``progress(rate)`` each second. Returns the figures."""
+    """Call the scenario's step for ``seconds`` (0: until Ctrl-C) and ``progress(steps per s)`` each second;
+    return a dict of results.
+    """
     scenario = SCENARIOS[options.scenario]
     connection = Connection(options.uri, name="perf churn", timeout_s=options.timeout_s)
     channel = connection.channel()

@@ -1,4 +1,4 @@
-"""Command line of gomq-py-perf: runs a scenario from its options and prints its figures as text or JSON."""
+"""Command line of gomq-py-perf: runs the chosen scenario and prints its results as text or JSON."""
 import argparse
 import errno
 import json
@@ -18,14 +18,14 @@ from gomq_py.perf.throughput import Throughput
 
 
 class _Parser(argparse.ArgumentParser):
-    """Shows an error in one line, without the list of all options."""
+    """An argument parser that shows an error in one line, without the list of all options."""
 
     def error(self, message):
         self.exit(2, f"{self.prog}: error: {message}\n{self.prog} --help lists the options\n")
 
 
 def parser():
-    """Returns the parser, which knows all scenarios and their options."""
+    """Return the argument parser, with all scenarios and their options."""
     top = _Parser(prog="gomq-py-perf", description="Load a message broker and measure it.",
                   epilog="gomq-py-perf throughput -z 10 is short for gomq-py-perf amqp throughput -z 10; "
                          "gomq-py-perf PROTOCOL SCENARIO --help lists the options of each. "
@@ -48,7 +48,7 @@ def parser():
 
 
 def main(arguments=None):
-    """Entry point. Exit code 0; 1 if the run failed or found a fault, 2 for bad options, 130 after Ctrl-C."""
+    """Run the command. Exit code 0; 1: the run failed or found a fault; 2: bad options; 130: Ctrl-C."""
     top = parser()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments and arguments[0] in (*_RUN, *churn.SCENARIOS):  # without the protocol, as in lavinmqperf
@@ -74,13 +74,13 @@ def main(arguments=None):
 
 
 def run_counts(options):
-    """Run the scenario and print its figures; returns the exit code."""
+    """Run ``queue-count`` or ``connection-count`` and print the results. Returns the exit code."""
     scenario = counts.queue_count if options.scenario == "queue-count" else counts.connection_count
     return _print_figures(options, scenario(options))
 
 
 def run_churn(options):
-    """Run the scenario and print its figures; returns the exit code."""
+    """Run a churn scenario and print the results. Returns the exit code."""
     quiet = options.quiet or options.json
     return _print_figures(
         options, churn.run(options, lambda rate: quiet or print(f"{rate:,.0f} iterations/s", flush=True)))
@@ -94,7 +94,7 @@ def _print_figures(options, figures):
 
 
 def run_throughput(options):
-    """Run the scenario, print its figures; returns the exit code. Raises ValueError for invalid options."""
+    """Run a throughput scenario and print the results; return the exit code. Raises ValueError."""
     kind, check = (MQTTThroughput, check_mqtt) if options.protocol == "mqtt" else (Throughput, check_amqp)
     quiet = options.quiet or options.json
     scenario = kind(check(options), (lambda published, consumed: None) if quiet else _progress)
@@ -124,7 +124,7 @@ def _progress(published_per_s, consumed_per_s):
 
 
 def _summary(result):
-    """The text that is printed at the end of a run."""
+    """Return the text that is printed at the end of a throughput run."""
     lines = [
         "", "Summary:",
         f"Published: {result.published:,} messages, {result.publish_rate:,.0f} msgs/s",
@@ -150,7 +150,7 @@ def _summary(result):
 
 
 def _as_json(result):
-    """The Result as JSON, with the keys of lavinmqperf and further keys of our own."""
+    """Return a Result as JSON, with the keys of lavinmqperf and further keys of our own."""
     figures = {
         "elapsed_seconds": round(result.elapsed_s, 3), "avg_pub_rate": round(result.publish_rate),
         "avg_consume_rate": round(result.consume_rate),

@@ -1,4 +1,4 @@
-"""Makes many queues or connections; measures how fast they are made and how much memory each takes."""
+"""Creates many queues or connections; measures how fast this goes and how much memory each takes."""
 import math
 import random
 import socket
@@ -14,7 +14,7 @@ _SETTLE_S = 0.5  # before memory is read: lets the broker finish
 
 
 def queue_count(options):
-    """Declare ``count`` queues; returns the figures. Option ``delete`` deletes the queues at the end."""
+    """Declare ``count`` queues; with option ``delete``, delete them. Returns a dict of results."""
     names = [f"{options.queue}-{number}" for number in range(options.count)]
     with Connection(options.uri, name="perf queue-count", timeout_s=options.timeout_s) as connection:
         channel = connection.channel()
@@ -36,7 +36,7 @@ def queue_count(options):
 
 
 def connection_count(options):
-    """Open connections, wait for ``seconds`` (0: until Ctrl-C) and close them. Returns the figures."""
+    """Open ``count`` connections, wait ``seconds`` (0: until Ctrl-C), close. Returns a dict of results."""
     process.raise_descriptor_limit()
     with ExitStack() as stack:
         with Connection(options.uri, timeout_s=options.timeout_s) as connection:
@@ -64,7 +64,7 @@ def connection_count(options):
 
 @contextmanager
 def _measured(options, noun):
-    """Context manager: yields a dict, and puts the time and memory that the block took into the dict."""
+    """Context manager: yields a dict, which gets the time and broker memory that the block took."""
     figures: dict = {f"{noun}s": options.count}
     before = process.memory_octets(options.broker_pid) if options.broker_pid else None
     cpu_s = process.cpu_seconds(options.broker_pid) if options.broker_pid else 0
@@ -83,8 +83,8 @@ def _measured(options, noun):
 
 
 def _address(options, number):
-    """The broker's URL; option ``localhost``: with a loopback address that is derived from ``number``,
-    because one address takes only 28 000 connections.
+    """Return the broker's URL. With option ``localhost``, its host is a loopback address derived from
+    ``number``, because one address allows only 28 000 connections.
     """
     if not options.localhost:
         return options.uri
@@ -97,7 +97,7 @@ def _address(options, number):
 
 
 def _keep_alive(sock, text):
-    """Set TCP keepalive from "idle:interval:count"."""
+    """Set TCP keepalive on a socket. ``text``: "idle:interval:count", in seconds and probes; or empty."""
     if text:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)

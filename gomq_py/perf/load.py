@@ -21,7 +21,7 @@ _FORK = multiprocessing.get_context("fork")
 
 @dataclass
 class Result:
-    """Figures of one run. A figure that this run does not measure is None."""
+    """The results of one run. None: this run does not measure the value."""
 
     elapsed_s: float = 0.0
     published: int = 0
@@ -46,10 +46,10 @@ class Result:
 
 
 class Load:
-    """One run with publishers and consumers for each of ``groups``, which are names of queues or of topics.
+    """One run, with the publishers and consumers that the options ask for per queue or topic of ``groups``.
 
-    ``progress(published per second, consumed per second)`` is called each second. The subclass of a protocol
-    prepares the broker, makes the roles and computes the expected deliveries.
+    ``progress(published per s, consumed per s)`` is called each second. A subclass per protocol prepares the
+    broker, connects the publishers and computes the expected deliveries.
     """
 
     def __init__(self, options, groups, progress):
@@ -72,7 +72,7 @@ class Load:
         self.interrupted = False
 
     def run(self):
-        """Run to the end; returns the Result. Raises ClientError or OSError if the run cannot begin."""
+        """Run the load to its end. Returns the Result. Raises ClientError or OSError if it cannot begin."""
         process.raise_descriptor_limit()
         self.prepare()
         self._fork()
@@ -90,7 +90,7 @@ class Load:
         return result
 
     def interrupt(self):
-        """End the run early; ``run`` then returns the figures so far."""
+        """End the run early; ``run`` then returns the results so far."""
         self.interrupted = True
 
     # Implemented by a protocol.
@@ -98,22 +98,22 @@ class Load:
     consumer_kind: type  # of ConsumerRole
 
     def prepare(self):
-        """Prepare the broker, for example declare queues; called before the workers are forked."""
+        """Prepare the broker (declare queues, for example), before the worker processes are forked."""
         raise NotImplementedError
 
     def clean_up(self):
-        """Remove leftovers after the workers have ended normally."""
+        """Remove objects that the run left on the broker, after a normal end."""
 
     def publisher(self, group, index, quota):
-        """Called in a worker: connects one publisher and returns its PublisherRole. ``index``: its number."""
+        """In a worker: connect publisher number ``index`` of a queue or topic; return its PublisherRole."""
         raise NotImplementedError
 
     def expected(self):
-        """How many deliveries all consumers together should have received by now."""
+        """Return how many deliveries all consumers together should have received by now."""
         raise NotImplementedError
 
     def judge(self, result):
-        """Add the faults found in the deliveries to the Result."""
+        """Append to ``result.faults`` what is wrong with the deliveries."""
         raise NotImplementedError
 
     # The rest is private.
@@ -136,7 +136,7 @@ class Load:
             self._pipes.append(receiver)
 
     def _maker(self, kind, connections):
-        """Make the function by which a worker connects its share of the publishers or consumers."""
+        """Return the function by which a worker process connects its publishers or consumers."""
         options, region = self.options, self.region
 
         def make_roles(roles):
@@ -198,7 +198,7 @@ class Load:
         )
 
     def _drain(self):
-        """Wait until consumers have received all published messages, or have received nothing for 5 s."""
+        """Wait until consumers have received all expected messages, or have received nothing for 5 s."""
         region = self.region
         state = {"delivered": -1, "until": 0.0}
 
@@ -231,7 +231,7 @@ class Load:
                 self._look_at_memory()
 
     def _look_at_memory(self):
-        """Returns the broker's memory and notes its peak; None if the broker's process id is unknown."""
+        """Return the broker's memory as a dict, with its peak; None if the broker's process id is unknown."""
         if not self.options.broker_pid:
             return None
         memory = process.memory_octets(self.options.broker_pid)

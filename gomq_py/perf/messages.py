@@ -1,4 +1,4 @@
-"""Makes the messages of the load: routing keys, sizes, properties and bodies, the same in every run."""
+"""Makes the messages to publish: routing keys, sizes, properties and bodies, the same in every run."""
 import random
 from itertools import cycle
 
@@ -13,7 +13,8 @@ FIRST_NUMBER_BITS = 48  # below the publisher's index in a sequence number
 
 
 class Stamps:
-    """Says where in each body 8-byte stamps lie (-1: no such stamp). ``end``: where the stamps end."""
+    """Offsets in a body of its 8-byte timestamp and sequence number, -1: none. ``end``: offset behind both.
+    """
 
     def __init__(self, verify, latency):
         self.timestamp_at = 0 if latency else -1
@@ -22,8 +23,8 @@ class Stamps:
 
 
 def parse_size(text):
-    """(least, most) of a size or a range; a list's sizes follow. "16" -> (16, 16); "16-512" -> (16, 512);
-    "64,16,512" -> (16, 512, 64, 16, 512). Raises ValueError.
+    """Parse the sizes of bodies into (least, most) or, for a list, (least, most, *sizes in turn): "16" ->
+    (16, 16); "16-512" -> (16, 512); "64,16,512" -> (16, 512, 64, 16, 512). Raises ValueError.
     """
     if "," in text:
         in_turn = [int(size) for size in text.split(",")]
@@ -38,12 +39,12 @@ def parse_size(text):
 
 
 def filler(octet_count):
-    """At least ``octet_count`` bytes of text. A body is the beginning of this text, with stamps over it."""
+    """Return at least ``octet_count`` bytes of text. Bodies are prefixes of it, with stamps written over."""
     return bytes(range(32, 127)) * (octet_count // 95 + 1)
 
 
 def routing_keys(options, queue):
-    """The routing keys that the publishes to a queue use in turn."""
+    """Return the list of routing keys with which messages for this queue are published in turn."""
     if options.key_count > 1:
         regions = min(max(options.binding_count, 1), _REGIONS)
         return [f"region.{number % regions}.device.{number}" for number in range(options.key_count)]
@@ -51,7 +52,7 @@ def routing_keys(options, queue):
 
 
 def binding_keys(options, queue):
-    """The binding keys of a queue, which together match all that ``routing_keys`` returns."""
+    """Return the binding keys of a queue, which together match all its ``routing_keys``."""
     if options.binding_count > 1:
         patterns = ("region.{}.#", "region.{}.*.*", "#.{}.device.#", "*.{}.device.*")
         return [
@@ -64,7 +65,7 @@ def binding_keys(options, queue):
 
 
 def properties(options, with_headers=True):
-    """A message's properties, encoded. ``with_headers``: add the headers that ``header_count`` asks for."""
+    """Return a message's encoded properties. ``with_headers``: include the ``header_count`` headers."""
     values = dict(options.properties)
     if options.header_count and with_headers:
         headers = {
@@ -78,7 +79,7 @@ def properties(options, with_headers=True):
 
 
 def make_amqp_batch(options, channel, queue):
-    """A PublishBatch of AMQP publishes on an open channel, to publish again and again."""
+    """Return a PublishBatch of AMQP publishes on an open channel, which are sent again and again."""
     without_headers = [properties(options, with_headers=False)] * (options.header_every - 1)
     in_turn = cycle([properties(options), *without_headers])
 
@@ -94,9 +95,9 @@ def make_amqp_batch(options, channel, queue):
 
 
 def make_batch(options, keys, encode, cycle_octets=_CYCLE_OCTETS, identifier_before=0):
-    """A PublishBatch, whose messages use the ``keys`` in turn. ``encode(key, body)`` returns (the bytes of a
-    publish, the index at which the body begins). ``cycle_octets``: least size of the batch if all messages
-    are alike; ``identifier_before``: as in PublishBatch.
+    """Return a PublishBatch whose messages use ``keys`` in turn. ``encode(key, body)`` returns (octets of a
+    publish, offset of the body in them). ``cycle_octets``: least size of the batch if all messages are alike.
+    ``identifier_before``: as in PublishBatch.
     """
     low, high, *sizes = options.size
     chance = random.Random(0)

@@ -27,27 +27,26 @@ _SESSION_EXPIRY_S = 3600  # of a kept session: cleans up after a killed run
 
 
 def connect(options, name, **more):
-    """Connect and log in; returns the client."""
+    """Open an MQTT connection and return its MQTTClient."""
     return MQTTClient(
         options.uri, version=options.version, client_identifier=name, keep_alive_s=0,
         timeout_s=options.timeout_s, **more)
 
 
 def kept(options):
-    """Arguments of CONNECT that make the broker keep the client's session."""
+    """Return the keyword arguments of a client whose session the broker keeps."""
     properties = {"session_expiry_interval": _SESSION_EXPIRY_S} if options.version >= MQTT_5 else None
     return {"clean_start": False, "properties": properties}
 
 
 def encoded_properties(options):
-    """The properties of every message, encoded, without the length before them. Raises ValueError."""
+    """Return the encoded properties of all messages, without length. Raises ValueError before MQTT 5."""
     if options.properties and options.version < MQTT_5:
         raise ValueError("--properties need --mqtt-version 5")
     return encode_values(options.properties, PUBLISH)
 
 
 def _make_batch(options, topic, publishers):
-    """A PublishBatch of publishes to a topic."""
     properties = encoded_properties(options)
     encoded_topic = topic.encode()
 
@@ -63,17 +62,17 @@ def _make_batch(options, topic, publishers):
 
 
 class _MQTT(Role):
-    """Base of publisher and consumer: handles packets outside of the load, such as DISCONNECT."""
+    """Base of the MQTT publisher and consumer. Handles packets that are no messages, such as DISCONNECT."""
 
     def read(self, now_ns, limit_octets=131072):
-        """Read as Role.read does. Raises ClientError also if the broker breaks the protocol."""
+        """As Role.read; also raises ClientError if the broker breaks the protocol."""
         try:
             return super().read(now_ns, limit_octets)
         except MQTTError as error:
             raise ClientError(f"the broker sent what is no MQTT: {error}") from error
 
     def other(self, what):
-        """Handle a SUBACK, a DISCONNECT, or an acknowledgement with a reason code."""
+        """Handle a SUBACK, a DISCONNECT, or an acknowledgement with a reason code. Raises ClientError."""
         if isinstance(what, DisconnectPacket):
             reason = name_of(what.TYPE, what.reason_code, self.options.version)
             raise ClientError(f"the broker disconnected: {reason}")
@@ -87,11 +86,11 @@ class _MQTT(Role):
             self.acknowledged(what)
 
     def acknowledged(self, packet):
-        """Handle a PUBACK, PUBREC or PUBCOMP with a reason code."""
+        """Handle a PUBACK, PUBREC or PUBCOMP that has a reason code."""
 
 
 class MQTTPublisher(_MQTT, PublisherRole):
-    """Publishes at one QoS; limits how many messages are unacknowledged."""
+    """Publishes to one topic at one QoS, with a limited number of unacknowledged messages."""
 
     def __init__(self, options, counters, index, topic, quota, publishers):
         connection = connect(options, f"{options.name}-publisher-{index}")
@@ -110,8 +109,8 @@ class MQTTPublisher(_MQTT, PublisherRole):
         return super().read(now_ns, limit_octets)
 
     def allowed(self):
-        """How many messages may be published now: at most ``confirm`` from the oldest unacknowledged message
-        on, so that no packet identifier is in flight twice.
+        """Return how many messages may be published now. At most ``confirm`` messages follow the oldest
+        unacknowledged one, so that no packet identifier is used twice at a time.
         """
         allowed = super().allowed()
         if self.confirm and allowed > 0:
@@ -124,7 +123,7 @@ class MQTTPublisher(_MQTT, PublisherRole):
             self.batch.identify(first, last, self.published % STRING_MAX + 1)
 
     def answer(self):
-        """Queue the PUBRELs that answer the PUBRECs read."""
+        """Send PUBREL for each PUBREC just received."""
         self.send_answers()
 
     def acknowledged(self, packet):
@@ -136,7 +135,7 @@ class MQTTPublisher(_MQTT, PublisherRole):
 
 
 class MQTTConsumer(_MQTT, ConsumerRole):
-    """Subscribes to one filter and acknowledges messages."""
+    """Subscribes to one topic filter, counts its messages, and acknowledges them."""
 
     def __init__(self, options, counters, index, topic, quota, check, latencies):
         more = kept(options) if options.persistent else {}
@@ -164,18 +163,18 @@ class MQTTConsumer(_MQTT, ConsumerRole):
 
 
 def consumer_name(options, index):
-    """A consumer's client identifier, the same in every run if sessions are kept (``persistent``)."""
+    """Return the client identifier of consumer number ``index``, the same in every run."""
     return f"{options.name}-consumer-{index}"
 
 
 def filter_of(options, topic):
-    """The topic filter to which the consumers of this topic subscribe."""
+    """Return the topic filter of this topic's consumers, with ``$share/...`` if the option asks for it."""
     topic_filter = options.filter or (f"{topic}/+" if options.own_topics else topic)
     return f"$share/{options.share}/{topic_filter}" if options.share else topic_filter
 
 
 class MQTTThroughput(Load):
-    """One run of MQTT publishers and consumers over the topics of ``options``."""
+    """One run of MQTT publishers and consumers over the topics in ``options``."""
 
     consumer_kind = MQTTConsumer
 
@@ -189,7 +188,7 @@ class MQTTThroughput(Load):
         ]
 
     def prepare(self):
-        """Remove sessions of an earlier run: the messages kept in them would be counted."""
+        """Delete the sessions of an earlier run, because messages kept in them would be counted."""
         self.clean_up()
         if not self.options.persistent:
             connect(self.options, f"{self.options.name}-0").close()  # an error here is one line
@@ -203,7 +202,9 @@ class MQTTThroughput(Load):
             self.options, self.region.counters(index), index, group, quota, len(self.publishers))
 
     def expected(self):
-        """How many deliveries to expect: per accepted message one per consumer, or one with ``share``."""
+        """Return how many deliveries to expect: one per accepted message and consumer, or with ``share`` one
+        per accepted message.
+        """
         total = 0
         for publishers, consumers in self._of_topic:
             copies = min(1, len(consumers)) if self.options.share else len(consumers)
@@ -212,8 +213,10 @@ class MQTTThroughput(Load):
         return total
 
     def judge(self, result):
-        """Count lost and doubled messages and add faults: lost messages unless a QoS is 0, doubled messages,
-        missing answers, and with --verify messages out of order and unknown bodies."""
+        """Count lost and doubled messages, and append the faults to ``result.faults``: lost messages (unless
+        a QoS is 0), doubled messages, missing acknowledgements; with --verify also wrong order and unknown
+        bodies.
+        """
         options, region = self.options, self.region
         undisturbed = not (self.interrupted or result.faults)
         result.lost, result.doubled = 0, region.total(shared.DOUBLED)

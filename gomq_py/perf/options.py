@@ -1,4 +1,4 @@
-"""Declares the options of all scenarios with their types, and checks options that depend on each other."""
+"""Declares the command line options of all scenarios, and checks options that depend on each other."""
 import argparse
 import json
 import math
@@ -125,7 +125,7 @@ def add_mqtt_throughput(options):
 
 
 def add_common(options, url):
-    """Add the options of every scenario; ``url``: the broker that is loaded by default."""
+    """Add the options that every scenario has. ``url``: default URL of the broker under test."""
     options.add_argument("--uri", default=url, help="broker to load (%(default)s)")
     options.add_argument("--timeout", dest="timeout_s", type=real, default=30, metavar="SECONDS",
                          help="for each answer of the broker (%(default)s)")
@@ -136,7 +136,7 @@ def add_common(options, url):
 
 
 def add_load(options, group):
-    """Add the options for publishers and consumers; ``group``: "queue" or "topic", used in the help."""
+    """Add the options for publishers and consumers. ``group``: "queue" or "topic", for the help texts."""
     add = options.add_argument
     add("-q", "--quiet", action="store_true", help="print the summary only")
     add("-x", "--publishers", type=count, default=1,
@@ -170,7 +170,7 @@ def add_load(options, group):
 
 
 def add_writing(add):
-    """Add the options for writing and waiting; ``add``: the ``add_argument`` of an argument group."""
+    """Add the options for socket writes and waits. ``add``: ``add_argument`` of an argument group."""
     add("--write-octets", type=count, default=messages.WRITE_OCTETS, metavar="N",
         help="octets per write (%(default)s); 1: a message in each, and a TCP segment")
     add("--mergeable", action="store_true",
@@ -205,7 +205,7 @@ def check_amqp(options):
 
 
 def check_mqtt(options):
-    """Check options of ``mqtt throughput`` together; set ``options.topics`` and others. Raises ValueError."""
+    """Check the options of ``mqtt throughput`` together; set ``options.topics``. Raises ValueError."""
     check_load(options)
     parameters = parse_mqtt_url(options.uri)
     options.version = (
@@ -236,15 +236,15 @@ def check_mqtt(options):
 
 
 def check_load(options):
-    """Raises ValueError if options that ``add_load`` added contradict each other."""
+    """Raise ValueError if the options for publishers and consumers contradict each other."""
     needed = messages.Stamps(options.verify, options.measure_latency).end
     if options.size[0] < needed:
         raise ValueError(f"--verify and --measure-latency need bodies of {needed} octets")
 
 
 def groups(options, group, single):
-    """Names of the run's queues or topics: ``single``, or one for each number of the option ``pattern``.
-    ``group``: "queue" or "topic", for the text of a ValueError.
+    """Return the names of the run's queues or topics: [``single``], or one for each number of the option
+    ``pattern``. ``group``: "queue" or "topic", for the text of a ValueError.
     """
     if not options.pattern:
         names = [single]
@@ -261,27 +261,26 @@ def groups(options, group, single):
 
 
 def count(text):
-    """Parse a count of things that this process keeps, such as connections."""
+    """Parse a number of queues, connections or the like."""
     return _number(text, int, MOST)
 
 
 def prefetch(text):
-    """Parse a prefetch, which is a 16-bit number."""
+    """Parse a prefetch limit, a 16-bit number."""
     return _number(text, int, 65535)
 
 
 def amount(text):
-    """Parse a count of messages."""
+    """Parse a number of messages."""
     return _number(text, int, 1 << 62)
 
 
 def real(text):
-    """Parse a number of seconds, or of messages per second."""
+    """Parse a decimal number: seconds, or messages per second."""
     return _number(text, float, 1e9)
 
 
 def _number(text, kind, most, least=0):
-    """Parse a number from ``least`` to ``most``. Raises ArgumentTypeError with a text of one line."""
     try:
         number = kind(text)
     except ValueError:
@@ -305,7 +304,7 @@ def size(text):
 
 
 def table(text):
-    """Parse a JSON object. Raises ArgumentTypeError."""
+    """Parse a JSON object into a dict. Raises ArgumentTypeError."""
     try:
         found = json.loads(text)
     except ValueError as error:

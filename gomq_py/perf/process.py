@@ -10,7 +10,7 @@ def raise_descriptor_limit():
 
 
 def cpu_seconds(pid):
-    """User and system time of all threads of a process, in seconds, to 10 ms.
+    """Return the user and system time of all threads of a process, in seconds, accurate to 10 ms.
 
     Raises OSError if there is no such process.
     """
@@ -20,7 +20,7 @@ def cpu_seconds(pid):
 
 
 def memory_octets(pid):
-    """Memory of a process in bytes: {"rss": all resident pages, "anonymous": those that map no file}.
+    """Return a process's memory in bytes: {"rss": all resident pages, "anonymous": pages of no file}.
 
     Raises OSError.
     """

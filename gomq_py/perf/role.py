@@ -1,7 +1,8 @@
-"""Role: drives one connection under load, as a publisher or a consumer, over AMQP or MQTT. Never waits.
+"""Role: drives one connection as a publisher or a consumer of the load, over AMQP or MQTT. Never waits.
 
-The client logs in; then the role takes over the socket, and its worker's loop calls it. A role writes slices
-of a PublishBatch, parses input with a Walk, and updates the shared counters of its connection.
+The client logs in; then the role itself reads and writes the socket, called by the loop of its worker
+process. A role writes slices of a PublishBatch, parses input with a Walk, and updates its connection's shared
+counters.
 """
 import ssl
 import time
@@ -19,10 +20,10 @@ _CATCH_UP_S = 0.1  # the most that a delayed publisher makes up in one burst
 
 
 class Role:
-    """Base of publishers and consumers.
+    """Base of publishers and consumers: one connection of a load run, which a worker's loop drives.
 
-    ``due_ns``: time at which a rate limit allows more, or None if only the socket decides. The loop calls
-    ``turn`` at that time, when the socket is ready, at the start, and when the parent stops publishing.
+    The loop calls ``turn`` at the start, when the socket is ready, at the time ``due_ns``, and when the
+    parent process stops publishing. ``due_ns``: when a rate limit allows the next message, or None.
     """
 
     def __init__(self, options, counters, connection, quota):
@@ -39,7 +40,7 @@ class Role:
         self._pending = deque()  # memoryviews not yet written
 
     def attach(self, walk):
-        """Take over the socket. Bytes that the client has read ahead are parsed by the Walk first."""
+        """Take the socket over from the client. Bytes that the client has read ahead go to ``walk``."""
         self.walk = walk
         self._room, self._answers = memoryview(walk.buffer), memoryview(walk.answers)
         ahead = self.connection.take_over()
@@ -47,12 +48,12 @@ class Role:
         walk.walk(len(ahead), time.monotonic_ns())
 
     def start(self, now_ns):
-        """Begin the run at ``now_ns``: a role may publish or consume from now on."""
+        """Let the role publish or consume from now on. ``now_ns``: the monotonic time."""
         self.started = True
         self._started_ns = now_ns
 
     def read(self, now_ns, limit_octets=131072):
-        """Read and parse once; False if no bytes had come. Raises ClientError if the broker closes."""
+        """Read and parse once; False if nothing has arrived. Raises ClientError if the broker closes."""
         kept = self.walk.kept
         try:
             count = self.socket.recv_into(self._room[kept:kept + limit_octets])
@@ -76,7 +77,7 @@ class Role:
             self.walk.answered = 0
 
     def write(self):
-        """Write pending bytes; True when all are written."""
+        """Write waiting bytes to the socket. Returns True when all are written."""
         while self._pending:
             view = self._pending[0]
             try:
@@ -90,7 +91,7 @@ class Role:
         return True
 
     def close(self):
-        """Close by the protocol, or cut the socket if a frame is half written or the broker fails."""
+        """Close by the protocol; cut the connection if a frame is half written or the broker fails."""
         if self._pending:
             self.connection.abort()
             return
@@ -101,25 +102,25 @@ class Role:
             self.connection.abort()
 
     def stop_publishing(self):
-        """Publish no new messages."""
+        """Publish no new messages from now on. Consumers ignore this."""
 
     # Implemented by a protocol.
 
     def other(self, what):
-        """Handle a frame or packet outside of the load. Raises ClientError if the run cannot go on."""
+        """Handle a frame or packet other than messages and confirms. Raises ClientError to end the run."""
         raise NotImplementedError
 
     def finish(self):
-        """Send what the protocol needs at the end of the run, for example the last acks."""
+        """Send the last octets of a run that the protocol needs, for example acks."""
 
 
 class PublisherRole(Role):
-    """Publishes ``batch``, its cycle of messages, until it is stopped or its quota is reached, and then waits
-    for the confirms.
+    """Publishes the messages of ``batch`` again and again, until it is stopped or has published ``quota``
+    messages; then waits for the confirms.
 
-    ``window`` counts confirms; ``confirm``: the most unconfirmed messages, or 0 to publish without confirms.
-    ``phase``, 0 to 1: the part of the pause between messages that passes before the first message, so that
-    many publishers with a rate do not publish at the same moment.
+    ``window`` (ConfirmWindow) counts confirms. ``confirm``: most unconfirmed messages, 0: publish without
+    confirms. ``phase``, 0 to 1: the part of the pause between two messages that passes before the first one,
+    so that many publishers with a rate do not all publish at the same moment.
     """
 
     def __init__(self, options, counters, connection, index, quota, batch, window, confirm, phase=1.0):
@@ -147,11 +148,11 @@ class PublisherRole(Role):
         super().start(now_ns - int((1 - self._phase) / rate * 1e9) if rate else now_ns)
 
     def stop_publishing(self):
-        """Publish no new messages; pending messages are still written and confirmed."""
+        """Publish no new messages. Messages waiting for the socket are written, and confirms awaited."""
         self.stopping = True
 
     def turn(self, now_ns, readable):
-        """Read confirms, write slices of the cycle, update the shared counters."""
+        """Read confirms if the socket is ``readable``, write messages, and update the shared counters."""
         if readable:
             while self.read(now_ns):
                 self.answer()
@@ -165,7 +166,7 @@ class PublisherRole(Role):
     # Implemented by a protocol.
 
     def allowed(self):
-        """How many messages may be published now; the rate is not considered here."""
+        """Return how many messages may be published now, without regard to the rate."""
         if self.stopping:
             return 0
         allowed = self.batch.count
@@ -176,24 +177,24 @@ class PublisherRole(Role):
         return allowed
 
     def answer(self):
-        """Queue the answers to the packets that were just parsed."""
+        """Send the answers to the packets that were just read."""
 
     def stamp(self, first, last):
-        """Write numbers and times into the cycle's messages ``first`` to ``last`` (exclusive)."""
+        """Write sequence numbers and times into messages ``first`` to ``last`` (exclusive) of the batch."""
         if self._stamps.end:
             self.batch.stamp(first, last, self._first_number + self.published, time.monotonic_ns())
 
     def was_published(self, count):
-        """Note that ``count`` more messages were written or queued."""
+        """Note that ``count`` more messages were written to the socket or wait for it."""
 
     def is_complete(self):
-        """True if the broker has answered all messages published so far."""
+        """True if the broker has confirmed or refused all messages published so far."""
         return not self.confirm or self.window.confirmed == self.published
 
     # The rest is private.
 
     def _publish(self, now_ns):
-        """Queue the next slice, or write its messages one by one; False if no message could be published."""
+        """Publish the next messages of the batch. Returns False if none may be published now."""
         allowed = self.allowed()
         self.due_ns = None
         if self.options.rate and allowed > 0:
@@ -219,7 +220,7 @@ class PublisherRole(Role):
         return True
 
     def _write_singly(self, first, last):
-        """Write messages one by one; returns the index after the last message that was at least begun."""
+        """Write the messages one by one. Returns the index after the last one that was written or begun."""
         count, missing = self.batch.write_singly(self.socket, first, last, self._flags)
         if missing:
             end = self.batch.starts[first + count]
@@ -227,7 +228,7 @@ class PublisherRole(Role):
         return first + count
 
     def _by_rate(self, now_ns):
-        """How many messages the rate allows now; sets ``due_ns`` to when the rate allows more."""
+        """Return how many messages the rate allows now; set ``due_ns`` to the time of the next one."""
         rate, burst = self.options.rate, self.options.burst
         due = int((now_ns - self._started_ns) * rate / 1e9) - self.published
         if due > rate * _CATCH_UP_S + burst:
@@ -253,15 +254,16 @@ class PublisherRole(Role):
 
 
 class ConsumerRole(Role):
-    """Consumes until it is told to stop or has had its quota of messages."""
+    """Consumes until it is stopped or has received ``quota`` messages (0: no limit)."""
 
     def __init__(self, options, counters, connection, quota):
         super().__init__(options, counters, connection, quota)
         self._held = False  # held back by the rate
 
     def checks(self, kind, region, latencies):
-        """Arguments for a Walk that checks and times bodies. ``kind``: class of the check; ``region``: memory
-        for its counts."""
+        """Return keyword arguments for a Walk that checks and times bodies. ``kind``: SequenceCheck or a
+        subclass. ``region`` and ``latencies``: shared memory of check and histogram.
+        """
         options = self.options
         stamps = messages.Stamps(options.verify, options.measure_latency)
         content = b"" if options.random_bodies else messages.filler(options.size[1])
@@ -272,13 +274,13 @@ class ConsumerRole(Role):
         }
 
     def interest(self):
-        """Events to wait for on the socket. While acks cannot be written, no deliveries are read."""
+        """Return the poll events to wait for. While acks wait for the socket, no deliveries are read."""
         if self._pending:
             return POLLOUT
         return 0 if self._held or self.done else POLLIN
 
     def turn(self, now_ns, readable):
-        """Write acks; read deliveries unless acks remain unwritten or the rate forbids it; count."""
+        """Write acks, then read deliveries if all acks are written and the rate allows it."""
         if self.done:
             return
         if self.write() and (readable or self._held) and self._may_read(now_ns):

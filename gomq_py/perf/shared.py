@@ -1,7 +1,7 @@
-"""Lays out the memory that workers share with their parent: flags that the parent sets, counters of each
-connection, latencies and checks of each consumer.
+"""Lays out the memory that worker processes share with their parent: flags that the parent sets, counters of
+each connection, latencies and checks of each consumer.
 
-Each word has one writer, and a store of 8 bytes is atomic: no locks are needed. The parent makes the region
+Each word has one writer, and a store of 8 bytes is atomic: no locks are needed. The parent creates the memory
 before it forks the workers.
 """
 import mmap
@@ -21,9 +21,9 @@ _COUNTERS = 16
 
 
 class SharedRegion:
-    """Holds the counters of each connection, publishers first; a histogram of latencies per consumer and one
-    of confirms per publisher; and, per consumer and publisher, the three numbers of a SequenceCheck.
-    ``numbered``: how many publishers write numbers.
+    """The shared memory of one run: counters of each connection, publishers first; a histogram of latencies
+    per consumer, and of confirm times per publisher; and the three numbers of a SequenceCheck per consumer
+    and publisher. ``numbered``: how many publishers write sequence numbers into bodies, or 0.
     """
 
     def __init__(self, publishers, consumers, numbered):
@@ -43,39 +43,39 @@ class SharedRegion:
         self._words[index] = 1
 
     def counters(self, connection):
-        """The counters of one connection, indexed by READY, DONE, PUBLISHED and so on."""
+        """Return the counters of one connection: a memoryview indexed by READY, DONE, PUBLISHED and so on."""
         start = _FLAGS + connection * _COUNTERS
         return self._words[start:start + _COUNTERS]
 
     def latencies(self, connection):
-        """The histogram of one consumer; ``connection``: the consumer's number among all connections."""
+        """Return the latency histogram of a consumer, given by the number of its connection."""
         return self._of_consumer(connection, 0, BUCKETS)
 
     def confirm_latencies(self, publisher):
-        """The histogram of one publisher's confirms."""
+        """Return the histogram of one publisher's confirm times."""
         start = self._publishers_at + publisher * BUCKETS
         return self._words[start:start + BUCKETS]
 
     def check(self, connection):
-        """(following, counts, sums) for a consumer's SequenceCheck; each has a number per publisher."""
+        """Return (following, counts, sums), the shared arrays of a consumer's SequenceCheck."""
         return tuple(
             self._of_consumer(connection, BUCKETS + part * self._numbered, self._numbered)
             for part in range(3))
 
     def total(self, counter):
-        """A counter summed over all connections."""
+        """Return the sum of one counter over all connections."""
         return sum(self._column(counter))
 
     def every(self, counter, connections):
-        """True if the counter of each connection in the range is not 0."""
+        """True if this counter is not 0 for all connections of the range."""
         return all(self._column(counter)[connections.start:connections.stop])
 
     def latest(self, counter, connections):
-        """The largest value of a counter over a range of connections; 0 for an empty range."""
+        """Return the largest value of one counter over a range of connections; 0 for an empty range."""
         return max(self._column(counter)[connections.start:connections.stop], default=0)
 
     def _column(self, counter):
-        """One counter of all connections: a view, because ten thousand are read many times a second."""
+        """Return a view of one counter for all connections, which is fast even for 10,000 of them."""
         return self._words[_FLAGS + counter:self._consumers_at:_COUNTERS]
 
     def _of_consumer(self, connection, offset, count):

@@ -20,13 +20,13 @@ _COMMIT = method_frame(1, TxCommit())
 
 
 def _connect(options, name):
-    """Open a connection and its channel 1; returns both."""
+    """Return (connection, its channel 1), both open."""
     connection = Connection(options.uri, heartbeat_s=0, name=name, timeout_s=options.timeout_s)
     return connection, connection.channel(1)
 
 
 def _method(payload):
-    """Decode a method; None for blocked or unblocked. Raises ClientError for a close or a cancel."""
+    """Decode a method; None for blocked and unblocked. Raises ClientError for a close or basic.cancel."""
     method = decode_method(payload)
     if isinstance(method, (ChannelClose, ConnectionClose)):
         raise ClientError(f"{method.reply_code} {method.reply_text}")
@@ -36,10 +36,10 @@ def _method(payload):
 
 
 class Publisher(PublisherRole):
-    """Publishes with confirms, in transactions, or without either."""
+    """Publishes to one queue: with confirms, in transactions, or with neither."""
 
     def __init__(self, options, counters, index, queue, quota, latencies):
-        """``latencies``: memory for the histogram of confirms."""
+        """``latencies``: shared memory for a histogram of confirm times."""
         connection, channel = _connect(options, f"perf publisher {index}")
         batch = messages.make_amqp_batch(options, channel, queue)
         self._is_timed = options.measure_latency and options.confirm > 0
@@ -55,7 +55,7 @@ class Publisher(PublisherRole):
         counters[shared.READY] = 1
 
     def allowed(self):
-        """How many messages may be published now: 0 during a commit, at most the rest of the transaction."""
+        """Return how many messages may be published now: up to a full transaction; 0 during tx.commit."""
         if self._committing:
             return 0
         allowed = super().allowed()
@@ -64,7 +64,7 @@ class Publisher(PublisherRole):
         return allowed
 
     def was_published(self, count):
-        """Note when the messages were sent, to time confirms; commit the transaction if it is full."""
+        """Note when the messages were sent, to time their confirms; commit a full transaction."""
         if self._is_timed:
             self.window.note_sent(self.published - count + 1, self.published, time.monotonic_ns())
         if self.options.publish_transaction:
@@ -73,18 +73,18 @@ class Publisher(PublisherRole):
                 self._commit()
 
     def is_complete(self):
-        """Commit a transaction that is not full; returns True if the broker owes no more answers."""
+        """Commit an unfinished transaction. Returns True if the broker has answered everything."""
         if self._in_transaction and not self._committing:
             self._commit()
         return not self._committing and super().is_complete()
 
     def other(self, what):
-        """Handle tx.commit-ok: the next transaction may begin."""
+        """Handle tx.commit-ok, after which the next transaction may begin."""
         if isinstance(_method(what), TxCommitOk):
             self._committing = False
 
     def answer(self):
-        """Count messages that the broker returned. AMQP publishers send no answers."""
+        """Count messages that the broker returned. (AMQP publishers send no answers.)"""
         self.counters[shared.RETURNED] = self.walk.returned
 
     def _commit(self):
@@ -94,7 +94,7 @@ class Publisher(PublisherRole):
 
 
 class Consumer(ConsumerRole):
-    """Consumes with or without acks, or polls with basic.get."""
+    """Consumes from one queue, with or without acks, by basic.consume or basic.get."""
 
     def __init__(self, options, counters, index, queue, quota, check, latencies):
         connection, channel = _connect(options, f"perf consumer {index}")
@@ -126,12 +126,12 @@ class Consumer(ConsumerRole):
             self.write()
 
     def other(self, what):
-        """Handle basic.consume-ok: the run may begin."""
+        """Handle basic.consume-ok: mark this consumer as ready for the run."""
         if isinstance(_method(what), BasicConsumeOk):
             self.counters[shared.READY] = 1
 
     def answer(self):
-        """Send acks, commit a full transaction of acks, and send the next basic.get if the run polls."""
+        """Send acks, commit a full transaction of acks, and with option ``poll`` send the next basic.get."""
         walk = self.walk
         self.counters[shared.EMPTY_GETS] = walk.empty_gets
         if self.options.ack_transaction and walk.answered:
@@ -146,7 +146,7 @@ class Consumer(ConsumerRole):
         self.write()
 
     def finish(self):
-        """Ack the rest, so that no message of the load stays in the queue."""
+        """Ack all unacked deliveries, so that the queue keeps no message of the run."""
         self.walk.ack_rest()
         self.answer()
         if self.options.ack_transaction:
@@ -155,7 +155,7 @@ class Consumer(ConsumerRole):
 
 
 class Throughput(Load):
-    """One run of AMQP publishers and consumers over the queues of ``options``."""
+    """One run of AMQP publishers and consumers over the queues in ``options``."""
 
     consumer_kind = Consumer
 
@@ -201,7 +201,7 @@ class Throughput(Load):
             self.options, region.counters(index), index, group, quota, region.confirm_latencies(index))
 
     def expected(self):
-        """How many messages were published and neither returned nor refused."""
+        """Return the number of deliveries to expect: published messages that were not returned or refused."""
         total = self.region.total
         return total(shared.PUBLISHED) - total(shared.RETURNED) - total(shared.REFUSED)
 

@@ -1,15 +1,14 @@
 """Compiled loops of the load generator. A PublishBatch holds publishes that are encoded in advance; a Walk
-parses input over AMQP or MQTT, without an object per frame or packet.
+parses received AMQP or MQTT octets, without an object per frame or packet.
 
-A PublishBatch lies in one buffer that is written again and again; only sequence numbers and timestamps in
-the bodies change. A write is a slice of whole messages, 16 to 64 KiB: many messages share one system
-call.
+A PublishBatch lies in one buffer that is written again and again; only sequence numbers and timestamps in the
+bodies change. A write is a slice of whole messages, 16 to 64 KiB: many messages share one system call.
 
-A walk counts, checks, times and acknowledges messages, and counts confirms or acknowledgements. The worker
-reads from its socket into ``buffer`` behind the ``kept`` bytes of an incomplete frame or packet and calls
-``walk``. A walk writes acks (over MQTT PUBACK, PUBREC, PUBREL and PUBCOMP) into ``answers``, and puts input
-outside of the load into ``others``: AMQP methods such as channel.close as octets, MQTT packets such as SUBACK
-as objects. A walk trusts no peer and checks sizes before use; mqtt.wire.frames finds the packets.
+A Walk counts, checks, times and acknowledges messages, and counts confirms or acknowledgements. The worker
+reads from its socket into ``buffer``, behind the ``kept`` bytes of an incomplete frame or packet, and calls
+``walk``. A Walk writes acks (for MQTT: PUBACK, PUBREC, PUBREL and PUBCOMP) into ``answers``. All other input
+goes into the list ``others``: AMQP methods such as channel.close as octets, MQTT packets such as SUBACK as
+objects. A Walk trusts no peer and checks sizes before use; mqtt.wire.frames finds the packets.
 """
 import os
 import socket
@@ -37,16 +36,16 @@ _SEEN_OCTETS = 4 << 20  # all publishers together: tells doubles from late messa
 
 
 class PublishBatch:
-    """A cycle of encoded messages in ``buffer``: message i lies from ``starts[i]`` to ``starts[i + 1]``.
+    """Encoded messages that are published again and again: message i is ``buffer[starts[i]:starts[i + 1]]``.
 
-    ``timestamp_at`` and ``sequence_at``: offsets of 8-byte stamps in a body, or -1; bodies must have room for
-    the stamps. ``identifier_before``: how far before each body MQTT's packet identifier lies, 0 over AMQP.
+    ``timestamp_at`` and ``sequence_at``: offsets of 8-byte stamps in a body, or -1; bodies must have room.
+    ``identifier_before``: how far before each body MQTT's packet identifier lies, 0 over AMQP.
     """
 
     __slots__ = ("buffer", "starts", "count", "bodies", "timestamp_at", "sequence_at", "identifier_before")
 
     def __init__(self, messages, timestamp_at=-1, sequence_at=-1, identifier_before=0):
-        """``messages``: a pair per message: (all frames of a publish, offset of the body in the frames)."""
+        """``messages``: (all frames of a publish, offset of the body in these octets) for each message."""
         starts, bodies = array("q", [0]), array("q")
         for frames, body_at in messages:
             if body_at < identifier_before or identifier_before == 1:
@@ -67,7 +66,7 @@ class PublishBatch:
         self.identifier_before = identifier_before
 
     def stamp(self, first, last, sequence, timestamp_ns):
-        """Write numbers from ``sequence`` on, and the same timestamp, into the bodies, as little-endian."""
+        """Write numbers from ``sequence`` on and the timestamp, little-endian, into the messages' bodies."""
         if first < 0 or last > self.count:
             raise IndexError("messages outside the batch")
         p = octets.pointer(self.buffer)
@@ -80,7 +79,7 @@ class PublishBatch:
                 octets.put_le64(p, at + self.timestamp_at, timestamp_ns)
 
     def identify(self, first, last, identifier):
-        """Write packet identifiers from ``identifier`` on into messages; after 65535 comes 1."""
+        """Write packet identifiers from ``identifier`` on into the messages; after 65535 comes 1."""
         if first < 0 or last > self.count or not self.identifier_before:
             raise IndexError("messages outside the batch, or without identifiers")
         p = octets.pointer(self.buffer)
@@ -89,12 +88,12 @@ class PublishBatch:
             identifier = identifier + 1 if identifier < 65535 else 1
 
     def write_singly(self, sock, first, last, flags):
-        """Write the messages ``first`` to ``last`` (exclusive) with a system call each, until the socket
+        """Write the messages ``first`` to ``last`` (exclusive) with one system call each, until the socket
         takes no more. Raises OSError.
 
-        Returns (count of messages begun, unwritten bytes of the last message begun). ``flags``: END_OF_RECORD
-        sends a TCP segment per message. With TCP_NODELAY alone the kernel merges messages that wait (20 were
-        seen in one segment).
+        Returns (count of messages written or begun, count of unwritten bytes of the last one begun).
+        ``flags``: END_OF_RECORD sends one TCP segment per message. With TCP_NODELAY alone the kernel merges
+        waiting messages (20 were seen in one segment).
         """
         if bare_send.is_native() and type(sock) is socket.socket and sock.gettimeout() == 0:
             return self._write_bare(sock.fileno(), first, last, flags)
@@ -110,7 +109,6 @@ class PublishBatch:
         return last - first, 0
 
     def _write_bare(self, descriptor, first, last, flags):
-        """Do what ``write_singly`` does, by bare system calls."""
         p = octets.pointer(self.buffer)
         end = self.starts[first]
         for i in range(first, last):
@@ -125,15 +123,17 @@ class PublishBatch:
         return last - first, 0
 
     def last_within(self, first, limit_octets):
-        """Index after the last message that fits ``limit_octets`` from ``first`` on; at least first + 1."""
+        """Return the end index of the messages from ``first`` on that fit ``limit_octets``; at least
+        ``first`` + 1.
+        """
         return max(first + 1, bisect_right(self.starts, self.starts[first] + limit_octets) - 1)
 
 
 class LatencyHistogram:
-    """Counts times in nanoseconds, in 64 buckets per power of two: the error is at most 1.6 %, and adding a
-    time is cheap enough to do for every message.
+    """Counts durations in ns in 64 buckets per power of two, with an error of at most 1.6 %. Cheap enough to
+    be used for every message.
 
-    ``region``: a writable memoryview of BUCKETS u64, which a worker process writes and its parent reads.
+    ``region``: a writable memoryview of BUCKETS u64, written by a worker process and read by its parent.
     """
 
     __slots__ = ("buckets",)
@@ -142,7 +142,7 @@ class LatencyHistogram:
         self.buckets = region
 
     def add(self, value):
-        """Count a value in ns. Buckets are 1 ns wide below 128; above, 64 buckets share a power of two."""
+        """Count a duration in ns. Buckets are 1 ns wide below 128; above, 64 share a power of two."""
         shift = 0
         while value >= 128:
             value >>= 1
@@ -153,8 +153,8 @@ class LatencyHistogram:
 
 
 class ConfirmWindow:
-    """Counts confirms exactly, single and multiple, in any order; ``size``: the most unconfirmed publishes.
-    ``latencies``: a histogram for the time from ``note_sent`` to each confirm, or None to measure no times.
+    """Counts confirms exactly, whether single or multiple, in any order. ``size``: most unconfirmed
+    publishes. ``latencies``: a histogram of the times from ``note_sent`` to the confirm, or None.
     """
 
     __slots__ = ("confirmed", "refused", "low", "mask", "noted", "latencies", "sent_ns", "now_ns")
@@ -172,7 +172,7 @@ class ConfirmWindow:
         self.confirmed = self.refused = 0
 
     def note_confirm(self, tag, multiple, refused):
-        """Count a basic.ack, or a basic.nack (``refused``). Tags outside the window are ignored."""
+        """Count a basic.ack or, if ``refused``, a basic.nack. Ignores unknown and confirmed tags."""
         if tag < self.low or tag > self.low + self.mask:
             return
         first = self.low if multiple else tag
@@ -190,7 +190,7 @@ class ConfirmWindow:
             self.low += 1
 
     def note_sent(self, first, last, now_ns):
-        """Note that the messages ``first`` to ``last`` (inclusive), counted from 1, are sent now."""
+        """Note that the publishes number ``first`` to ``last`` (inclusive, from 1) are sent at ``now_ns``."""
         if self.latencies is None:
             return
         while first <= last:
@@ -199,12 +199,12 @@ class ConfirmWindow:
 
 
 class SequenceCheck:
-    """Checks order and completeness by the number in each body: the upper 16 bits are the publisher, the
-    lower 48 count the publisher's messages from 0.
+    """Checks order and completeness of messages by the number in each body: the upper 16 bits name the
+    publisher, the lower 48 count its messages from 0.
 
     ``following``, ``counts`` and ``sums`` have a u64 per publisher: the next number in order, the count of
     messages, the sum of their numbers. Count and sum show at the end whether exactly the published messages
-    arrived. Every body must equal ``filler`` from ``filled_from`` on; an empty filler is not compared.
+    arrived. From ``filled_from`` on, every body must equal ``filler``; an empty filler is not compared.
     """
 
     __slots__ = (
@@ -219,7 +219,7 @@ class SequenceCheck:
         self.misordered = self.corrupt = 0
 
     def note(self, sequence):
-        """Check and count the number that was read from a body."""
+        """Check and count a message by the number read from its body."""
         publisher = sequence >> 48
         number = sequence & NUMBER_MASK
         if publisher >= self.publishers:
@@ -233,7 +233,7 @@ class SequenceCheck:
         self.sums[publisher] += number
 
     def compare(self, p, at, size, offset):
-        """Compare ``size`` bytes of a body, from ``offset`` on, with ``filler``."""
+        """Count a body as corrupt if its ``size`` bytes from ``offset`` on differ from ``filler``."""
         if not self.filler:
             return 0
         if offset < self.filled_from:
@@ -249,7 +249,7 @@ class SequenceCheck:
 
 
 class Walk:
-    """Base of FrameWalk and MQTTWalk: keeps a connection's input buffer, and checks and times the bodies.
+    """Base of FrameWalk and MQTTWalk, which parse one connection's input; checks and times the bodies.
 
     ``check`` needs ``sequence_at``, and ``latencies`` needs ``timestamp_at``: offsets of 8-byte stamps.
     """
@@ -273,7 +273,7 @@ class Walk:
         self.now_ns = 0
 
     def take_content(self, p, at, size, offset):
-        """Check and time ``size`` bytes of a body from ``offset`` on; the first part has the stamps."""
+        """Check and time a part of a body: the ``size`` bytes at ``p[at]``, which begin at its ``offset``."""
         if self.sequence_at >= 0:
             if not offset and size >= self.sequence_at + 8:
                 self.check.note(octets.le64(p, at + self.sequence_at))
@@ -288,7 +288,7 @@ class Walk:
 
 
 class FrameWalk(Walk):
-    """Parses the AMQP frames that come over one connection with one channel, number 1."""
+    """Parses the AMQP frames that one connection receives on its only channel, number 1."""
 
     __slots__ = (
         "returned", "empty_gets", "last_tag", "acked_tag", "ack_every", "window", "missing", "offset",
@@ -310,8 +310,8 @@ class FrameWalk(Walk):
         self.returning = False
 
     def walk(self, end, now_ns):
-        """Parse the whole frames in the first ``end`` bytes and keep the rest at the front; returns the count
-        of completed deliveries. Raises FrameError.
+        """Parse the complete frames in the first ``end`` bytes of the buffer, and move the incomplete rest to
+        its front. Returns the count of completed deliveries. Raises FrameError.
         """
         if end > len(self.buffer):
             raise IndexError("more octets than the buffer holds")
@@ -381,7 +381,7 @@ class FrameWalk(Walk):
         return 0
 
     def complete(self):
-        """Count a message whose last byte has arrived, and ack it if an ack is due."""
+        """Count a message that has arrived completely, and ack it if an ack is due."""
         if self.returning:
             self.returning = False
             self.returned += 1
@@ -392,7 +392,7 @@ class FrameWalk(Walk):
         return 0
 
     def answer(self, multiple):
-        """Append an ack of the last delivery or, if ``multiple``, of all deliveries up to the last."""
+        """Append to ``answers`` an ack of the last delivery or, if ``multiple``, of all up to the last."""
         if self.answered + 21 > len(self.answers):
             raise FrameError("more messages in one read than can be")
         p = octets.pointer(self.answers)
@@ -404,26 +404,26 @@ class FrameWalk(Walk):
         return 0
 
     def ack_rest(self):
-        """Append an ack of all deliveries that are not acked yet."""
+        """Append to ``answers`` an ack of all unacked deliveries."""
         if self.ack_every and self.last_tag > self.acked_tag:
             self.answer(True)
 
 
 class PacketWindow(ConfirmWindow):
-    """A ConfirmWindow for MQTT: publish n, from 1 on, has the packet identifier (n - 1) % 65535 + 1."""
+    """A ConfirmWindow for MQTT: publish number n, from 1, has the packet identifier (n - 1) % 65535 + 1."""
 
     __slots__ = ()
 
     def note_packet_confirm(self, identifier, refused):
-        """Count a PUBACK, a PUBCOMP or (``refused``) a refusal. Ignores identifiers outside the window."""
+        """Count a PUBACK or PUBCOMP or, if ``refused``, a refusal. Ignores identifiers not in use."""
         first = (self.low - 1) % IDENTIFIER_MAX
         ahead = (identifier - 1 + IDENTIFIER_MAX - first) % IDENTIFIER_MAX
         self.note_confirm(self.low + ahead, False, refused)
 
 
 class ArrivalCheck(SequenceCheck):
-    """A SequenceCheck that tells doubled messages from late messages; only ``doubled`` counts doubled
-    messages. Remembers the last ``span`` numbers of each publisher; an older number counts as late.
+    """A SequenceCheck that distinguishes doubled messages, which only ``doubled`` counts, from late ones.
+    Remembers the last ``span`` numbers of each publisher; an older number counts as late.
     """
 
     __slots__ = ("doubled", "span", "seen")
@@ -464,7 +464,7 @@ class ArrivalCheck(SequenceCheck):
 
 
 class MQTTWalk(Walk):
-    """Parses the MQTT packets that come over one connection. Refuses packets above ``packet_octets``."""
+    """Parses the MQTT packets that one connection receives. Refuses packets larger than ``packet_octets``."""
 
     __slots__ = ("packets", "version", "window")
 
@@ -480,8 +480,8 @@ class MQTTWalk(Walk):
         self.window = window if window is not None else PacketWindow(1)
 
     def walk(self, end, now_ns):
-        """Parse the whole packets in the first ``end`` bytes and keep the rest at the front; returns the
-        count of messages. Raises MQTTError.
+        """Parse the complete packets in the first ``end`` bytes of the buffer, and move the incomplete rest
+        to its front. Returns the count of messages. Raises MQTTError.
         """
         packets = self.packets
         packets.begin(self.buffer, 0, end)
@@ -509,7 +509,7 @@ class MQTTWalk(Walk):
         return self.delivered - before
 
     def take_message(self, p):
-        """Count, check and time a PUBLISH, by the number and the timestamp in its body."""
+        """Count, check, time and acknowledge a PUBLISH."""
         at = self.packets.payload_at
         size = self.packets.payload_length
         self.delivered += 1
@@ -531,7 +531,7 @@ class MQTTWalk(Walk):
 
 
 def lower_bound(index):
-    """The smallest value, in nanoseconds, that is counted in the bucket ``index``."""
+    """Return the smallest duration, in ns, that bucket number ``index`` counts."""
     if index < 2 * SUB_BUCKETS:
         return index
     shift = index // SUB_BUCKETS - 1
@@ -539,7 +539,9 @@ def lower_bound(index):
 
 
 def summarize(regions):
-    """{"count", "min", "median", "p75", "p95", "p99", "max"} of histograms, in ms; {"count": 0} if empty."""
+    """Return {"count", "min", "median", "p75", "p95", "p99", "max"} of histograms, in ms; {"count": 0} if
+    empty.
+    """
     totals = [sum(counts) for counts in zip(*regions)]
     count = sum(totals)
     summary = {"count": count}

@@ -1,4 +1,4 @@
-"""Worker process: runs its share of the load's connections in one loop."""
+"""Worker process of the load generator: runs its share of the connections in one loop."""
 import ctypes
 import gc
 import heapq
@@ -19,8 +19,8 @@ _FEW_DESCRIPTORS = 1000  # select() waits in microseconds but takes descriptors 
 def run(make_roles, region, failures, parent):
     """Main function of a worker process: connect, wait for the start, work until the parent stops it.
 
-    ``failures``: write end of a pipe, which gets one error text if the worker fails. ``parent``: process id
-    of the parent. The worker dies with the parent; otherwise it would load the broker for ever.
+    ``make_roles(list)`` connects and appends the Roles. ``failures``: write end of a pipe, for one error
+    text. ``parent``: the parent's process id; the worker is killed when the parent dies.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -49,7 +49,7 @@ def run(make_roles, region, failures, parent):
 
 
 class Loop:
-    """Calls ``turn`` of each role when its socket or its rate allows, until the parent stops it."""
+    """Calls ``turn`` of each Role when its socket is ready or its rate allows a message."""
 
     def __init__(self, roles, region):
         self._region = region
@@ -68,7 +68,7 @@ class Loop:
             ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
     def run(self):
-        """Wait until the parent starts the run, then call the roles until the parent stops the worker."""
+        """Wait until the parent starts the run, then call the Roles until the parent stops the worker."""
         region, roles = self._region, self._roles.values()
         while not region.flag(shared.STARTED) and not region.flag(shared.STOP):
             self._turn(1)
@@ -93,7 +93,7 @@ class Loop:
         self._poll.close()
 
     def _turn(self, timeout_ms):
-        """Wait, then call the roles whose socket is ready or whose time has come. Idle roles cost nothing."""
+        """Wait, then call the Roles whose socket is ready or whose time has come."""
         readable, ready = self._wait(timeout_ms)
         now_ns = time.monotonic_ns()
         while self._due and self._due[0][0] <= now_ns:
@@ -123,13 +123,13 @@ class Loop:
             heapq.heappush(self._due, (due_ns, descriptor))
 
     def _patience_ms(self):
-        """How many ms to wait for sockets: until a rate allows a message, or the flags must be read."""
+        """Return how many ms to wait for sockets: until a rate allows a message or the flags must be read."""
         if not self._due:
             return _LOOK_AT_FLAGS_MS
         return min(max((self._due[0][0] - time.monotonic_ns()) / 1e6, 0), _LOOK_AT_FLAGS_MS)
 
     def _wait(self, timeout_ms):
-        """Wait for events; returns the descriptors that can be read, and the descriptors with any event."""
+        """Wait for events. Returns (descriptors that can be read, descriptors with any event), both sets."""
         if not self._precise:
             events = self._poll.poll(timeout_ms / 1000)
             return {descriptor for descriptor, what in events if what & ~select.POLLOUT}, {

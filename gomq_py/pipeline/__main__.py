@@ -5,7 +5,7 @@ EXIT_INTERRUPTED = 130  # 128 plus the signal's number, as in shells
 
 
 def main():
-    """Run one command. Exit code 0 if it succeeded, 1 if a job failed, 2 if it was called wrongly."""
+    """Run one command. Exit code 0: success; 1: a job failed; 2: wrong command line."""
     try:
         from gomq_py.pipeline.cli import pipeline  # here: Ctrl-C may arrive during the import
         return pipeline.main(prog_name="gomq-py-pipeline", standalone_mode=True)

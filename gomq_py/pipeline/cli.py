@@ -19,7 +19,7 @@ from gomq_py.spark.options import Options
 
 
 def _in_a_folder(context, parameter, path):
-    """Check before Spark starts that the folder for a file exists; returns the path."""
+    """Option callback: return the path of a file, or raise an error if its folder does not exist."""
     folder = None if path is None else os.path.dirname(os.path.abspath(path))
     if folder is not None and not os.access(folder, os.W_OK):
         raise click.BadParameter(f"{folder} is no folder that can be written to")
@@ -100,7 +100,7 @@ def _with(*options):
 
 
 def reading_options(given):
-    """Remove the source's options from a command's parameters and return them."""
+    """Remove the options of the data source from a command's parameters, and return them as a dict."""
     options = {name: value for key, name in _NAMES.items() if (value := given.pop(key, None)) is not None}
     if "dataDir" in options:
         options["transport"] = "files"
@@ -109,7 +109,7 @@ def reading_options(given):
 
 @contextlib.contextmanager
 def _session(command, given):
-    """Context manager: starts the Spark session of a command, and stops it after the block."""
+    """Context manager: yields the Spark session of a command, and stops it at the end."""
     from gomq_py.pipeline.session import make_session  # here: --help does not load Spark
     spark = make_session(
         f"gomq-py-pipeline {command}", given["master"], given["memory"], given["conf"].items())
@@ -139,7 +139,7 @@ def _fails_in_a_line(command):
 @click.group()
 @click.version_option(__version__, prog_name="gomq-py-pipeline")
 def pipeline():
-    """Jobs on Spark over the broker's streams."""
+    """Run Spark jobs over the broker's streams."""
 
 
 @pipeline.command()
@@ -147,7 +147,7 @@ def pipeline():
 @click.option("--folder", default=".", show_default=True, help="Where tables are to be written.")
 @_fails_in_a_line
 def doctor(folder, **given):
-    """Look whether everything is there, and say what to do."""
+    """Check that everything a pipeline needs is present; say what to do if not."""
     from gomq_py.pipeline.doctor import BAD, examine
     reading = reading_options(given)
     if not {"subscribe", "subscribePattern"} & set(reading):
@@ -163,7 +163,7 @@ def doctor(folder, **given):
 @click.option("--out", required=True, help="Folder of the table.")
 @_fails_in_a_line
 def bronze(out, **given):
-    """Streams to Parquet, by date and stream; each offset once."""
+    """Copy streams to a Parquet table, by date and stream; each offset once."""
     reading = reading_options(given)
     with _session("bronze", given) as spark:
         from gomq_py.pipeline.jobs import bronze as job
@@ -176,7 +176,7 @@ def bronze(out, **given):
 @click.option("--out", required=True, help="Folder of the table with fewer files; what is there is replaced.")
 @_fails_in_a_line
 def compact(source, out, **given):
-    """Write a second table with fewer files; the first is left alone."""
+    """Copy a table of bronze into a second table with fewer files; the first stays unchanged."""
     with _session("compact", given) as spark:
         from gomq_py.pipeline.jobs import bronze as job
         click.echo(f"{job.compact(spark, source, out)} rows in {out}")
@@ -188,7 +188,7 @@ def compact(source, out, **given):
 @click.option("--out", required=True, help="Folder of the tables readings, windows and quarantine.")
 @_fails_in_a_line
 def telemetry(schema, out, **given):
-    """Payloads of devices to typed readings and windows; what cannot be decoded goes to a quarantine."""
+    """Decode payloads of devices into tables of readings and windows; bad payloads go to a quarantine."""
     from gomq_py.pipeline.readings import read_schema
     reading, checked = reading_options(given), read_schema(schema)
     with _session("telemetry", given) as spark:
@@ -201,7 +201,7 @@ def telemetry(schema, out, **given):
 @click.option("--out", required=True, help="Folder of the table.")
 @_fails_in_a_line
 def metrics(out, **given):
-    """How many messages and octets came, by stream, exchange and minute."""
+    """Count messages and bytes by stream, exchange and minute."""
     reading = reading_options(given)
     with _session("metrics", given) as spark:
         from gomq_py.pipeline.jobs import metrics as job
@@ -219,7 +219,7 @@ def metrics(out, **given):
 )
 @_fails_in_a_line
 def queues(out, every, **given):
-    """Samples of what the broker says of its queues: lengths, consumers, counters."""
+    """Write samples of the broker's queue statistics to a table: lengths, consumers, counters."""
     from gomq_py.pipeline.running import repeat, seconds_of
     pause_s = None if every is None else seconds_of(every)
     reading = reading_options(given)
@@ -240,7 +240,7 @@ def queues(out, every, **given):
 @_with(_COUNTING)
 @_fails_in_a_line
 def run_file(file, **given):
-    """Run the jobs of a pipeline file in one session."""
+    """Run the jobs of a pipeline file in one Spark session."""
     from gomq_py.pipeline.plan import read_plan
     plan = read_plan(file)
     with _session("run", {"master": plan.master, "memory": plan.memory, "conf": plan.conf}) as spark:
@@ -255,7 +255,7 @@ def run_file(file, **given):
 @click.option("--samples", default=3, show_default=True, help="Messages to show of each queue and reason.")
 @_fails_in_a_line
 def dead_letters(table, out, samples, **given):
-    """Why messages died: by queue, reason and hour, with samples."""
+    """Count dead-lettered messages by queue, reason and hour, and show samples."""
     reading = reading_options(given)
     with _session("dead-letters", given) as spark:
         from gomq_py.pipeline.jobs import dead_letters as job
@@ -283,7 +283,7 @@ def dead_letters(table, out, samples, **given):
 @click.option("--dry-run", is_flag=True, help="Only count what would be published.")
 @_fails_in_a_line
 def replay(table, where, rate, keep_deaths, dry_run, **given):
-    """Publish messages of a table or a stream again."""
+    """Publish messages of a table or a stream once more."""
     names = {
         "amqp_url": "amqpUrl", "to_vhost": "vhost", "to_queue": "queue", "to_exchange": "exchange",
         "routing_key": "routingKey",
@@ -304,7 +304,6 @@ def replay(table, where, rate, keep_deaths, dry_run, **given):
 
 
 def _run(make_writers, given):
-    """Run the queries that ``make_writers()`` returns, and report their progress."""
     from gomq_py.pipeline.running import Reporter, run
     if given["once"] and given["every"]:
         raise click.UsageError("--once and --every exclude each other")

@@ -1,7 +1,4 @@
-"""Doctor: checks what a pipeline needs.
-
-A pipeline needs Java, pyspark, a broker with permission to read, and room on the disk.
-"""
+"""Doctor: checks that Java, pyspark, a broker with permission to read, and room on the disk are present."""
 import importlib.util
 import os
 import shutil
@@ -21,7 +18,7 @@ KNOWN_PYSPARK = ((4, 2), (4, 4))
 
 
 class Finding(NamedTuple):
-    """One line of the report: OK, WARNING or BAD, a subject, and a text about it."""
+    """One line of the report. ``level``: OK, WARNING or BAD."""
 
     level: str
     subject: str
@@ -29,7 +26,7 @@ class Finding(NamedTuple):
 
 
 def examine(reading, folder="."):
-    """Yields Findings about present and missing requirements. ``reading``: options of the source."""
+    """Yield a Finding for each requirement of a pipeline. ``reading``: options of the data source."""
     try:
         java = find_java()
         yield Finding(OK, "java", f"Java {java.version} at {java.home}, from {java.origin}")

@@ -1,4 +1,4 @@
-"""Shows a run's counts to Prometheus: over HTTP, or in a file that node_exporter collects."""
+"""Exposes a run's counts to Prometheus: over HTTP, or in a file that node_exporter reads."""
 import contextlib
 import os
 import socket
@@ -16,7 +16,7 @@ LOOK_EVERY_S = 0.1
 
 
 def text_of(rows, lags, now_s):
-    """Prometheus text of ``rows``, {job: count}, and ``lags``, {job: unread messages, or None if unknown}."""
+    """Return Prometheus text of ``rows``, {job: rows read}, and ``lags``, {job: unread messages, or None}."""
     lines = ["# TYPE gomq_pipeline_rows_total counter"]
     lines += [f'gomq_pipeline_rows_total{{job="{_escaped(name)}"}} {rows[name]}' for name in sorted(rows)]
     lines += ["# TYPE gomq_pipeline_lag_rows gauge"]
@@ -27,14 +27,14 @@ def text_of(rows, lags, now_s):
 
 
 def write(path, text):
-    """Write ``text`` to the file at ``path``, which it replaces atomically."""
+    """Replace the file at ``path`` atomically by one with this text."""
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(path + ".new", path)
 
 
 def address_of(given):
-    """(host, port) of "HOST:PORT", or of "PORT" with the loopback address as host. Raises OptionError."""
+    """Parse "HOST:PORT" or "PORT" into (host, port); the default host is loopback. Raises OptionError."""
     host, _, port = given.strip().rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 0xFFFF:
         raise OptionError(f"{given!r} is no address such as 9190 or 0.0.0.0:9190")
@@ -42,8 +42,8 @@ def address_of(given):
 
 
 class Endpoint:
-    """Serves ``text`` at ``/metrics`` until close(). The constructor raises OptionError if it cannot use the
-    address.
+    """Serves its attribute ``text`` at http://ADDRESS/metrics until close(). The constructor raises
+    OptionError if it cannot listen on the address.
     """
 
     def __init__(self, given):
@@ -60,7 +60,7 @@ class Endpoint:
 
     @property
     def port(self):
-        """The port that the server listens on. The system has chosen it if port 0 was given."""
+        """The port on which the server listens; for port 0, the port that the system has chosen."""
         return self._server.server_address[1]
 
     def close(self):
@@ -78,7 +78,7 @@ class _Server(HTTPServer):
         self.server_name, self.server_port = "gomq-py-pipeline", self.server_address[1]
 
     def finish_request(self, request, client_address):
-        """Serve a client for at most CLIENT_S, however slowly it sends."""
+        """Serve a client, but cut it off after CLIENT_S seconds."""
         guard = threading.Timer(CLIENT_S, _cut_off, (request,))
         guard.daemon = True
         guard.start()
@@ -88,7 +88,7 @@ class _Server(HTTPServer):
             guard.cancel()
 
     def handle_error(self, request, client_address):
-        """Do nothing: a client that has disconnected is no error."""
+        """Do nothing, because a client that disconnects is no error."""
 
 
 class _Server6(_Server):
@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(octets)
 
     def log_message(self, format, *arguments):
-        """Log no requests, because the job's progress is shown on the same terminal."""
+        """Do nothing: a log of requests would disturb the progress shown on the terminal."""
 
 
 def _cut_off(request):

@@ -1,4 +1,4 @@
-"""Turns a job's error into one line. Spark wraps our error in two tracebacks and a Java stack."""
+"""Turns a job's error into one line. Spark wraps a GomqError in two tracebacks and a Java stack."""
 import re
 
 _OURS = re.compile(r"^\s*gomq_py\.[\w.]+\.\w+: (.+)$", re.MULTILINE)
@@ -15,7 +15,7 @@ DEEPEST = 10
 
 
 def told(error):
-    """One line that says what is wrong; errors of ours and a full disk also say what to do."""
+    """Return one line that says what failed; for a GomqError and a full disk also what to do."""
     text = _CALLED.sub("", str(error), 1)
     if any(map(_FULL_DISK.search, [text, *_causes(error)])):
         return FULL_DISK
@@ -29,7 +29,7 @@ def told(error):
 
 
 def _causes(error):
-    """Yields the texts of the error's causes, because pyspark's error may only say that a task failed."""
+    """Yield the texts of the error's causes, because pyspark's error may only say that a task failed."""
     for _ in range(DEEPEST):
         error = getattr(error, "_cause", None)
         if error is None:

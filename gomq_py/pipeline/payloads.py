@@ -1,4 +1,4 @@
-"""Decodes payloads of devices: JSON, lines of JSON, CBOR and MessagePack become plain values.
+"""Decodes payloads of devices: turns JSON, lines of JSON, CBOR and MessagePack into Python values.
 
 This module does no I/O.
 
@@ -23,12 +23,12 @@ _BREAK = object()
 
 
 class Undecodable(ValueError):
-    """The bytes are malformed. The text says why."""
+    """The payload is malformed. The text says why."""
 
 
 def decode(kind, octets):
-    """Decode a payload into a list of readings (dicts). A payload of several lines, or an array, gives
-    several readings. Raises Undecodable.
+    """Decode a payload into a list of readings (dicts). ``kind``: json, ndjson, cbor or msgpack. Several
+    lines, or an array, give several readings. Raises Undecodable.
     """
     try:
         found = DECODERS[kind](bytes(octets))
@@ -62,9 +62,6 @@ def _whole(reader):
 
 
 def _take(octets, at, count):
-    """Return (``count`` bytes from ``at`` on, position behind them). Raises Undecodable if there are fewer
-    bytes.
-    """
     if count > len(octets) - at:
         raise Undecodable(f"cut short at octet {len(octets)}")
     return octets[at:at + count], at + count
@@ -82,8 +79,8 @@ def _key(value):
 
 
 def _cbor(octets, at, depth):
-    """Decode the CBOR item at ``at`` (RFC 8949). Returns (value, position behind it); the value of a break is
-    _BREAK. Tags are skipped.
+    """Decode the CBOR item at ``at`` (RFC 8949), skipping tags. Returns (value, position behind it); for a
+    break (0xFF) the value is _BREAK.
     """
     if depth > DEEPEST:
         raise Undecodable("nested too deep")

@@ -29,7 +29,7 @@ _JOB_KEYS = {"kind", "name", "streams", "pattern", "out", "checkpoint", "schema"
 
 @dataclass
 class Job:
-    """One job of a pipeline file. ``reading``: options of the source; ``out``: the folder it writes to."""
+    """One job of a pipeline file. ``reading``: options of the data source. ``out``: folder of the results."""
 
     kind: str
     name: str
@@ -41,7 +41,7 @@ class Job:
 
 @dataclass
 class Plan:
-    """The content of a pipeline file."""
+    """The parsed content of a pipeline file: jobs, and settings of their Spark session."""
 
     jobs: list
     master: str = "local[*]"
@@ -50,7 +50,7 @@ class Plan:
 
 
 def read_plan(path):
-    """Read a Plan from a file. Paths in the file are relative to the file's folder. Raises OptionError, which
+    """Read a Plan from a pipeline file. Paths in it are relative to its folder. Raises OptionError, which
     names the file.
     """
     folder = os.path.dirname(os.path.abspath(path))
@@ -58,7 +58,7 @@ def read_plan(path):
 
 
 def make_plan(given, folder):
-    """Make the Plan from the parsed TOML of a file in ``folder``. Raises OptionError."""
+    """Return the Plan for the parsed TOML of a file in ``folder``. Raises OptionError."""
     _known("the file", given, {"spark", "source", "job"})
     spark = given.get("spark", {})
     _known("[spark]", spark, {"master", "memory", "conf"})

@@ -29,7 +29,7 @@ _FIRST_S, _LAST_S = -62135596800, 253402300799
 
 @dataclass(frozen=True)
 class Schema:
-    """The checked content of a schema file."""
+    """The checked content of a schema file, which says how to decode payloads into readings."""
 
     format: str
     device: tuple
@@ -41,12 +41,12 @@ class Schema:
 
 
 def read_schema(path):
-    """Read a Schema from a file. Raises OptionError, which names the file and the key."""
+    """Read a Schema from a TOML file. Raises OptionError, which names the file and the key."""
     return from_toml(path, make_schema, "schema ")
 
 
 def from_toml(path, make, what=""):
-    """Parse a TOML file and return ``make(parsed)``. Raises OptionError, whose text begins with ``what`` and
+    """Parse a TOML file and return ``make(parsed)``. Raises OptionError; its text begins with ``what`` and
     the path.
     """
     try:
@@ -59,7 +59,7 @@ def from_toml(path, make, what=""):
 
 
 def make_schema(given):
-    """Make the Schema from the parsed TOML of a file. Raises OptionError."""
+    """Return the Schema for the parsed TOML of a schema file. Raises OptionError."""
     strange = sorted(set(given) - _KEYS)
     if strange:
         raise OptionError(f"{strange[0]} is unknown; there are {', '.join(sorted(_KEYS))}")
@@ -92,8 +92,8 @@ def _parsed(text):
 
 
 def readings(schema, routing_key, body, came_at):
-    """Return [(device, time, values)], one for each reading in a message's body. ``came_at``: the time if the
-    schema names no field for it. Raises Undecodable.
+    """Decode a message's body into [(device, time, values)], one tuple per reading. ``came_at``: the time if
+    the schema names no field for it. Raises Undecodable.
     """
     found = []
     for one in decode(schema.format, body):
@@ -132,7 +132,7 @@ def _time(schema, reading, came_at):
 
 
 def _value(value, name, kind):
-    """Convert the value of the field ``name`` to the type ``kind``; None stays None. Raises Undecodable."""
+    """Convert the value of field ``name`` to the type ``kind``; None stays None. Raises Undecodable."""
     if value is None:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -150,12 +150,12 @@ def _value(value, name, kind):
 
 
 def _is_text(value):
-    """False if the text has half a surrogate pair, which JSON allows and a table cannot hold."""
+    """False if the text contains half a surrogate pair, which JSON allows and a Parquet table does not."""
     return value.isascii() or value.encode("utf-8", "ignore").decode() == value
 
 
 def _shown(value):
-    """The beginning of a value as text. reprlib copes with large and deeply nested values."""
+    """Return the beginning of a value as text, by reprlib, which bounds large and deeply nested values."""
     return reprlib.repr(value)[:60]
 
 

@@ -1,4 +1,4 @@
-"""Runs queries until they end or are stopped, and reports their progress.
+"""Runs Spark queries until they end or are stopped, and reports their progress.
 
 On a terminal the progress is one line, overwritten again and again; elsewhere each batch prints a line of
 JSON. Prometheus can get the counts, too (exposition).
@@ -22,14 +22,14 @@ MOST_STARTS = 30
 
 
 class JobFailed(Exception):
-    """A query ended with an error. The text is one line that says what to do."""
+    """A query ended with an error. The text is one line with the reason."""
 
 
 class Reporter:
-    """Reports the counts of all queries of a run as they change.
+    """Prints the progress of a run's queries.
 
     The counts are also written to the file ``prometheus`` and served over HTTP at ``address``, if these are
-    given. The constructor raises OptionError if it cannot use the address.
+    given. The constructor raises OptionError if it cannot listen on the address.
     """
 
     def __init__(self, out=None, prometheus=None, address=None):
@@ -98,7 +98,7 @@ class Reporter:
 
 
 def lag_of(progress):
-    """How many messages were unread at a progress report of Spark; None if a source does not tell."""
+    """Return how many messages were unread at Spark's progress report; None if a source does not tell."""
     lag = 0
     for source in progress["sources"]:
         try:
@@ -112,9 +112,9 @@ def lag_of(progress):
 
 
 def run(writers, every=None, reporter=None):
-    """Run the queries ``writers``, {name: DataStreamWriter}. Without ``every`` each query ends when it has
-    read the messages present; with ``every``, such as "10 seconds", queries run until a signal. Raises
-    JobFailed.
+    """Run the queries ``writers``, {name: DataStreamWriter}. Without ``every`` each query reads the messages
+    present and ends. With ``every``, such as "10 seconds", it starts a batch that often, until a signal.
+    Raises JobFailed.
     """
     reporter = reporter or Reporter()
     stop = threading.Event()
@@ -139,7 +139,7 @@ def run(writers, every=None, reporter=None):
 
 
 class Running:
-    """Runs one query, and restarts it if its Python process was too slow to start."""
+    """One running query, which is restarted if its Python process was too slow to start."""
 
     def __init__(self, name, writer):
         self._name = name
@@ -148,9 +148,10 @@ class Running:
         self.query = writer.start()
 
     def goes_on(self):
-        """True if the query is active or was restarted; False if it has ended without an error.
+        """Return True if the query runs, False if it has ended without an error.
 
-        Restarts the query at its checkpoint if its Python process was too slow to start. Raises JobFailed.
+        Raises JobFailed after an error. If the query's Python process was too slow to start, restarts it
+        instead.
         """
         if self.query.isActive:
             return True
@@ -165,14 +166,12 @@ class Running:
 
 
 def was_slow_to_start(error):
-    """True if a query failed because its Python process did not start in time."""
+    """True if the query failed because its Python process did not start in time."""
     return "Python worker failed to connect back" in str(error)
 
 
 def _look(running, reporter):
-    """Report the progress of all queries, and restart queries that need it. Returns whether a query is
-    active.
-    """
+    """Report the progress of all queries, and restart those that need it. Returns False if all have ended."""
     # Before the progress is read: a query reports its last part before it ends.
     still = [one for one in running.values() if one.query.isActive]
     for name, one in running.items():
@@ -192,7 +191,7 @@ def repeat(work, pause_s):
 
 
 def seconds_of(duration):
-    """How many seconds a text such as "2 minutes" means. Raises OptionError."""
+    """Parse a duration such as "2 minutes" into seconds. Raises OptionError."""
     found = re.fullmatch(r"(\d+) ?(second|minute|hour)s?", duration.strip())
     if found is None:
         raise OptionError(f"{duration!r} is no duration such as '10 seconds', '1 minute' or '2 hours'")
@@ -200,7 +199,7 @@ def seconds_of(duration):
 
 
 def _on_signals(stop):
-    """Have SIGTERM and SIGINT set the event ``stop``."""
+    """Let SIGTERM and SIGINT set the Event ``stop``."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())

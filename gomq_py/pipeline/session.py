@@ -1,5 +1,5 @@
-"""Makes the Spark session of jobs. By default it is small, listens on loopback only, and runs this Python in
-its workers.
+"""Creates the Spark session of jobs. By default it is small, listens on loopback only, and uses the running
+Python for its workers.
 """
 import os
 import sys
@@ -22,7 +22,7 @@ LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.
 
 
 def make_session(name, master="local[*]", memory="1g", conf=()):
-    """Make a SparkSession. ``conf``: pairs of settings that override the defaults. Raises NoJava."""
+    """Return a SparkSession. ``conf``: (key, value) pairs that override the defaults. Raises NoJava."""
     os.environ["JAVA_HOME"] = find_java().home
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -43,8 +43,8 @@ def make_session(name, master="local[*]", memory="1g", conf=()):
 
 
 def start_fewer_processes(session):
-    """Let Spark manage checkpoints by the class FEWER_PROCESSES, which starts fewer programs, if Spark has
-    this class and the settings name no other.
+    """Let Spark manage checkpoints with its class FEWER_PROCESSES, which starts fewer programs, if Spark has
+    the class and no setting names another.
     """
     has = session._jvm.org.apache.spark.util.Utils.classIsLoadable(FEWER_PROCESSES)
     if has and session.conf.get(CHECKPOINT_MANAGER, None) is None:

@@ -1,8 +1,8 @@
 """Fixes where a new query starts: turns "latest" or a time into offsets once, before the query runs, and
-keeps the offsets beside the checkpoint.
+stores the offsets beside the checkpoint.
 
-If Spark dies before the first batch is committed, it asks the source again where to start. "Latest" would be
-later then, and messages in between would never be read.
+If Spark dies before the first batch is committed, it asks the source again where to start. By then "latest"
+would be a later offset, and the messages in between would never be read.
 """
 import json
 import os
@@ -15,8 +15,8 @@ NAME = "gomq-start.json"
 
 
 def fixed_start(given, checkpoint):
-    """Return the options ``given`` with offsets (numbers) as startingOffsets. The first run finds and stores
-    the offsets; later runs use the stored offsets.
+    """Return the options ``given`` with fixed offsets as startingOffsets. The first run determines the
+    offsets and stores them beside the checkpoint; later runs use these.
     """
     path = os.path.join(checkpoint, NAME)
     kept = _read(path)

@@ -41,12 +41,12 @@ OLD_NAMES = {
 
 
 class DefinitionError(ValueError):
-    """The definition cannot be used. The text tells the user who wrote it why."""
+    """The definition cannot be used. The text tells the shovel's author why."""
 
 
 class Definition:
-    """The checked definition of one shovel. It has an attribute for each key of KEYS, with underscores for
-    hyphens: the given value or the default.
+    """The checked definition of one shovel: has an attribute for each key of KEYS (underscores for hyphens),
+    with the given value or the default.
     """
 
     def __init__(self, value):
@@ -96,14 +96,14 @@ class Definition:
 
     @property
     def dest_tls(self):
-        """TLS options for web servers, in the form of an AMQP URI's query."""
+        """{option: value} of TLS for a web server as destination, named as in an AMQP URI's query."""
         options = {key.removeprefix("dest-"): getattr(self, key.replace("-", "_")) for key in _OF_TLS}
         return {
             key.replace("-", "_"): value for key, value in options.items() if value is not None}
 
     @property
     def is_predeclared(self):
-        """True if there is an end, source or destination, whose objects the shovel does not declare."""
+        """True if the shovel must not declare the objects at its source, at its destination, or at both."""
         return self.src_predeclared or self.dest_predeclared
 
 
@@ -113,12 +113,12 @@ def is_local(uri):
 
 
 def vhost_of(uri, vhost_name):
-    """The virtual host in a broker's URI; by default ``vhost_name``, as in RabbitMQ."""
+    """The virtual host in an AMQP URI, or ``vhost_name`` if the URI has none, as in RabbitMQ."""
     return uris.parse(uri).path or ("/" if urlsplit(uri).path else vhost_name)
 
 
 def with_vhost(uri, vhost_name):
-    """The URI with an explicit virtual host; a web server's URI is unchanged."""
+    """The AMQP URI with ``vhost_name`` added if it has no virtual host; other URIs unchanged."""
     parts = urlsplit(uri)
     if parts.scheme.lower() not in uris.AMQP or parts.path:
         return uri
@@ -127,7 +127,7 @@ def with_vhost(uri, vhost_name):
 
 
 def _by_new_names(value):
-    """Return the value with present names instead of old names of keys. Raises DefinitionError for an unknown
+    """The definition with present names in place of old names of keys. Raises DefinitionError for an unknown
     key.
     """
     given = {}
@@ -183,7 +183,6 @@ def _uris(schemes):
 
 
 def _fits(text):
-    """True if the text fits into a short string."""
     try:
         return len(text.encode("utf-8", "surrogateescape")) <= NAME_OCTETS
     except UnicodeEncodeError:  # half of a surrogate pair in JSON
@@ -358,11 +357,11 @@ _NOT_OF_WEBHOOKS = (
 
 
 def values_of(section):
-    """(name of the vhost, value as of a parameter) from a section [shovel:NAME] of the configuration.
+    """Return (vhost name, definition) from a section [shovel:NAME] of the configuration.
 
-    The keys are a parameter's; numbers, booleans, lists of URIs (separated by commas) and objects (JSON) are
-    text. ``vhost``: where the shovel is shown, and the default virtual host of a URI. Raises DefinitionError,
-    which names the key.
+    The section has a parameter's keys; numbers, booleans, lists of URIs (separated by commas) and objects
+    (JSON) are text. ``vhost``: where the shovel is shown, and the default virtual host of a URI. Raises
+    DefinitionError, which names the key.
     """
     value = {}
     for key, text in section.items():

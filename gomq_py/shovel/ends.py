@@ -1,4 +1,4 @@
-"""Ends: makes the link of a shovel, with functions that declare at both ends and that edit messages.
+"""Ends: makes the link of a shovel, with functions that declare queues at both ends and edit messages.
 
 The supervisor calls this module, which alone imports links: a broker without shovels needs no client.
 """
@@ -23,8 +23,8 @@ LONGEST_WAIT_S = 300.0
 
 
 class Opener:
-    """Makes the links of shovels. ``connector``: the broker's (links.local); ``cluster_name()``: this
-    broker's name, for forward headers.
+    """Called to make the links of shovels. ``connector``: the broker's links.local.Connector;
+    ``cluster_name()``: this broker's name, for forward headers.
     """
 
     def __init__(self, hub, connector, cluster_name):
@@ -33,7 +33,7 @@ class Opener:
         self._cluster_name = cluster_name
 
     def __call__(self, shovel, user_of, begin_at, on_change, on_end):
-        """Make the link of a shovel; supervisor.Shovels explains the arguments. Raises ValueError."""
+        """Make the Link of a shovel, not started; Shovels explains the arguments. Raises ValueError."""
         definition, vhost = shovel.definition, shovel.vhost.name
         account = shovel.by, vhost
         title = f"Shovel {shovel.name} in vhost {vhost}"
@@ -83,8 +83,7 @@ def with_vhosts(uris, vhost):
 
 
 def link_uris(shovel):
-    """Return (URI of the source, URI of the destination): those in use, or else the first of each definition.
-    """
+    """Return (source URI, destination URI) in use; where none is in use, the first of the definition."""
     status = shovel.link.status if shovel.link is not None else None
     return (
         (status.source_uri if status is not None else None) or shovel.definition.src_uri[0],
@@ -93,7 +92,7 @@ def link_uris(shovel):
 
 
 def source_of(definition, vhost, begin_at, is_of_stream):
-    """The SourceEnd of a definition."""
+    """The SourceEnd of a shovel's definition. ``begin_at``: stream offset, or None."""
     arguments = dict(definition.src_consumer_args)
     # a remote queue's kind is unknown; the first delivery of a stream shows it
     may_be_of_stream = is_of_stream or definition.src_queue is not None and not all(
@@ -110,9 +109,8 @@ def source_of(definition, vhost, begin_at, is_of_stream):
 
 
 def _prepare_source(definition):
-    """Return a function that declares the source queue and returns the queue's name. This is the queue of the
-    definition, made if it is missing, or a queue of the shovel's own, bound to the exchange of the
-    definition.
+    """Return a function(channel) that declares the source queue and returns its name. This is the
+    definition's queue, or an exclusive queue of the shovel, bound to the definition's exchange.
     """
     def prepare(channel):
         if definition.src_exchange is not None:
@@ -138,7 +136,7 @@ def _prepare_target(definition):
 
 
 def declare_queue(channel, name, arguments, is_predeclared):
-    """Declare a durable queue if it is missing; leave an existing queue as it is. If ``is_predeclared``, only
+    """Declare a durable queue if it is missing; an existing queue is not changed. If ``is_predeclared``, only
     check that the queue exists. May switch.
 
     Raises ChannelClosed.
@@ -158,10 +156,10 @@ def declare_queue(channel, name, arguments, is_predeclared):
 
 
 def edit_of(definition, shovelled_by, name, vhost, type_, uris):
-    """Return a function(properties, delivery) that changes and returns the Properties of a message; None if
-    the definition asks for no change of properties.
+    """Return a function(properties, delivery) that changes and returns a message's Properties; None if the
+    definition asks for no change.
 
-    ``uris()``: the URIs of both ends in use.
+    ``uris()`` returns (source URI, destination URI) in use.
     """
     steps: list[Callable[[Any], None]] = []
     if definition.dest_publish_properties:
@@ -182,7 +180,7 @@ def edit_of(definition, shovelled_by, name, vhost, type_, uris):
 
 
 class _Given:
-    """Carries out dest-publish-properties: replaces properties of a message by fixed values."""
+    """Carries out dest-publish-properties: sets properties of a message to fixed values."""
 
     def __init__(self, values):
         self._values = values
@@ -193,8 +191,8 @@ class _Given:
 
 
 class _Forwarded:
-    """Carries out dest-add-forward-headers: adds this shovel to the list, in a header, of shovels that the
-    message has passed, latest first, as RabbitMQ does.
+    """Carries out dest-add-forward-headers: prepends this shovel to the header x-shovelled, a list of the
+    shovels that the message has passed, as RabbitMQ does.
     """
 
     def __init__(self, definition, shovelled_by, name, vhost, type_, uris):
@@ -224,5 +222,5 @@ class _Forwarded:
 
 
 def _stamp(properties):
-    """Carries out dest-add-timestamp-header: adds a header with the present time in Unix seconds."""
+    """Carries out dest-add-timestamp-header: adds a header with the current Unix time in seconds."""
     properties.headers = {**(properties.headers or {}), FORWARDED_AT: Int64(int(time.time()))}

@@ -1,7 +1,7 @@
-"""Rights: finds the user whose rights a shovel's local ends have, and checks these rights.
+"""Rights: finds the user whose rights a shovel has at its local ends, and checks these rights.
 
-A shovel has no more rights than the user who set it. Remote ends log in at their broker and are not checked
-here.
+A shovel has no more rights than the user who set it. At remote ends it logs in at their broker, and is not
+checked here.
 """
 from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.verbs.access import EXCHANGE, QUEUE, Access, AllAccess, may_enter, refusal
@@ -11,17 +11,17 @@ from gomq_py.shovel.definition import DefinitionError, is_local, vhost_of
 
 
 class Rights:
-    """Finds and checks users of one broker."""
+    """Finds users who set shovels in one broker, and checks their rights."""
 
     def __init__(self, broker):
         self._broker = broker
         self._setters = Setters(broker)
 
     def user_of(self, by, is_needed=True):
-        """Return the User whose rights the local ends of a shovel have. ``by``: name of the user who set the
+        """Return the User whose rights a shovel has at local ends. ``by``: name of the user who set the
         shovel, OPERATOR or None.
 
-        If there is no such user, raises DefinitionError if ``is_needed``, otherwise returns None.
+        If there is no such user, raises DefinitionError or, unless ``is_needed``, returns None.
         """
         try:
             return self._setters.user_of(by, "the shovel")
@@ -31,14 +31,12 @@ class Rights:
             raise DefinitionError(str(error)) from None
 
     def is_administrators(self, shovel):
-        """True if an administrator has set the shovel, which may then connect to more hosts (links.local)."""
+        """True if the user who set the shovel is an administrator: it may then connect to more hosts."""
         user = self.user_of(shovel.by, is_needed=False)
         return user is not None and ADMINISTRATOR in user.tags
 
     def is_less(self, shovel):
-        """True if the user who set the shovel was an administrator when the shovel started, and is none any
-        more.
-        """
+        """True if the user who set a running shovel has lost the administrator tag since its start."""
         return shovel.link is not None and shovel.is_administrators and not self.is_administrators(shovel)
 
     def check(self, definition, vhost_name, by):

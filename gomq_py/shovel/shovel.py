@@ -19,7 +19,7 @@ ERROR_CHARACTERS = 500
 
 
 class NoVHost:
-    """Takes the place of a VHost that does not exist (yet)."""
+    """Stands for a virtual host that does not exist, or not yet."""
 
     is_gone = True
 
@@ -29,11 +29,11 @@ class NoVHost:
 
 
 class Shovel:
-    """One shovel: its definition, state and link. ``vhost``: a VHost or NoVHost; ``by``: who set the shovel.
+    """One shovel: its definition, state and link. ``vhost``: a VHost or NoVHost; ``by``: name of its setter.
 
     ``fault``: why the shovel cannot run, or None. ``link``: None until the shovel is started. ``has_run``:
-    the shovel existed at boot, or has been running since it was set. Then it waits for a missing queue or
-    exchange, instead of failing.
+    the shovel existed at boot, or has been running since it was set; it then waits for a missing queue or
+    exchange instead of failing.
     """
 
     def __init__(self, vhost, name, type_, value, by, is_waiting=False):
@@ -65,12 +65,12 @@ class Shovel:
 
     @property
     def key(self):
-        """(name of the shovel's vhost, name of the shovel)."""
+        """(vhost name, shovel name)."""
         return self.vhost.name, self.name
 
     @property
     def state(self):
-        """One of STATES."""
+        """The shovel's state, one of STATES."""
         if self.is_waiting:
             return WAITING
         if self.is_paused:
@@ -83,7 +83,7 @@ class Shovel:
 
     @property
     def error(self):
-        """Why the shovel does not run, or failed the last time, without passwords; "" if nothing is wrong."""
+        """Why the shovel is not running, or its last failure, without passwords; "" if nothing is wrong."""
         if self.is_waiting:
             return WAITS
         text = self.fault or (self.link.status.error if self.link is not None else "") or ""
@@ -91,7 +91,7 @@ class Shovel:
 
     @property
     def why_kept(self):
-        """Why the shovel cannot be deleted, or None."""
+        """Why the shovel cannot be deleted, as text; None if it can."""
         if self.type != STATIC:
             return None
         return (
@@ -100,11 +100,11 @@ class Shovel:
             "pause_shovel")
 
     def changed(self):
-        """Note the time of a change of state."""
+        """Record the present time as that of the last change of state."""
         self.changed_at_s = time.time()
 
     def described(self):
-        """The shovel's description for operators, with RabbitMQ's keys where RabbitMQ has them."""
+        """A description for operators: a dict with RabbitMQ's keys where RabbitMQ has them."""
         state, status = self.state, self.link.status if self.link is not None else None
         shown = {
             "name": self.name, "vhost": self.vhost.name, "type": self.type, "state": state,
@@ -147,7 +147,7 @@ def _of_definition(definition, vhost_name):
 
 
 def status_event(shovel):
-    """Content of the event for a change of state."""
+    """A dict for the event of a changed state of a shovel."""
     shown = shovel.described()
     return {
         "name": shovel.name, "vhost": shovel.vhost.name, "type": shovel.type, "status": shovel.state,
@@ -157,5 +157,5 @@ def status_event(shovel):
 
 
 def removed_event(shovel):
-    """Content of the event for a removal."""
+    """A dict for the event of a removed shovel."""
     return {"name": shovel.name, "vhost": shovel.vhost.name, "type": shovel.type}

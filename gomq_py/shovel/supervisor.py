@@ -1,7 +1,7 @@
 """Supervisor: keeps the shovels of one broker, from its parameters and its configuration.
 
-The node makes it. It starts links once the doors are open, stops them before the doors close, and reports
-their state to operators and as events. Doors call it, and links do the work. Only ``close`` switches.
+The node makes it. It starts links once the listeners are open, stops them before the listeners close, and
+reports their state to operators and as events. Links do the work. Only ``close`` switches.
 """
 import time
 
@@ -38,7 +38,8 @@ STARTED_AT_ONCE = 100
 
 class Shovels(Component):
     """Keeps the shovels of a broker. ``open_link(shovel, user_of, begin_at, on_change, on_end)`` makes a Link
-    without starting it; ``user_of(is_needed)``: as Rights.user_of(); ``begin_at``: stream offset, or None.
+    without starting it; ``user_of(is_needed)`` returns the shovel's User (Rights.user_of()); ``begin_at``:
+    stream offset, or None.
 
     ``check_uris(list, schemes, tls, user)`` raises ValueError for URIs that could never be used.
     """
@@ -59,7 +60,7 @@ class Shovels(Component):
     # called by the node
 
     def take_over(self, sections):
-        """Create the shovels of the configuration ({name: {key: text}}) and of the parameters.
+        """Create the shovels of the configuration (``sections``: {name: {key: text}}) and of the parameters.
 
         Raises DefinitionError for an invalid section.
         """
@@ -81,7 +82,7 @@ class Shovels(Component):
         self._broker.users.rights_watchers.append(self._rights_changed)
 
     def start(self):
-        """Start the shovels: at once, or in slices if there are very many."""
+        """Start all shovels; very many are started in slices."""
         self._is_started = True
         shovels = list(self._shovels.values())
         for shovel in shovels:
@@ -113,12 +114,12 @@ class Shovels(Component):
     # called by doors
 
     def all(self, vhost_name=None):
-        """List the Shovels of one vhost, or of all vhosts, sorted by vhost and name."""
+        """A list of the Shovels of one vhost, or of all vhosts, sorted by vhost and name."""
         return [
             shovel for key, shovel in sorted(self._shovels.items()) if vhost_name in (None, key[0])]
 
     def missing_vhosts(self):
-        """Names of missing virtual hosts for which the configuration has shovels."""
+        """A sorted list of names of missing virtual hosts for which the configuration has shovels."""
         return sorted({shovel.vhost.name for shovel in self._shovels.values() if shovel.vhost.is_gone})
 
     def find(self, vhost_name, name):
@@ -126,13 +127,13 @@ class Shovels(Component):
         return self._shovels.get((vhost_name, name))
 
     def described(self, shovel):
-        """Describe a shovel for operators. ``lag``: count of ready messages at its source, or None."""
+        """A shovel's description (dict) for operators. ``lag``: ready messages at its source, or None."""
         queue = self._own_source(shovel)
         lag = queue.ready_count if queue is not None else getattr(shovel.link, "lag", None)
         return {**shovel.described(), "lag": lag}
 
     def pause(self, shovel):
-        """Pause, also over restarts, until resume(). Returns False if paused already. Raises OSError."""
+        """Pause a shovel until resume(), beyond restarts. Returns False if it was paused. Raises OSError."""
         if shovel.is_paused:
             return False
         self._broker.notes.set(shovel.vhost, PAUSE_NOTES, shovel.name, True)
@@ -142,7 +143,9 @@ class Shovels(Component):
         return True
 
     def resume(self, shovel, by):
-        """Undo ``pause``. Returns False if not paused. Raises OSError, ValueError as ``restart`` does."""
+        """End a pause() and restart the shovel. Returns False if it was not paused. Raises OSError,
+        ValueError.
+        """
         if not shovel.is_paused:
             return False
         self._broker.notes.clear(shovel.vhost, PAUSE_NOTES, shovel.name)
@@ -151,10 +154,10 @@ class Shovels(Component):
         return True
 
     def restart(self, shovel, by):
-        """End the shovel's connections, if it has any, and connect with the present definition.
+        """Close the shovel's connections, if any, and connect by the present definition.
 
-        A definition that waits takes effect as if ``by`` (see Parameters.set) had set it now. A paused shovel
-        stays paused. Raises OSError, ValueError.
+        A definition in the state WAITING takes effect as if user ``by`` had set it now. A paused shovel stays
+        paused. Raises OSError, ValueError.
         """
         if shovel.is_waiting:
             value = shovel.vhost.parameters[COMPONENT, shovel.name]
@@ -164,7 +167,7 @@ class Shovels(Component):
         self._start(shovel)
 
     def delete(self, shovel):
-        """Delete a shovel. Raises OSError, and ValueError if the shovel is one of the configuration."""
+        """Delete a shovel. Raises OSError; ValueError if the shovel is in the configuration."""
         if shovel.why_kept is not None:
             raise DefinitionError(shovel.why_kept)
         self._broker.parameters.clear(shovel.vhost, COMPONENT, shovel.name)
@@ -172,7 +175,7 @@ class Shovels(Component):
     # called by parameters
 
     def check_set_by(self, vhost, name, value, by):
-        """Raise ValueError if ``value`` makes no shovel, or ``by`` lacks the rights for it."""
+        """Raise ValueError if ``value`` defines no valid shovel, or user ``by`` lacks the rights for it."""
         if not fits_short_string(name):
             raise DefinitionError(f"its name has more than {NAME_OCTETS_MAX} octets")
         shovel = Shovel(vhost, name, DYNAMIC, value, by)
@@ -185,7 +188,7 @@ class Shovels(Component):
         self._rights.check(shovel.definition, vhost.name, by)
 
     def fault_of(self, vhost, name, value):
-        """Return why the stored value makes no shovel, or None."""
+        """Why the stored value defines no valid shovel, as text; None if it does."""
         shovel = self._shovels.get((vhost.name, name))
         return shovel.fault if shovel is not None and shovel.definition is None else None
 
@@ -242,7 +245,7 @@ class Shovels(Component):
                 self._begin_static(shovel)
 
     def _rights_changed(self, user):
-        """Stop the shovels that this user's rights no longer cover; start those that they cover again."""
+        """Stop shovels that this user's rights no longer cover; restart shovels that they cover again."""
         if not self._is_started:
             return
         for shovel in list(self._shovels.values()):
@@ -269,7 +272,7 @@ class Shovels(Component):
         return shovel
 
     def _begin_static(self, before):
-        """Restart a shovel of the configuration: its virtual host was created or deleted."""
+        """Restart a shovel of the configuration, because its virtual host was created or deleted."""
         shovel = self._keep_static(before.name, before.vhost.name, before.value)
         if self._is_started:
             self._start(shovel)
@@ -363,7 +366,7 @@ class Shovels(Component):
             self._has_stopped(shovel, link)
 
     def _has_stopped(self, shovel, link):
-        """Start the shovel's next link, now that the stopped ``link`` has no messages in flight any more."""
+        """The stopped ``link`` has no messages in flight any more: start the shovel's next link, if any."""
         self._is_ended.set()
         if self._ending.get(shovel.key) is link:
             del self._ending[shovel.key]
@@ -374,7 +377,7 @@ class Shovels(Component):
             self._start(there)
 
     def _ended(self, shovel, reason):
-        """Note that the link has ended for good: all is moved, or retrying is of no use."""
+        """Handle the final end of a link: all messages are moved, or retrying cannot help."""
         self._tell(shovel)
         is_done = reason == TERMINATED and shovel.definition.src_delete_after is not None
         if is_done and shovel.type == DYNAMIC and self._shovels.get(shovel.key) is shovel:
@@ -408,7 +411,7 @@ class Shovels(Component):
         self._broker.events.emit("shovel.worker.removed", removed_event, shovel)
 
     def _own_source(self, shovel):
-        """Return the shovel's source queue, if it is in this broker and exists; otherwise None."""
+        """The shovel's source Queue, if it exists in this broker; otherwise None."""
         definition = shovel.definition
         if definition is None or definition.src_queue is None or not is_local(definition.src_uri[0]):
             return None
@@ -429,7 +432,7 @@ class Shovels(Component):
                 self._watch_offset(shovel)
 
     def _keep_offset(self, shovel, link):
-        """Save at which offset of its stream the shovel goes on: every earlier message has arrived."""
+        """Save the stream offset at which the shovel continues; all earlier messages have arrived."""
         offset = link.stream_offset if shovel.is_of_stream else None
         if offset is None:
             return
@@ -442,7 +445,7 @@ class Shovels(Component):
                 shovel.name, shovel.vhost.name, error)
 
     def _offset_to_begin_at(self, shovel):
-        """The saved offset in this stream, or None."""
+        """The saved offset for the shovel's stream, or None."""
         if not shovel.is_of_stream:
             return None
         note = shovel.vhost.notes.get((OFFSET_NOTES, shovel.name))
@@ -452,7 +455,7 @@ class Shovels(Component):
         return offset if isinstance(offset, int) and not isinstance(offset, bool) else None
 
     def _is_of_stream(self, shovel):
-        """True if the source is a stream, by the definition, the local queue, or an earlier run."""
+        """True if the definition, the local queue or a saved offset says that the source is a stream."""
         definition = shovel.definition
         if definition.src_queue is None:
             return False
@@ -490,7 +493,7 @@ class Starting(Job):
 
 
 def _stream_of(definition):
-    """Return a key for the stream of a definition, without passwords."""
+    """A key (list of texts) that identifies the source queue of a definition, without passwords."""
     return [uri.rpartition("@")[2] for uri in definition.src_uri] + [definition.src_queue]
 
 

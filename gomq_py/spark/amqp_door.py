@@ -1,4 +1,4 @@
-"""Connects Spark's driver and workers to the broker over AMQP, and turns refusals into errors of ours.
+"""Connects Spark's driver and workers to the broker over AMQP, and translates the broker's refusals.
 
 The sink publishes over these connections, and the transport ``amqp`` consumes.
 """
@@ -16,14 +16,14 @@ ACCESS_REFUSED, NOT_FOUND = 403, 404
 
 @dataclass
 class AmqpDoor:
-    """Connects over AMQP to the broker that the options name."""
+    """Opens AMQP connections to the broker that the options name."""
 
     options: Options
     credentials: Credentials = field(repr=False)
 
     @property
     def url(self):
-        """The AMQP URL with the password. Logs and errors must show ``shown`` instead."""
+        """The AMQP URL, with the password. Logs and errors must show ``shown`` instead."""
         user, password = self.credentials.user, self.credentials.token or self.credentials.password
         scheme, _, host = self.shown.partition("://")
         host = host.partition("/")[0]
@@ -38,7 +38,7 @@ class AmqpDoor:
         return self.options["amqpUrl"] or DEFAULT_AMQP_URL
 
     def connect(self, name="gomq-py spark sink"):
-        """Open a Connection with this name. Raises Refused, Unreachable."""
+        """Open and return a Connection with this name. Raises Refused, Unreachable."""
         try:
             return Connection(
                 self.url, timeout_s=self.options["timeoutSeconds"], heartbeat_s=0, name=name)

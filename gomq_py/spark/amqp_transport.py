@@ -1,9 +1,9 @@
-"""Reads streams by AMQP consumers: the transport for brokers that serve no segments (RabbitMQ, LavinMQ).
+"""Reads streams by AMQP consumers: the transport for brokers that serve no segment files (RabbitMQ, LavinMQ).
 
 It is slower than other transports, and the broker delivers every message. Over AMQP a broker tells neither
 the bounds of a stream nor its identity. Two short consumers find the bounds: one begins at ``first``, one at
-``last``. The checkpoint keeps a digest of the message before its offset. If the message there has another
-digest later, another stream has the same name now.
+``last``. The checkpoint keeps a digest of the message before its offset. If that message has another digest
+later, the stream was deleted and another one has its name.
 """
 import hashlib
 import time
@@ -31,7 +31,7 @@ _CLIENT = "gomq-py spark source"
 
 
 class AmqpTransport:
-    """Reads the streams of one vhost over one connection, until ``close``. Pickling drops the connection."""
+    """Reads the streams of one vhost over one AMQP connection. A pickled copy has no connection."""
 
     def __init__(self, options, credentials):
         self._door = AmqpDoor(options, credentials)
@@ -51,7 +51,7 @@ class AmqpTransport:
     # queries
 
     def describe(self, name):
-        """The Shape of a stream. Raises NoStream, Refused, Unreachable."""
+        """Return the Shape (offsets and segments) of a stream. Raises NoStream, Refused, Unreachable."""
         first = self._retrying(lambda: self._first(name))
         last = None if first is None else self._retrying(lambda: self._last(name))
         if first is None or last is None:
@@ -64,13 +64,13 @@ class AmqpTransport:
         return Shape("", first, end, parts)
 
     def mark(self, name, offset):
-        """A digest of the message before this offset; "" if the stream does not hold that message."""
+        """Return a digest of the message before this offset; "" if the stream does not have that message."""
         return self._retrying(lambda: self._mark(name, offset)) if offset > 0 else ""
 
     def deliveries(self, name, start):
-        """Yields (offset, Delivery) of a stream from ``start`` on; if that is gone, from the next message on.
+        """Yield (offset, Delivery) for each message from offset ``start`` on, without end; skip missing ones.
 
-        Reconnects, and goes on until the caller stops. Raises NoStream, Refused, Unreachable.
+        Reconnects after a failure. Raises NoStream, Refused, Unreachable.
         """
         at = start
         deadline = time.monotonic() + self._retry_s
@@ -89,13 +89,13 @@ class AmqpTransport:
     # how queries are answered
 
     def _first(self, name):
-        """The offset of the stream's first message, or None if it holds no messages."""
+        """Return the offset of the stream's first message, or None if the stream is empty."""
         with self._consuming(name, "first", 1) as consumer:
             ready = consumer.first_ones(self._timeout_s)
             return ready[0][0] if ready else None
 
     def _last(self, name):
-        """The offset of the stream's last message, or None if it holds no messages."""
+        """Return the offset of the stream's last message, or None if the stream is empty."""
         with self._consuming(name, "last", PREFETCH) as consumer:
             ready = consumer.first_ones(self._timeout_s)
             while len(ready) >= PREFETCH // 2:  # the prefetch may have stopped it
@@ -116,7 +116,7 @@ class AmqpTransport:
 
     @contextmanager
     def _consuming(self, name, start, prefetch):
-        """Context manager: opens a Consumer of the stream, and translates the broker's errors into ours."""
+        """Context manager: yields a Consumer of the stream, and translates the broker's AMQP errors."""
         channel = None
         try:
             if self._connection is None or self._connection.error is not None:
@@ -178,7 +178,7 @@ class AmqpTransport:
 
 
 class Consumer:
-    """Consumes a stream on a channel of its own. A call acknowledges what earlier calls returned."""
+    """Consumes a stream on its own channel. Each call acknowledges the messages returned by earlier calls."""
 
     def __init__(self, channel, name, start, prefetch):
         self._channel = channel
@@ -192,13 +192,13 @@ class Consumer:
         self._count = 0
 
     def ready(self):
-        """[(offset, Delivery)] of all messages that the broker sends before it answers a passive declare."""
+        """Return [(offset, Delivery)] of the messages that arrive before the answer to a passive declare."""
         self._settle()
         self._count = self._channel.queue_declare(self._name, passive=True).message_count
         return self._take()
 
     def first_ones(self, timeout_s):
-        """Like ``ready``; if no message is ready, waits for a limited time. May return an empty list."""
+        """Wait a limited time for the first messages. Returns [(offset, Delivery)], perhaps empty."""
         ready = self.ready()
         if ready:
             return ready
@@ -207,8 +207,8 @@ class Consumer:
         return self.next_ones(timeout_s if self._count else quiet_s, is_there=False)
 
     def next_ones(self, timeout_s, is_there=True):
-        """Wait for messages, at most ``timeout_s``; returns [(offset, Delivery)]. If no message arrives,
-        raises Unreachable or, with ``is_there`` False, returns an empty list. Raises NoStream.
+        """Wait up to ``timeout_s`` for messages; return [(offset, Delivery)]. If none arrive, raises
+        Unreachable or, with ``is_there`` False, returns []. Raises NoStream if the consumer was cancelled.
         """
         self._settle()
         deadline = time.monotonic() + timeout_s
@@ -236,7 +236,7 @@ class Consumer:
         return found
 
     def _offset_of(self, one):
-        """The offset in a message's header or, without it, one more than the offset of the message before."""
+        """Return the offset in the message's header or, without the header, the last offset plus 1."""
         try:
             offset = (one.properties.headers or {}).get(OFFSET_HEADER)
         except Malformed:
@@ -255,7 +255,7 @@ class Consumer:
 
 
 def digest(delivery):
-    """Hexadecimal digest of a message's exchange, routing key and body; brokers may change properties."""
+    """Return a hexadecimal digest of exchange, routing key and body; brokers may change the properties."""
     parts = [
         text.encode("utf-8", "surrogateescape") for text in (delivery.exchange, delivery.routing_key)
     ]

@@ -1,7 +1,7 @@
 """Turns messages from the transport ``amqp`` into batches of rows; ``reading`` does so for other transports.
 
-AMQP does not tell consumers when a message came. ``timestamp`` is the header ``timestamp_in_ms``, which an
-interceptor of the broker may set, else the publisher's property ``timestamp``, else null.
+AMQP does not tell consumers when a message was published. ``timestamp`` is the header ``timestamp_in_ms``,
+which an interceptor of the broker may set, else the publisher's property ``timestamp``, else null.
 """
 import logging
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ STAMP_HEADER = "timestamp_in_ms"
 
 
 class DeliveryReader:
-    """Reads Pieces in order, as rows with the columns ``names``. ``lost``: how many offsets were missing."""
+    """Reads Pieces (parts of streams) by AMQP, as rows with columns ``names``. ``lost``: missing offsets."""
 
     def __init__(self, options, transport, names):
         self._transport = transport
@@ -33,7 +33,7 @@ class DeliveryReader:
         self.lost = 0
 
     def batches(self, pieces):
-        """Yields RecordBatches of all Pieces, in order. Raises DataLoss and the transport's errors."""
+        """Yield RecordBatches of these parts of streams, in order. Raises DataLoss and other GomqErrors."""
         for stream, first, until in runs(pieces):
             yield from self._read(stream, first, until)
 
@@ -68,7 +68,7 @@ class DeliveryReader:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _lose(self, stream, first, until, why):
-        """Count and log missing offsets. Raises DataLoss instead if option failOnDataLoss is true."""
+        """Count and log missing offsets. With option failOnDataLoss, raise DataLoss instead."""
         if until <= first:
             return
         text = f"stream '{stream}' lacks offsets {first} to {until - 1}: {why}"
@@ -80,7 +80,7 @@ class DeliveryReader:
 
 @dataclass
 class Row:
-    """One message, which becomes a row."""
+    """One received message, from which a row is made."""
 
     stream: str
     vhost: str
@@ -89,7 +89,7 @@ class Row:
 
     @cached_property
     def values(self):
-        """The message's properties by name, headers included; empty if they cannot be decoded."""
+        """The message's properties as a dict, with the headers; empty if they cannot be decoded."""
         try:
             return self.delivery.properties.as_dict()
         except Malformed:
@@ -97,13 +97,13 @@ class Row:
 
     @property
     def headers(self):
-        """The message's headers by name, without the header in which the broker sends the offset."""
+        """The message's headers as a dict, without the header that has the stream offset."""
         given = self.values.get("headers") or {}
         return {name: value for name, value in given.items() if name != OFFSET_HEADER}
 
 
 def runs(pieces):
-    """[stream, first, until] for each Piece; adjacent Pieces are merged, so that one consumer reads them."""
+    """Return [stream, first offset, end offset] of these parts of streams; adjacent parts are merged."""
     found: list = []
     for piece in pieces:
         if found and found[-1][0] == piece.stream and found[-1][2] == piece.first:
@@ -114,7 +114,7 @@ def runs(pieces):
 
 
 def _text(value):
-    """The text, with U+FFFD in place of bytes that are not UTF-8."""
+    """Return the text with U+FFFD in place of bytes that are not UTF-8."""
     return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

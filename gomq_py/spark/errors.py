@@ -18,7 +18,7 @@ class Unreachable(GomqError):
 
 
 class NoStream(GomqError):
-    """There is no stream of this name."""
+    """The stream does not exist."""
 
 
 class DataLoss(GomqError):

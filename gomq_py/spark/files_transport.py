@@ -20,7 +20,7 @@ _ALL = 1 << 32
 
 
 class FilesTransport(SegmentTransport):
-    """Reads the streams of one vhost in a data folder. Keeps no file open between calls."""
+    """Reads the streams of one vhost from the files in a broker's data folder."""
 
     def __init__(self, options, credentials=None):
         self.folder = options["dataDir"]
@@ -30,7 +30,7 @@ class FilesTransport(SegmentTransport):
         """Do nothing: no file is open between calls."""
 
     def names(self):
-        """Raises GomqError, because this transport cannot find out the names of streams."""
+        """Raise GomqError: the names of streams cannot be found in files."""
         raise GomqError(
             "option subscribePattern needs transport=http: a data folder does not tell names; "
             "name streams with subscribe")
@@ -51,7 +51,7 @@ class FilesTransport(SegmentTransport):
         return Shape(epoch, parts[0].first_offset, parts[-1].next_offset, tuple(parts))
 
     def offset_for_timestamp(self, name, timestamp_ms):
-        """The offset of the first message at or after a Unix time in ms. Raises what ``describe`` raises."""
+        """Return the offset of the first message at or after a Unix time in ms. Raises GomqError."""
         shape = self.describe(name)
         for part in shape.segments:
             if part.next_offset > part.first_offset and part.last_timestamp_ms >= timestamp_ms:
@@ -116,7 +116,7 @@ class FilesTransport(SegmentTransport):
         return holder[2] != socket.gethostname() or os.path.exists(f"/proc/{holder[1]}")
 
     def _segment(self, path, number, is_live):
-        """(Segment, epoch) of a file; (None, "") if its head is not written yet."""
+        """Return (Segment, epoch) of a segment file; (None, "") if its head is not written yet."""
         with open(path, "rb") as file:
             first = file.read(head.HEAD_BYTES)
             found = head.decode(first, head.MSGS_MAGIC)
@@ -135,13 +135,13 @@ class FilesTransport(SegmentTransport):
 
 
 def folder_id(vhost, name):
-    """The part before the dot in the name of a queue's folder (docs/storage-format.md)."""
+    """Return the first part, before the dot, of the name of a queue's folder (docs/storage-format.md)."""
     first, second = vhost.encode("utf-8", "surrogateescape"), name.encode("utf-8", "surrogateescape")
     return hashlib.sha256(b"%d:%b%b" % (len(first), first, second)).hexdigest()[:40]
 
 
 def _scanned(content, number, found):
-    """The Segment of a file without a seal: it ends after the last valid record."""
+    """Return the Segment of an unsealed file, which ends after its last valid record."""
     first_ms = last_ms = 0
     block = columns.Block(4096, 1 << 30)
     for block in _blocks(content, found, block):
@@ -153,7 +153,7 @@ def _scanned(content, number, found):
 
 
 def _blocks(content, found, block):
-    """Yields the same block again and again, filled with the next valid records; damaged ones are skipped."""
+    """Yield ``block`` repeatedly, filled each time with the next valid records. Skips damaged records."""
     at = head.HEAD_BYTES
     while True:
         status = block.walk(content, at, len(content), found.seed, found.first_offset, 0, _ALL)

@@ -1,8 +1,8 @@
 """Reads streams over the management API: the default transport, which needs only the standard library.
 
 The broker offers only flushed messages, so that read data never changes. If a connection breaks or an answer
-is cut short, the transport reconnects and goes on where the answer ended; after ``retrySeconds`` without a
-byte it raises Unreachable. It does not repeat a request that the broker refuses.
+is cut short, the transport reconnects and continues behind the received bytes; after ``retrySeconds`` without
+a byte it raises Unreachable. It does not repeat a request that the broker refuses.
 """
 import base64
 import http.client
@@ -24,7 +24,7 @@ QUEUES_AT_ONCE = 500
 
 
 class HttpTransport(SegmentTransport):
-    """Reads the streams of one vhost over one connection, until ``close``. Pickling drops the connection."""
+    """Reads the streams of one vhost over one HTTP connection. A pickled copy has no connection."""
 
     def __init__(self, options, credentials):
         self.url = options["url"]
@@ -46,7 +46,7 @@ class HttpTransport(SegmentTransport):
     # queries
 
     def names(self):
-        """The names of the streams of the vhost that this user may read. Raises Refused, Unreachable."""
+        """Return the names of the vhost's streams that this user may read. Raises Refused, Unreachable."""
         return [
             stream["name"]
             for stream in self._json(
@@ -54,7 +54,7 @@ class HttpTransport(SegmentTransport):
         ]
 
     def describe(self, name):
-        """The Shape of a stream. Raises NoStream, Refused, Unreachable."""
+        """Return the Shape (offsets and segments) of a stream. Raises NoStream, Refused, Unreachable."""
         given = self._json(f"{self._path(name)}/segments", self._called(name))
         try:
             parts = tuple(
@@ -68,21 +68,21 @@ class HttpTransport(SegmentTransport):
             raise Unreachable(f"{self.url} does not answer as a gomq-py does") from None
 
     def offset_for_timestamp(self, name, timestamp_ms):
-        """The offset of the first message at or after a Unix time in ms. Raises as ``describe`` does."""
+        """Return the offset of the first message at or after a Unix time in ms. Raises GomqError."""
         return self._json(
             f"{self._path(name)}/offset?{urlencode({'timestamp': timestamp_ms})}", self._called(name)
         )["offset"]
 
     def arguments(self, kind, name):
-        """The arguments of a queue or an exchange; ``kind``: "queues" or "exchanges".
+        """Return the arguments of a queue or exchange as a dict. ``kind``: "queues" or "exchanges".
 
-        Raises as ``describe`` does.
+        Raises NoStream, Refused, Unreachable.
         """
         what = f"{kind[:-1]} '{name}' in vhost '{self.vhost}'"
         return self._json(f"/api/{kind}/{_part(self.vhost)}/{_part(name)}", what)["arguments"]
 
     def queues(self):
-        """Yields a dict per queue of the vhost, as the broker describes it. Needs a user with tag monitoring.
+        """Yield a dict per queue of the vhost, as in the management API. The user needs the tag monitoring.
 
         Raises Refused, Unreachable.
         """
@@ -186,7 +186,7 @@ class HttpTransport(SegmentTransport):
             parts.hostname, parts.port or 15671, timeout=self._timeout_s, context=context)
 
     def _raise_refusal(self, response, what, body=None):
-        """Raise the error that stands for an HTTP status of 300 or more; do nothing for other statuses."""
+        """Raise the error for an HTTP status of 300 or more. ``what``: the request, for the error's text."""
         status = response.status
         if status < 300:
             return
@@ -216,7 +216,7 @@ def _part(text):
 
 
 def _reason(response, body=None):
-    """The reason in the broker's refusal or, if there is none, the text of the HTTP status."""
+    """Return the reason in a refusal of the broker or, without a reason, the text of its HTTP status."""
     try:
         given = json.loads(response.read() if body is None else body)
         return str(given.get("reason") or given.get("error"))[:LONGEST_REASON]

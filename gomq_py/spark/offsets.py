@@ -3,9 +3,9 @@
     {"v": 1, "streams": {
         "<stream>": {"epoch": "<32 hexadecimal digits>", "next": 4711, "segment": 3, "at": 9216}}}
 
-``next`` is the first unread offset. ``epoch`` identifies the stream among others of the same name.
-``segment`` and ``at``, if known, say where the record of ``next`` begins, so that the next batch can skip the
-records before. ``mark`` is a digest of the message before ``next``; it is kept where streams have no epochs.
+``next`` is the first unread offset. ``epoch`` identifies the stream, also if another stream gets its name
+later. ``segment`` and ``at``, if known, say where the record of ``next`` begins, so that the next batch can
+skip earlier records. ``mark`` is a digest of the message before ``next``, kept for streams without an epoch.
 """
 from dataclasses import dataclass
 
@@ -16,7 +16,9 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Position:
-    """A query's place in one stream; the module describes the fields."""
+    """A query's position in one stream. ``next``: the first unread offset. ``segment``, ``at``: file number
+    and byte position of its record, if known. ``epoch``, ``mark``: identify the stream.
+    """
 
     epoch: str
     next: int
@@ -26,7 +28,7 @@ class Position:
 
 
 def encode(positions):
-    """Turn {stream: Position} into the dict that Spark stores as JSON."""
+    """Turn {stream: Position} into a dict, which Spark stores as JSON."""
     return {"v": VERSION, "streams": {
         name: {
             "epoch": one.epoch, "next": one.next,
@@ -37,7 +39,7 @@ def encode(positions):
 
 
 def decode(given):
-    """Turn a dict of ``encode`` into {stream: Position}. Raises GomqError if ``encode`` did not make it."""
+    """Turn a dict made by ``encode`` into {stream: Position}. Raises GomqError for any other dict."""
     try:
         if given["v"] != VERSION:
             raise GomqError(

@@ -1,8 +1,8 @@
 """Defines the options of the data source: names, defaults, and checks with errors for invalid values.
 
-Options have the names of Spark's Kafka source if Kafka has such an option; upper and lower case are the same.
-All options are checked when Spark makes the source, so that load() fails and not the first action. No option
-holds a password, because Spark shows options in plans, event logs and its UI.
+Options that Spark's Kafka source also has are named as there; case does not matter. All options are checked
+when Spark makes the source, so that load() fails and not the first action. No option holds a password,
+because Spark shows options in plans, event logs and its UI.
 """
 import difflib
 import json
@@ -48,20 +48,18 @@ def _count(name, value, most=None):
 
 
 def _whole(text):
-    """Parse a whole number below 2**62; returns None if the text is no such number."""
     if not text.isdecimal() or len(text) > 19 or int(text) >= 1 << 62:
         return None
     return int(text)
 
 
 def _shown(value):
-    """The value or its beginning, quoted, for an error text."""
     return repr(value) if len(value) <= LONGEST_SHOWN else repr(value[:LONGEST_SHOWN]) + "..."
 
 
 def _pushed(name, value):
-    """Parse the option that says which filters exclude segments. Returns False for none, True for filters on
-    offset, "times" for filters on offset and timestamp.
+    """Parse the option pushFilters, which says which filters exclude segments. Returns False (none), True
+    (filters on offset) or "times" (filters on offset and timestamp).
     """
     if value.lower() not in ("true", "false", TIMES):
         raise OptionError(
@@ -143,7 +141,7 @@ def _transport(name, value):
 
 
 def _offsets(name, value):
-    """Parse an option that is earliest, latest, an offset, or JSON of {stream: one of these}."""
+    """Parse an option: earliest, latest, an offset, or JSON of {stream: earliest, latest or an offset}."""
     if value in (EARLIEST, LATEST):
         return value
     if (offset := _whole(value)) is not None:
@@ -224,7 +222,7 @@ _SECRETS = {"user", "username", "password", "token", "secret"}
 
 @dataclass
 class Credentials:
-    """A login. Password and token are left out of its repr(); plans and texts must not show them."""
+    """A login. Its repr() leaves out password and token, which plans and texts must not show."""
 
     user: str = "guest"
     password: str = field(default="guest", repr=False)
@@ -232,7 +230,7 @@ class Credentials:
 
 
 class Options:
-    """Holds checked options: ``options[name]`` is the value or default. Making it raises OptionError."""
+    """The checked options: ``options[name]`` is a value or default. The constructor raises OptionError."""
 
     def __init__(self, given):
         self._values = {name: default for name, (_, default, _) in TABLE.items()}
@@ -252,7 +250,7 @@ class Options:
 
     @property
     def is_for_writing(self):
-        """True if an option was given that only the sink takes."""
+        """True if an option is given that only the sink (writing to the broker) has."""
         return bool(self.given & {name for name, (_, _, use) in TABLE.items() if use == WRITER})
 
     def _check(self):
@@ -335,8 +333,8 @@ def _unknown(key):
 
 
 def credentials(options, environment=None):
-    """The login from the file of option credentialsFile (JSON with user and password, or token). Without the
-    option: from the environment, by default guest. Raises OptionError.
+    """Return the Credentials from the file named by option credentialsFile (JSON with user and password, or
+    token). Without the option: from environment variables, by default guest. Raises OptionError.
     """
     environment = os.environ if environment is None else environment
     path = options["credentialsFile"]

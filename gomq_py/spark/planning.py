@@ -1,5 +1,5 @@
-"""Plans which offsets a query reads, which bytes of which segments hold them, and which task reads which
-bytes. Does not import Spark, and reads through a transport only.
+"""Plans which offsets a query reads, which bytes of which segment files hold them, and which task reads which
+bytes. Does not import Spark, and accesses the broker through a transport only.
 
 Planning finds missing messages before any task starts. It raises DataLoss for them or, if failOnDataLoss is
 false, logs them and goes on.
@@ -19,8 +19,8 @@ LOG = logging.getLogger("gomq_py.spark")
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a segment to read: offsets ``first`` to ``until`` (exclusive), which lie in the bytes from
-    ``at`` to ``end``. ``at_offset``: the offset of the record that begins at ``at``.
+    """A part of one segment file that a task reads: offsets ``first`` to ``until`` (exclusive), in the bytes
+    from ``at`` to ``end``. ``at_offset``: offset of the message whose record begins at ``at``.
     """
 
     stream: str
@@ -35,26 +35,26 @@ class Piece:
 
     @property
     def bytes(self):
-        """About how many bytes are read for this Piece."""
+        """About how many bytes of the segment file must be read."""
         return self.end - self.at
 
 
 class Planner:
-    """Plans the reading of the streams that the options name; a transport describes the streams."""
+    """Plans what to read of the streams that the options name. ``transport`` describes the streams."""
 
     def __init__(self, options, transport):
         self.options = options
         self.transport = transport
 
     def names(self):
-        """The names of the streams to read. With subscribePattern a later call may return more."""
+        """Return the names of the streams to read. With subscribePattern, a later call may return more."""
         if self.options["subscribe"] is not None:
             return list(self.options["subscribe"])
         wanted = re.compile(self.options["subscribePattern"])
         return sorted(name for name in self.transport.names() if wanted.fullmatch(name))
 
     def shapes(self):
-        """{stream: Shape} of the streams to read. Raises NoStream if subscribe names a missing stream."""
+        """Return {stream: Shape (its offsets)} of the streams to read. Raises NoStream if one is missing."""
         shapes = {}
         for name in self.names():
             try:
@@ -67,7 +67,7 @@ class Planner:
     # where to begin and to end
 
     def starts(self, shapes, default):
-        """{stream: Position} where the query starts. ``default``: the start if the options name none."""
+        """Return {stream: Position} where the query starts. ``default``: the start if no option names one."""
         found = {}
         for name, shape in shapes.items():
             if self.options["startingTimestamp"] is not None:
@@ -86,7 +86,7 @@ class Planner:
         return found
 
     def ends(self, shapes):
-        """{stream: Position} where a batch query ends; by default at the present end of each stream."""
+        """Return {stream: Position} where a batch query ends; by default at each stream's present end."""
         found = {}
         for name, shape in shapes.items():
             if self.options["endingTimestamp"] is not None:
@@ -101,14 +101,14 @@ class Planner:
         return found
 
     def _asked(self, option, name, shape, default):
-        """The offset that the option gives for a stream; ``default`` if the option is not given."""
+        """Return the offset that an option names for a stream, or that ``default`` names if it names none."""
         asked = self.options[option]
         asked = asked.get(name) if isinstance(asked, dict) else asked
         asked = default if asked is None else asked
         return {EARLIEST: shape.first_offset, LATEST: shape.end_offset}.get(asked, asked)
 
     def kept(self, name, shape, offset):
-        """The offset, or the stream's first offset if that is higher. Reports messages in between as lost."""
+        """Return the higher of ``offset`` and the stream's first offset. Reports skipped messages as lost."""
         if offset >= shape.first_offset:
             return offset
         self.lost(
@@ -118,7 +118,7 @@ class Planner:
         return shape.first_offset
 
     def lost(self, text):
-        """Report missing messages: raises DataLoss or, if failOnDataLoss is false, only logs the text."""
+        """Raise DataLoss for missing messages or, if failOnDataLoss is false, log ``text``."""
         if self.options["failOnDataLoss"]:
             raise DataLoss(text)
         LOG.warning("%s: gone on without them", text)
@@ -126,7 +126,7 @@ class Planner:
     # division into tasks
 
     def pieces(self, name, shape, start, stop):
-        """The Pieces of one stream between two Positions. Gaps between segments are reported as lost."""
+        """Return the Pieces (parts of segments) between two Positions of a stream. Reports gaps as lost."""
         found = []
         first, until = start.next, stop.next
         expected = first
@@ -152,8 +152,8 @@ class Planner:
         return found
 
     def partitions(self, pieces):
-        """Group the Pieces, one group per task: adjacent Pieces of a stream, together up to
-        ``partitionBytes``. Makes at least ``minPartitions`` groups, unless there are fewer messages.
+        """Return groups of Pieces (parts of segments), one per task: adjacent ones of a stream, together up
+        to ``partitionBytes``. Makes at least ``minPartitions`` groups, unless there are fewer messages.
         """
         whole = sum(piece.bytes for piece in pieces)
         limit = max(1, min(self.options["partitionBytes"], whole // self.options["minPartitions"]))
@@ -169,7 +169,9 @@ class Planner:
 
 
 def in_more(groups, sizes, least):
-    """Divide the largest group, until there are ``least`` groups or only single messages; keeps the order."""
+    """Divide the largest groups of Pieces (parts of segments) until there are ``least`` groups, in order. A
+    single message cannot be divided.
+    """
     if len(groups) >= least:
         return groups
     divisible = [(-size, index, group[0].first, group) for index, (size, group) in enumerate(
@@ -188,7 +190,7 @@ def in_more(groups, sizes, least):
 
 
 def divided(group):
-    """Divide a group in two: each gets half of the Pieces or, of a single Piece, half of the messages.
+    """Divide a group of Pieces (parts of segments) into two; a single Piece by its number of messages.
 
     The second half of a Piece begins at the first byte of the whole Piece, because the position of its first
     message is not known yet: the reader skips the messages before.
@@ -201,7 +203,7 @@ def divided(group):
 
 
 def end_position(shape, offset):
-    """The Position of an offset, with the place of the offset's record if the segments' bounds show it."""
+    """Return the Position of ``offset``, with its place in a segment's file if the Shape tells it."""
     for part in reversed(shape.segments):
         if part.first_offset == offset:
             return Position(shape.epoch, offset, part.number, HEAD_BYTES)

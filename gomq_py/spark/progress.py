@@ -1,4 +1,4 @@
-"""Tracks a streaming query: finds the end of the next batch, and the Pieces between two checkpoints.
+"""Tracks a streaming query: finds the end of the next batch, and what to read between two checkpoints.
 
 A stream that was deleted, recreated or truncated since the checkpoint counts as data loss. If failOnDataLoss
 is false the query goes on with the remaining messages. This module does not import Spark.
@@ -11,7 +11,7 @@ from gomq_py.spark.planning import end_position
 
 
 class Progress:
-    """Tracks one query. ``seen``: {stream: Position} of the streams' ends as ``next_end`` last found them."""
+    """Tracks one streaming query. ``seen``: the streams' ends at the last next_end(), {stream: Position}."""
 
     def __init__(self, options, planner):
         self._options = options
@@ -20,14 +20,14 @@ class Progress:
         self.seen = {}
 
     def fix_target(self):
-        """Note where the streams end now: the query does not read beyond these ends."""
+        """Note the present ends of the streams; the query will not read beyond them."""
         self._target = {
             name: end_position(shape, shape.end_offset) for name, shape in self._planner.shapes().items()
         }
 
     def next_end(self, start, is_limited):
-        """{stream: Position} where the batch from ``start`` ends; equal to ``start`` if there are no new
-        messages. ``is_limited``: apply maxOffsetsPerTrigger and maxBytesPerTrigger.
+        """Return {stream: Position} at which the batch that begins at ``start`` ends; equal to ``start`` if
+        there are no new messages. ``is_limited``: apply maxOffsetsPerTrigger and maxBytesPerTrigger.
         """
         shapes = self._shapes(start)
         self.seen = {name: end_position(shape, shape.end_offset) for name, shape in shapes.items()}
@@ -49,7 +49,7 @@ class Progress:
         return ends
 
     def pieces(self, start, end):
-        """The Pieces to read from one {stream: Position} to another."""
+        """Return the Pieces (parts of segments) to read between two {stream: Position}."""
         found = []
         for name, stop in end.items():
             begin = start.get(name)
@@ -73,7 +73,7 @@ class Progress:
         return found
 
     def _shapes(self, start):
-        """{stream: Shape} of the streams that the options or the checkpoint name."""
+        """Return {stream: Shape (its offsets)} of all streams that the options or the checkpoint name."""
         shapes = {}
         for name in dict.fromkeys([*self._planner.names(), *start]):
             try:
@@ -86,14 +86,14 @@ class Progress:
         return shapes
 
     def _marked(self, name, offset, shape):
-        """The Position of a batch's end; by its epoch or mark the next batch recognizes the stream."""
+        """Return a batch's end Position, with a digest to recognize the stream if it has no epoch."""
         found = end_position(shape, offset)
         mark = self._planner.transport.mark(name, offset)
         return replace(found, mark=mark) if mark else found
 
     def _recognised(self, name, shape, begin):
-        """Returns the Shape with an epoch. A Shape without an epoch, of a transport that knows none, gets the
-        checkpoint's epoch or, if the mark or the end shows another stream, the next number.
+        """Return the Shape of a stream, with an epoch. If the transport knows no epochs, the checkpoint's
+        epoch is used or, if the mark or the end shows that this is another stream, the next number.
         """
         if shape.epoch or begin is None:
             return shape
@@ -105,7 +105,7 @@ class Progress:
         return replace(shape, epoch=begin.epoch)
 
     def _span(self, name, shape, begin):
-        """(first, until) of the stream's unread offsets."""
+        """Return (first, until) of a stream's unread offsets."""
         if begin is not None and not shape.end_is_known:
             return begin.next, begin.next
         end = shape.end_offset
@@ -128,8 +128,8 @@ class Progress:
         return at, max(at, end)
 
     def _smooth(self, shape, span, length):
-        """The offset where a batch of at most ``length`` rows ends: at the last segment end in the second
-        half of the batch, so that the next batch begins with a segment; without such an end after ``length``
+        """Return the offset at which a batch of at most ``length`` rows ends. That is the last end of a
+        segment in the batch's second half, so that the next batch begins with a segment; otherwise ``length``
         rows.
         """
         end = span[0] + length
@@ -141,7 +141,7 @@ class Progress:
         return end
 
     def _rows_of(self, shape, span, lengths):
-        """How many of a stream's rows fit the stream's share of maxBytesPerTrigger; at least one."""
+        """Return how many rows of a stream fit into its share of maxBytesPerTrigger; at least 1."""
         share = max(
             1, self._options["maxBytesPerTrigger"] // max(1, sum(1 for length in lengths.values() if length)))
         count, left = 0, share
@@ -157,8 +157,8 @@ class Progress:
 
 
 def shares(lengths, limit):
-    """Divide ``limit`` rows in proportion to ``lengths``, {stream: rows}. Each stream with rows gets at least
-    one, as long as rows are left.
+    """Divide ``limit`` rows among streams in proportion to ``lengths``, {stream: unread rows}. Returns
+    {stream: rows}; each stream with unread rows gets at least one, as long as rows are left.
     """
     whole = sum(lengths.values())
     if whole <= limit:

@@ -1,6 +1,6 @@
 """Pruning: finds segments that Spark's filters on offsets or times exclude.
 
-A filter of another kind excludes no segment.
+Other filters exclude no segment.
 
 Filters on time are used only with pushFilters=times. A segment notes the times of its first and last message;
 if the clock was set back, messages in between may have times outside this range.
@@ -13,10 +13,10 @@ HIGHEST = (1 << 63) - 1
 
 
 class Span:
-    """The range of integers, ``first`` to ``last``, that can match the filters on a column."""
+    """The range ``first`` to ``last`` of integers that can match all filters on one column."""
 
     def __init__(self, filters, column, read=int):
-        """``read(value)`` turns a filter's value into an integer, rounded down."""
+        """``read(value)`` converts a filter's value into an integer, rounded down."""
         self.first, self.last = 0, HIGHEST
         self._read = read
         for one in filters:
@@ -38,20 +38,20 @@ class Span:
 
 
 class Bounds:
-    """Applies filters on offsets and, if ``with_times``, on the broker's timestamps."""
+    """Applies a query's filters on offsets and, if ``with_times``, on timestamps, to whole segments."""
 
     def __init__(self, filters, with_times=False):
         self._offsets = Span(filters, "offset")
         self._times = Span(filters if with_times else (), "timestamp", milliseconds)
 
     def may_match(self, piece, segment):
-        """True if rows of this Piece, which lies in this Segment, may match the filters."""
+        """True if rows of ``piece``, a part of ``segment``, may match the filters."""
         return self._offsets.meets(piece.first, piece.until - 1) and (
             self._times.meets(segment.first_timestamp_ms, segment.last_timestamp_ms)
         )
 
 
 def milliseconds(moment):
-    """Unix milliseconds of a datetime; a datetime without a time zone is taken as UTC."""
+    """Convert a datetime to Unix milliseconds. A datetime without a time zone counts as UTC."""
     since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
     return since.days * 86400000 + since.seconds * 1000 + since.microseconds // 1000

@@ -1,8 +1,8 @@
 """Publishes rows in Spark's workers for the sink. This module does not import Spark.
 
-``publish`` returns when every message is confirmed, so that each arrives at least once. After a reconnect
-unconfirmed messages are published again and may arrive twice. A target can drop duplicates by the messages'
-ids, which are the same when Spark repeats a task.
+``publish`` returns when every message is confirmed, so that each message arrives at least once. After a
+reconnect unconfirmed messages are published again and may arrive twice. The receiver can drop duplicates by
+the messages' ids, which are the same when Spark repeats a task.
 """
 import json
 import time
@@ -27,7 +27,7 @@ _NAMES = frozenset(Properties.__slots__) - {_LEFT_OUT, "headers"}
 
 
 def check_columns(columns, options):
-    """Check that columns ({name: Spark's type}) can be published with these options. Raises OptionError."""
+    """Check that columns, {name: Spark's type}, can be published with these options. Raises OptionError."""
     if "body" not in columns:
         raise OptionError(f"there is no column body to publish; there are {', '.join(columns)}")
     for name, kinds in COLUMNS.items():
@@ -55,8 +55,8 @@ def check_columns(columns, options):
 
 
 def check_cache(target):
-    """With option deduplicationHeader: check that the target remembers as many ids as a batch can have, so
-    that a repeated batch does not arrive twice. Raises OptionError, GomqError.
+    """With option deduplicationHeader: check that the target queue or exchange remembers as many ids as a
+    batch has, so that a repeated batch does not arrive twice. Raises OptionError, GomqError.
     """
     options = target.options
     header = options["deduplicationHeader"]
@@ -86,10 +86,10 @@ def check_cache(target):
 
 
 class Target(AmqpDoor):
-    """The exchange or queue that the sink publishes to; connects to its broker."""
+    """The exchange or queue to publish to, and connections to its broker."""
 
     def check(self):
-        """Check that the exchange or queue exists. Raises GomqError, Refused or Unreachable otherwise."""
+        """Raise GomqError, Refused or Unreachable unless the exchange or queue exists."""
         exchange, queue = self.options["exchange"], self.options["queue"]
         with self.connect() as connection:
             try:
@@ -117,7 +117,7 @@ class Target(AmqpDoor):
 
 
 class Publisher:
-    """Publishes the rows of one partition. ``prefix`` begins the ids of rows that have no id of their own."""
+    """Publishes the rows of one partition. ``prefix``: beginning of the message ids of rows without an id."""
 
     def __init__(self, target, prefix):
         self._target = target
@@ -127,7 +127,7 @@ class Publisher:
         self.count = 0
 
     def publish(self, rows):
-        """Publish rows, given as dicts; returns their count when all are confirmed. Raises GomqError."""
+        """Publish rows, each a dict. Returns their count when all are confirmed. Raises GomqError."""
         batch, began = [], time.monotonic()
         rate, most = self._options["messagesPerSecond"], self._options["confirmBatch"]
         most = min(most, rate or most)
@@ -155,7 +155,7 @@ class Publisher:
         return self.count
 
     def _send(self, batch):
-        """Publish messages, wait for their confirms; retries for ``retrySeconds`` if the connection fails."""
+        """Publish messages and wait for the confirms; if the connection fails, retry for ``retrySeconds``."""
         deadline = time.monotonic() + self._options["retrySeconds"]
         while True:
             try:
@@ -195,7 +195,7 @@ class Publisher:
                 "Bind one, or drop such messages with mandatory=false")
 
     def _message(self, row):
-        """The message to publish for a row: (exchange, routing key, body, properties)."""
+        """Return the message for a row, as (exchange, routing key, body, properties)."""
         options = self._options
         identity = self._identity(row)
         body = row["body"]
@@ -231,8 +231,8 @@ class Publisher:
 
 
 def _value(text):
-    """The value of a header, from the text in a row: if the text is JSON, the parsed value, because the
-    source shows headers as JSON; otherwise the text.
+    """Return a header's value: the parsed JSON if the text is JSON (the source writes headers as JSON), else
+    the text.
     """
     try:
         return json.loads(text)

@@ -1,4 +1,4 @@
-"""Turns the bytes of Pieces into batches of rows. Runs in Spark's workers, but does not import Spark.
+"""Turns the bytes of segments into batches of rows. Runs in Spark's workers, but does not import Spark.
 
 A reader keeps at most a chunk of ``batchBytes`` and one record in memory. For a damaged or missing record it
 raises DataLoss, which names stream, segment and position. If failOnDataLoss is false it logs how many offsets
@@ -20,7 +20,7 @@ _HEADER_BYTES = 1024
 
 
 class PieceReader:
-    """Reads Pieces in order, as rows with the columns ``names``. ``lost``: how many offsets were missing."""
+    """Reads Pieces (parts of segments) as rows with columns ``names``. ``lost``: count of missing offsets."""
 
     def __init__(self, options, transport, names):
         self._transport = transport
@@ -31,7 +31,7 @@ class PieceReader:
         self.lost = 0
 
     def batches(self, pieces):
-        """Yields RecordBatches of all Pieces, in order. Raises DataLoss and the transport's errors."""
+        """Yield RecordBatches of these parts of segments, in order. Raises DataLoss and other GomqErrors."""
         for piece in pieces:
             yield from self._read(piece)
 
@@ -58,7 +58,7 @@ class PieceReader:
             self._lose(piece, until, f"segment {piece.number} ends before them")
 
     def _open(self, piece):
-        """Open a PieceBuffer at or before the Piece's first record; returns it and the segment's seed."""
+        """Return (PieceBuffer that begins at or before the part's first record, the segment's seed)."""
         place = _PLACES.get((piece.epoch, piece.number))
         if place is None or not piece.at_offset < place.offset <= piece.first:
             place = Place(piece.at_offset, piece.at, 0)
@@ -129,7 +129,7 @@ class PieceReader:
                     return
 
     def _seek(self, source, at, seed):
-        """Find the next valid header after a damaged record; returns its position in the buffer, or -1."""
+        """Return the buffer position of the next valid record header after a damaged record, or -1."""
         at += 8
         while True:
             found = self._block.seek(source.buffer, at, source.end, seed)
@@ -141,8 +141,8 @@ class PieceReader:
                 return -1
 
     def _lose(self, piece, until, why, first=None):
-        """Count and log missing offsets, up to the segment's message number ``until`` (exclusive). Raises
-        DataLoss instead if option failOnDataLoss is true.
+        """Count and log messages of a segment as missing, up to its message number ``until`` (exclusive).
+        With option failOnDataLoss raises DataLoss instead.
         """
         first = max(self._block.next_ordinal, piece.first - piece.segment_first) if first is None else first
         begin, end = piece.segment_first + first, piece.segment_first + until
@@ -161,7 +161,7 @@ class PieceReader:
 
 
 class Place(NamedTuple):
-    """Says that the record of ``offset`` begins at ``position`` in a segment with this seed (0: unknown)."""
+    """The position of the record of ``offset`` in a segment with this checksum seed (0: unknown)."""
 
     offset: int
     position: int
@@ -175,7 +175,7 @@ _MOST_PLACES = 1024
 
 
 class PieceBuffer:
-    """Reads a Piece through a buffer: ``buffer[:end]`` holds the file's bytes from ``position`` on."""
+    """Reads a Piece (part of a segment file). ``buffer[:end]``: the file's bytes from ``position`` on."""
 
     def __init__(self, transport, piece, start):
         self.buffer = bytearray()
@@ -188,14 +188,14 @@ class PieceBuffer:
         self._counts.close()
 
     def drop(self, count):
-        """Drop the first ``count`` bytes of the buffer, and move the rest to the front."""
+        """Remove the first ``count`` bytes from the buffer."""
         with memoryview(self.buffer) as view:
             view[:self.end - count] = view[count:self.end]
         self.end -= count
         self.position += count
 
     def fill(self, count):
-        """Read until the buffer holds ``count`` bytes or the input ends; False if no bytes were read."""
+        """Read until the buffer has ``count`` bytes or the Piece ends. Returns False if nothing was read."""
         before = self.end
         if len(self.buffer) < count:
             larger = bytearray(count)

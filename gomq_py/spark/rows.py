@@ -1,4 +1,4 @@
-"""Defines the columns that Spark sees, and makes Arrow batches of them from blocks of records.
+"""Defines the columns that Spark sees, and builds Arrow batches from blocks of records.
 
 The batches have exactly the requested schema. U+FFFD replaces bytes of names that are not UTF-8.
 """
@@ -49,12 +49,12 @@ DDL = {
 
 
 def ddl(include_headers):
-    """The schema of the source as Spark's DDL; ``include_headers``: add the column ``headers``."""
+    """Return the source's columns as Spark's DDL. ``include_headers``: with the column ``headers``."""
     return ", ".join(f"{name} {kind}" for name, kind in DDL.items() if include_headers or name != "headers")
 
 
 def check_projection(names, types):
-    """Check that the source has the columns of a user's schema, with these types. Raises OptionError."""
+    """Check that the source has columns of these names and types; return the names. Raises OptionError."""
     for name, kind in zip(names, types, strict=True):
         if name not in DDL:
             raise OptionError(f"the schema asks for column '{name}', and there are {', '.join(DDL)}")
@@ -66,7 +66,7 @@ def check_projection(names, types):
 
 
 class Rows:
-    """Makes RecordBatches, with the columns ``names``, from blocks of a stream's records."""
+    """Builds RecordBatches with the columns ``names`` from blocks of a stream's records."""
 
     def __init__(self, vhost, names):
         self._vhost = vhost
@@ -88,7 +88,7 @@ class Rows:
         }
 
     def batch(self, block, buffer, stream):
-        """Make a RecordBatch of a block's records in ``buffer``; the caller may reuse both afterwards."""
+        """Return a RecordBatch of the block's records in ``buffer``; both may be reused afterwards."""
         if "properties" in self._names or "headers" in self._names:
             if block.others:
                 buffer = _translated(block, buffer)
@@ -98,7 +98,7 @@ class Rows:
 
 
 def _translated(block, buffer):
-    """Add AMQP properties to ``buffer`` for records with MQTT properties; returns the larger buffer."""
+    """Give records with MQTT properties AMQP properties. Returns ``buffer`` with these appended."""
     parts, end = [buffer], len(buffer)
     for row in range(block.count):
         other = block.other_kind(row, buffer)
@@ -152,8 +152,8 @@ def _properties(block, buffer, stream):
 
 
 def _numbers(count, present, ends, content, place):
-    """Arrow array of a numeric property: of numbers from single bytes or, for the timestamp property, of
-    times from big-endian seconds (null if out of range).
+    """Return the Arrow array of a numeric property: single bytes as numbers; big-endian seconds of the
+    property timestamp as times, null if out of range.
     """
     octets = pa.BinaryArray.from_buffers(
         pa.binary(), count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)])
@@ -176,7 +176,7 @@ def _headers(block, buffer, stream):
 
 @lru_cache(maxsize=1024)  # most publishers send the same headers again and again
 def _table(octets):
-    """[(name, JSON of the value)] of encoded headers; empty if they cannot be decoded."""
+    """Return [(name, value as JSON)] of an encoded header table; empty if it cannot be decoded."""
     try:
         return shown(decode_table(len(octets).to_bytes(4) + octets, 0)[0])
     except Malformed:
@@ -184,12 +184,12 @@ def _table(octets):
 
 
 def shown(headers):
-    """[(name, JSON of the value)] of headers, given as a dict."""
+    """Return [(name, value as JSON)] of a dict of headers."""
     return [(name, json.dumps(value, default=_plain)) for name, value in headers.items()]
 
 
 def _plain(value):
-    """The text that stands for a value of a type that JSON does not have."""
+    """Return the text for a value of a type that JSON does not have."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).decode("utf-8", "replace")
     return str(value)

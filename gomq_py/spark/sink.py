@@ -1,8 +1,8 @@
-"""The sink that Spark's Python Data Source API calls. It publishes batches of rows, and waits until the
-broker has confirmed them.
+"""The sink that Spark's Python Data Source API calls. It publishes rows, and waits until the broker has
+confirmed them.
 
-Partitions share no transaction: after a failure Spark, or the next run, publishes the whole batch
-again, and some messages arrive twice.
+Partitions share no transaction: after a failure Spark, or the next run, publishes the whole batch again, and
+some messages arrive twice.
 """
 import logging
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ LOG = logging.getLogger("gomq_py.spark")
 
 @dataclass
 class Published(WriterCommitMessage):
-    """Tells the driver how many messages one task has published."""
+    """A task's report to the driver: how many messages it has published."""
 
     count: int
 
 
 class _Writer:
-    """Base of both writers. Spark's driver makes a writer and checks the target; workers call ``write``."""
+    """Base of both writers, made in Spark's driver, where it checks the target. Workers call ``write``."""
 
     def __init__(self, options, schema):
         check_columns({one.name: one.dataType.simpleString() for one in schema.fields}, options)
@@ -33,7 +33,7 @@ class _Writer:
         check_cache(self._target)
 
     def write(self, iterator):
-        """Publish a partition's RecordBatches; returns when the broker has confirmed all messages."""
+        """Publish the RecordBatches of a partition, and return when the broker has confirmed all messages."""
         context = TaskContext.get()
         query, batch = (
             context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId")
@@ -58,7 +58,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         self._log(messages, "")
 
     def abort(self, messages):
-        """Log a warning: messages that other tasks have published stay published."""
+        """Log a warning that the messages published by other tasks stay published."""
         LOG.warning(
             "a batch was not published as a whole; what was, stays: "
             "publish it again with ids and a target that deduplicates")
@@ -71,5 +71,5 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         self._log(messages, batchId)
 
     def abort(self, messages, batchId):
-        """Log a warning: published messages stay published, and Spark repeats the whole batch."""
+        """Log a warning that published messages stay published, and that Spark repeats the whole batch."""
         LOG.warning("batch %s was not published as a whole and will be repeated", batchId)

@@ -1,9 +1,9 @@
 """The data source ``gomq``, which Spark's Python Data Source API calls. ``planning`` decides what to read,
 and ``reading`` or ``delivered`` makes rows of it.
 
-Spark makes these objects in Python processes of its own and pickles the readers to its workers. A pickled
-reader has the login, so that workers need no password in their environment, but no connection. Logs go to
-standard error, which Spark keeps.
+Spark makes these objects in Python processes of its own and pickles the readers for its workers. A pickled
+reader contains the login, so that workers need no password in their environment, but no connection. Logs go
+to standard error, which Spark keeps.
 """
 import logging
 import sys
@@ -26,7 +26,7 @@ LOG = logging.getLogger("gomq_py.spark")
 
 
 class GomqDataSource(DataSource):
-    """Makes the readers and writers of ``format("gomq")``, for batch and streaming queries."""
+    """Creates the readers and writers of Spark's ``format("gomq")``, for batch and streaming queries."""
 
     def __init__(self, options):
         super().__init__(options)
@@ -38,7 +38,7 @@ class GomqDataSource(DataSource):
         return "gomq"
 
     def schema(self):
-        """The columns as Spark's DDL. Raises OptionError if an option was given that only the sink takes."""
+        """Return the columns as Spark's DDL. Raises OptionError if an option is only for writing."""
         if self._options.is_for_writing:
             raise OptionError("these options are for writing; to read, give option subscribe")
         return rows.ddl(self._options["includeHeaders"])
@@ -67,14 +67,14 @@ class GomqDataSource(DataSource):
 
 
 class Part(InputPartition):
-    """The Pieces that one task reads."""
+    """The Pieces (parts of segments) that one task reads."""
 
     def __init__(self, pieces):
         super().__init__(tuple(pieces))
 
 
 class _Reader:
-    """Base of the readers: holds the options and a transport, and reads in a worker."""
+    """Base of the readers. Keeps the options and a transport, and reads partitions in Spark's workers."""
 
     def __init__(self, options, names):
         self._options = options
@@ -83,7 +83,7 @@ class _Reader:
         self._planner = Planner(options, self._transport)
 
     def read(self, partition):
-        """Yields the RecordBatches of one partition, in a worker."""
+        """In a worker: yield the RecordBatches of one partition."""
         log_to_stderr()
         if partition is None or partition.value is None:  # Spark's form of an empty list of partitions
             return
@@ -97,7 +97,7 @@ class _Reader:
 
 
 class BatchReader(_Reader, DataSourceReader):
-    """Reads once, from the start to the end that the options name; both are fixed when the query starts."""
+    """Reads a batch query. Its start and end, which the options name, are fixed when the query starts."""
 
     def partitions(self):
         shapes = self._planner.shapes()
@@ -113,14 +113,14 @@ class BatchReader(_Reader, DataSourceReader):
 class FilteringReader(BatchReader):
     """A BatchReader that skips segments which the query's filters exclude.
 
-    It is a class of its own because Spark refuses every query of a reader with filters unless
+    It is a separate class because Spark refuses every query of a reader that takes filters, unless
     spark.sql.python.filterPushdown.enabled is true.
     """
 
     _bounds = Bounds(())
 
     def pushFilters(self, filters):
-        """Note the filters and return all: Spark must also apply them to the rows of read segments."""
+        """Keep the filters, and return all of them, so that Spark also applies them to each row."""
         self._bounds = Bounds(filters, self._options["pushFilters"] == TIMES)
         return filters
 
@@ -130,18 +130,18 @@ class FilteringReader(BatchReader):
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads batch after batch, from the checkpoint or, in a new query, from where the options say."""
+    """Reads batch after batch, from the checkpoint or, for a new query, from the start in the options."""
 
     def __init__(self, options, names):
         super().__init__(options, names)
         self._progress = Progress(options, self._planner)
 
     def initialOffset(self):
-        """Where a query without a checkpoint starts, as a dict that Spark writes into its checkpoint."""
+        """Return the start of a query without a checkpoint, as a dict for Spark's checkpoint."""
         return encode(self._planner.starts(self._planner.shapes(), LATEST))
 
     def getDefaultReadLimit(self):
-        """The limit of a batch, from maxOffsetsPerTrigger or maxBytesPerTrigger; by default no limit."""
+        """Return the limit of a batch, from maxOffsetsPerTrigger or maxBytesPerTrigger; by default none."""
         if self._options["maxOffsetsPerTrigger"] is not None:
             return ReadMaxRows(self._options["maxOffsetsPerTrigger"])
         if self._options["maxBytesPerTrigger"] is not None:
@@ -149,23 +149,23 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadAllAvailable()
 
     def latestOffset(self, start, limit):
-        """Where the batch that begins at ``start`` ends, as a dict that Spark writes into its checkpoint."""
+        """Return the end of the batch that begins at ``start``, as a dict for Spark's checkpoint."""
         return encode(self._progress.next_end(decode(start), not isinstance(limit, ReadAllAvailable)))
 
     def prepareForTriggerAvailableNow(self):
-        """Fix the end of the query: it does not read messages that come from now on."""
+        """Fix the end of the query at the present ends of the streams."""
         self._progress.fix_target()
 
     def reportLatestOffset(self):
-        """Where ``latestOffset`` last saw the streams end, for Spark to compute its lag. None at first."""
+        """Return the streams' ends at the last latestOffset(), for Spark's lag; None before the first."""
         return encode(self._progress.seen) if self._progress.seen else None
 
     def partitions(self, start, end):
-        """Divide the batch between two positions into Parts, one per task."""
+        """Divide the batch between ``start`` and ``end`` into Parts, one per task."""
         return self._parts(self._progress.pieces(decode(start), decode(end)))
 
     def commit(self, end):
-        """Do nothing: Spark's checkpoint records what was read."""
+        """Do nothing: Spark's checkpoint records the position."""
 
     def stop(self):
         self._transport.close()
@@ -177,7 +177,7 @@ def _columns(schema):
 
 
 def log_to_stderr():
-    """Send this package's log to standard error, unless the process has a log handler already."""
+    """Send this package's log to standard error, unless the process has a log handler."""
     if not LOG.handlers and not logging.getLogger().handlers:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -1,4 +1,4 @@
-"""Classes that transports share: they describe streams and segments, and read the bytes of segments."""
+"""Classes that all transports use: they describe streams and segments, and read the bytes of segments."""
 from dataclasses import dataclass
 
 # Size of a segment's head, before its first record.
@@ -7,12 +7,12 @@ COPIED_BYTES = 65536
 
 
 class SegmentGone(Exception):
-    """The stream has dropped this segment, or another stream has the same name now."""
+    """The stream no longer has this segment, or another stream has taken its name."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Describes a file of a stream. ``bytes``: how many of its bytes are flushed and may be read."""
+    """Describes a segment file of a stream. ``bytes``: length of its flushed part, which may be read."""
 
     number: int
     first_offset: int
@@ -24,9 +24,9 @@ class Segment:
 
 @dataclass(frozen=True)
 class Shape:
-    """Describes a stream: offsets ``first_offset`` to ``end_offset`` (exclusive) can be read. Another
-    ``epoch`` means that another stream has the name now. ``end_is_known``: False if the stream is empty and
-    the broker does not tell the next offset.
+    """Describes a stream: messages with offsets ``first_offset`` to ``end_offset`` (exclusive) can be read.
+    ``epoch``: identifies the stream among streams that have had its name. ``end_is_known``: False if the
+    stream is empty and the broker does not tell its next offset.
     """
 
     epoch: str
@@ -36,7 +36,7 @@ class Shape:
     end_is_known: bool = True
 
     def overlapping(self, first, until):
-        """The segments that hold any offset from ``first`` to ``until`` (exclusive)."""
+        """Return the segments that hold at least one offset from ``first`` to ``until`` (exclusive)."""
         return [
             part
             for part in self.segments
@@ -45,20 +45,20 @@ class Shape:
 
 
 class SegmentTransport:
-    """Base of transports that read segments, over HTTP or from files."""
+    """Base of the transports that read segment files, over HTTP or from a folder."""
 
     def octets_into(self, room, name, epoch, number, at, count):
-        """Read ``count`` bytes of a segment's file from ``at`` on into the views that ``room()`` returns;
-        yields the count of each read. Raises SegmentGone, NoStream, Refused, Unreachable.
+        """Read ``count`` bytes of segment ``number`` from position ``at`` on into the views that ``room()``
+        returns; yield the count of each read. Raises SegmentGone, NoStream, Refused, Unreachable.
         """
         raise NotImplementedError
 
     def octets(self, name, epoch, number, at, count):
-        """Like ``octets_into``, but yields the bytes themselves, in chunks."""
+        """Yield ``count`` bytes of segment ``number`` from position ``at`` on, in chunks."""
         piece = memoryview(bytearray(COPIED_BYTES))
         for came in self.octets_into(lambda: piece, name, epoch, number, at, count):
             yield bytes(piece[:came])
 
     def mark(self, name, offset):
-        """Always "": this transport recognizes streams by their epochs and needs no marks."""
+        """Return "": this transport recognizes a stream by its epoch, not by a digest of a message."""
         return ""

@@ -1,4 +1,4 @@
-"""Makes the transport that the options name, and a reader that uses the transport."""
+"""Creates the transport that the options name, and a reader that uses the transport."""
 from gomq_py.spark.amqp_transport import AmqpTransport
 from gomq_py.spark.files_transport import FilesTransport
 from gomq_py.spark.http_transport import HttpTransport
@@ -9,13 +9,13 @@ KINDS = {"http": HttpTransport, "files": FilesTransport, AMQP: AmqpTransport}
 
 
 def make_transport(options):
-    """Make the transport that option ``transport`` names, with the login. Raises OptionError."""
+    """Return the transport that option ``transport`` names, with the login. Raises OptionError."""
     return KINDS[options["transport"]](options, credentials(options))
 
 
 def make_reader(options, transport, names):
-    """Make the reader of Pieces for this transport and these columns. Only this function imports pyarrow: the
-    command gomq-py-pipeline doctor works without it.
+    """Return the reader that makes rows with the columns ``names`` from this transport. Only this function
+    imports pyarrow: the command gomq-py-pipeline doctor works without it.
     """
     if options["transport"] == AMQP:
         from gomq_py.spark.delivered import DeliveryReader

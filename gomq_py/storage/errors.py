@@ -6,7 +6,7 @@ The broker logs them with the state that explains them. They close one queue, no
 
 class StoreError(Exception):
     """A store cannot do what it was asked: ``path`` of the file, ``position`` in it (octets from its start),
-    and ``reason`` for the operator.
+    and ``reason``, a text for the operator.
     """
 
     def __init__(self, path, position, reason):
@@ -24,8 +24,8 @@ class StoreFull(StoreError):
 
 
 class StoreLater(StoreError):
-    """The append must be repeated, because a thread has to make files or folders first and the message may
-    wait (``Message.may_wait``). Nothing changed.
+    """The append must be repeated, because a thread has to make files or folders first, and the message may
+    wait for that (``Message.may_wait``). Nothing changed.
 
     ``wait(callback)`` returns at once; later, when a thread has made the files or failed, the hub calls
     ``callback(error or None)``.
@@ -37,4 +37,4 @@ class StoreLater(StoreError):
 
 
 class StoreClosed(StoreError):
-    """The store was closed, or fenced after a failed sync or another I/O error."""
+    """The store was closed, or fenced (stopped) after a failed sync or another I/O error."""

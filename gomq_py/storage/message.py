@@ -1,11 +1,11 @@
-"""Message: where the parts of one message lie in a buffer.
+"""Message: the offsets of one message's parts in a buffer.
 
-Doors, queues and stores pass a Message on instead of copying the message.
+Doors (the AMQP, MQTT and HTTP servers), queues and stores pass a Message on instead of copying the message.
 
-One Message is kept per lane and filled again for every message, so that publishing and delivering make no
+Each reader or writer reuses one Message for all its messages, so that publishing and delivering make no
 Python object per message. ``buffer`` is the connection's read buffer (publishing), a segment's mapping
-(delivering) or a bytes object held by ``owner`` (slow lane). The buffer is valid until the next switch or the
-next ``peek``/``read``, whichever comes first.
+(delivering) or a bytes object held by ``owner`` (slower callers, with ``assign``). The buffer is valid until
+the next switch or the next ``peek``/``read``, whichever comes first.
 """
 from gomq_py import octets
 from gomq_py.content import forms
@@ -20,11 +20,11 @@ class Message:
 
     ``timestamp_ms`` and ``expires_at_ms`` are Unix milliseconds (0: never expires); ``location`` and
     ``ordinal`` (the record's number in its segment) tell where a store keeps the message; ``delivery_count``
-    counts earlier deliveries that came back. ``publisher``: the client that published the message, if routing
-    needs it, else None. ``at_once``: append() writes the message into a file at once, not at the end of the
-    batch. ``may_wait``: the publisher can wait until a thread has made files; ``lacking``: the ``wait`` of
-    the StoreLater that append() then raised. ``waits_until_ms``: the time at which a message that waits for a
-    consumer is stored; 0: it has not waited.
+    counts earlier deliveries that were requeued. ``publisher``: the client that published the message, if
+    routing needs it, else None. ``at_once``: append() writes the message into a file at once, not at the end
+    of the batch. ``may_wait``: the publisher can wait until a thread has made files; ``lacking``: the
+    ``wait`` of the StoreLater that append() then raised. ``waits_until_ms``: the time at which a message that
+    waits for a consumer is stored; 0: it does not wait.
     """
 
     __slots__ = (
@@ -47,7 +47,7 @@ class Message:
         self.lacking = self.publisher = None
 
     def restamp(self, now_ms):
-        """Make ``now_ms`` the time of publishing; the time left until the message expires stays the same."""
+        """Set the time of publishing to ``now_ms``, and move the expiry by the same amount."""
         if self.expires_at_ms:
             self.expires_at_ms = self.expires_at_ms + now_ms - self.timestamp_ms
         self.timestamp_ms = now_ms
@@ -56,7 +56,7 @@ class Message:
         self, exchange, routing_key, properties, body, timestamp_ms, expires_at_ms=0, priority=0,
         persistent=False,
     ):
-        """Point at parts given as bytes (slow lane), which the message joins in a buffer of its own.
+        """Set the message to parts given as bytes, which are joined in a buffer that the message owns.
 
         ``exchange`` and ``routing_key`` have at most 255 octets; ``properties`` are basic, in wire form.
         """
@@ -89,15 +89,14 @@ class Message:
         self.publisher = None
 
     def set_kind(self, kind, flags=0):
-        """Set the kind of the assigned properties, and the flags that this kind defines (never bit 0)."""
+        """Set the kind of the properties (content.forms), and the flags of that kind (never bit 0)."""
         self.kind = kind
         self.flags = flags
 
     def own(self, properties=None):
-        """Copy the parts into a new buffer that the message owns: the message stays valid when the old buffer
-        does not.
+        """Copy the parts into a new buffer that the message owns, so that it outlives the old buffer.
 
-        ``properties`` (basic, in wire form), if given, replace the message's own properties of any kind.
+        ``properties`` (basic, in wire form), if given, replace the message's own, of whatever kind.
         """
         if properties is None:
             properties = self.get_raw()
@@ -117,8 +116,7 @@ class Message:
         self.body_at = self.routing_length + self.properties_length
 
     def let_go(self):
-        """Point at nothing and own nothing, so that a Message kept for reuse does not keep a body in memory.
-        """
+        """Drop the buffer and all parts, so that a Message kept for reuse does not hold a body in memory."""
         owner = b""
         self.owner = owner
         self.buffer = octets.pointer(owner)
@@ -126,7 +124,7 @@ class Message:
         self.body_at = self.body_length = 0
 
     def readdress(self, other, exchange, routing_key, properties, timestamp_ms, expires_at_ms=0):
-        """Become a copy of ``other`` (body, priority, persistence) with another address, properties and
+        """Become a copy of ``other`` (body, priority, persistence) with the given address, properties and
         times.
         """
         self.assign(
@@ -145,7 +143,7 @@ class Message:
         return bytes(self.buffer[start + 1:start + 1 + self.buffer[start]])
 
     def get_routing(self):
-        """Exchange name and routing key as they lie in the buffer, two short strings (a copy)."""
+        """Exchange name and routing key as stored: two adjacent short strings (a copy)."""
         return bytes(self.buffer[self.routing_at:self.routing_at + self.routing_length])
 
     def get_properties(self, most=forms.BASIC_MAX):
@@ -162,7 +160,7 @@ class Message:
         return self.get_raw()
 
     def get_raw(self):
-        """The properties as stored, readable only by code that knows the kind (a copy)."""
+        """A copy of the properties as stored, in the encoding of their ``kind``."""
         return bytes(self.buffer[self.properties_at:self.properties_at + self.properties_length])
 
     def get_body(self):
@@ -180,11 +178,11 @@ class Message:
         return bytes(self.buffer[self.body_at:self.body_at + min(self.body_length, most)])
 
     def get_body_length(self):
-        """Octets of the body."""
+        """Length of the body in octets."""
         return self.body_length
 
     def describe(self):
-        """The scalar fields as a dict, for code and tests that are not compiled against this class."""
+        """The main fields as a dict, for callers and tests that are not compiled with this class."""
         return {
             "timestamp_ms": self.timestamp_ms, "expires_at_ms": self.expires_at_ms, "location": self.location,
             "delivery_count": self.delivery_count, "kind": self.kind, "flags": self.flags,

@@ -1,1 +1,3 @@
-"""Gives other projects a broker for their tests: a pytest plugin that starts it, and switches for faults."""
+"""Gives other projects a broker for their tests, which can also misbehave, and a pytest plugin that starts
+it.
+"""

@@ -23,8 +23,8 @@ PORTS = (
 class ChildBroker:
     """A broker in a child process: ``with ChildBroker() as broker: connect(broker.amqp_url)``.
 
-    Takes the keywords of ``gomq_py.Broker``. Flushing is off unless ``sync=True``: without flushes a kill
-    still loses no message, but a power cut may.
+    Takes the keywords of ``gomq_py.Broker``. With ``sync=True`` it flushes messages to disk, otherwise not: a
+    kill loses no message even so, but a power cut may.
     """
 
     def __init__(self, data_dir=None, **options):
@@ -50,7 +50,7 @@ class ChildBroker:
     # life
 
     def start(self):
-        """Start the child; returns when clients can connect. After a restart the ports are the same.
+        """Start the child, and return when clients can connect. A restarted child has the same ports.
 
         Raises RuntimeError, whose text has the reason, if the broker cannot start.
         """
@@ -74,14 +74,14 @@ class ChildBroker:
         return self
 
     def stop(self):
-        """Shut the broker down: it closes connections with 320 and keeps its data."""
+        """Stop the broker in order: connections are closed with code 320, and its data are kept."""
         if self._process is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
             self._end()
 
     def kill(self):
-        """Kill the broker with SIGKILL, as a crash does. Confirmed messages survive."""
+        """Kill the broker with SIGKILL, like a crash. Confirmed messages survive."""
         if self._process is None:
             raise RuntimeError(NOT_RUNNING)
         self._process.send_signal(signal.SIGKILL)
@@ -92,7 +92,7 @@ class ChildBroker:
         return self.start()
 
     def close(self):
-        """Cut all connections, stop the broker, and remove the data folder unless the caller gave it."""
+        """Cut all connections, stop the broker, and delete the data folder unless the caller supplied it."""
         if self.is_running:
             with suppress(RuntimeError):  # just ended
                 self.drop_connections()
@@ -112,7 +112,7 @@ class ChildBroker:
 
     @property
     def log_text(self):
-        """The broker's log since its first start. Option ``log_level`` sets how much is logged."""
+        """The broker's log since the first start(). Option ``log_level`` decides how much is logged."""
         if self._log is None:
             return self._logged
         length = os.fstat(self._log.fileno()).st_size
@@ -123,7 +123,7 @@ class ChildBroker:
 
     @property
     def amqp_url(self):
-        """The AMQP URL of the default vhost, for user guest."""
+        """The AMQP URL of the default vhost, for the user guest."""
         return self.url()
 
     @property
@@ -135,11 +135,11 @@ class ChildBroker:
 
     @property
     def mqtt_url(self):
-        """The MQTT URL of the default vhost, for user guest: ``mqtt://guest:guest@HOST:PORT``."""
+        """The MQTT URL of the default vhost, for the user guest: ``mqtt://guest:guest@HOST:PORT``."""
         return self.url(protocol="mqtt", vhost="")
 
     def url(self, user="guest", password="guest", vhost="/", protocol="amqp"):
-        """Make a URL for this broker, like ``gomq_py.Broker.url``."""
+        """Return a URL of this broker with these parts, which are percent-encoded."""
         if not self.addresses:
             raise RuntimeError(NOT_RUNNING)
         host, port = self.addresses[protocol]
@@ -148,35 +148,35 @@ class ChildBroker:
     # switches: see chaos.Chaos
 
     def drop_connections(self):
-        """Cut all connections without a handshake; returns how many were cut."""
+        """Cut all connections without a close handshake. Returns their count."""
         return self._ask("drop_connections")
 
     def close_connections(self, reason="closed by a test"):
-        """Close all connections with 320 CONNECTION_FORCED, over MQTT 5 with 0x98; returns how many."""
+        """Close all connections with 320 CONNECTION_FORCED, over MQTT 5 with 0x98. Returns their count."""
         return self._ask("close_connections", reason)
 
     def refuse_logins(self, refuse=True):
-        """Treat every password as wrong from now on; ``refuse_logins(False)`` ends that."""
+        """Refuse every password from now on; ``refuse_logins(False)`` ends this."""
         self._ask("refuse_logins", refuse)
 
     def delay_confirms(self, seconds):
-        """Delay each publisher confirm on every channel by ``seconds``; 0 ends that."""
+        """Delay each publisher confirm, on all channels, by ``seconds``; 0 ends this."""
         self._ask("delay_confirms", seconds)
 
     def nack_confirms(self, every):
-        """Refuse every Nth publish (``every``) with basic.nack; 0 ends that."""
+        """Nack one in ``every`` publishes (2: every second one); 0 ends this."""
         self._ask("nack_confirms", every)
 
     def trip_alarm(self, reason="low on memory"):
-        """Raise an alarm, which blocks publishers with connection.blocked; reason None lifts the alarm."""
+        """Raise a resource alarm, which blocks publishers by connection.blocked; None ends the alarm."""
         self._ask("trip_alarm", reason)
 
     def calm(self):
         self._ask("calm")
 
     def _reserve_ports(self):
-        """Choose a free port for each port option that is 0, and hold it while the child is down: otherwise
-        another process of a test run might take the port.
+        """Choose a free port for each port option that is 0, and hold it while no child runs: otherwise
+        another process might take the port.
 
         A bound socket that does not listen holds a port: the system gives the port to nobody else, but the
         child can listen on it (SO_REUSEADDR).
@@ -190,7 +190,7 @@ class ChildBroker:
                 self._options[name] = holder.getsockname()[1]
 
     def _ask(self, verb, *arguments):
-        """Send a command to the child; returns its answer.
+        """Send a command to the child and return its answer.
 
         Raises ValueError if the child refuses the arguments, RuntimeError if no child runs.
         """
@@ -223,5 +223,5 @@ class ChildBroker:
 
 
 def _plain(value):
-    """Turn a path into a text, because JSON has no paths; other values stay as they are."""
+    """Return a path as text, because JSON has no paths; other values are returned unchanged."""
     return str(value) if isinstance(value, PurePath) else value

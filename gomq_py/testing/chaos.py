@@ -1,4 +1,4 @@
-"""Chaos: switches that make a broker misbehave as real brokers do, to test programs against that.
+"""Chaos: makes a broker misbehave as real brokers do, to test programs against that.
 
 It runs in the broker's thread and acts on the launcher's parts. Clients see what a real fault would show;
 confirmed messages survive. Only ``gomq_py.testing`` adds it to a broker.
@@ -20,7 +20,7 @@ LONGEST_DELAY_S = 86400
 
 
 class Chaos:
-    """The switches of one broker. No method waits; ``calm`` resets all switches."""
+    """Makes one broker misbehave, for tests. No method waits. ``calm`` ends all misbehaviour."""
 
     def __init__(self, launcher):
         self._clients = launcher.hub.clients
@@ -33,17 +33,15 @@ class Chaos:
             launcher.mqtt.make_inbound = self._inbound
 
     def drop_connections(self):
-        """Cut all connections without a handshake, as a broken network does; returns how many were cut."""
+        """Cut all connections without a close handshake, like a broken network. Returns their count."""
         connections = self._clients.all()
         for connection in connections:
             connection.abort("dropped by a test")
         return len(connections)
 
     def close_connections(self, reason="closed by a test"):
-        """Close all connections as an operator does: over AMQP with 320 CONNECTION_FORCED and the reason,
-        over MQTT 5 with a DISCONNECT 0x98.
-
-        Returns how many connections were closed.
+        """Close all connections like an operator: over AMQP with 320 CONNECTION_FORCED and the reason, over
+        MQTT 5 with DISCONNECT 0x98. Returns their count.
         """
         _check_text("close_connections", reason)
         connections = self._clients.all()
@@ -52,13 +50,13 @@ class Chaos:
         return len(connections)
 
     def refuse_logins(self, refuse=True):
-        """Treat every password as wrong from now on; ``refuse_logins(False)`` ends that."""
+        """Refuse every password from now on; ``refuse_logins(False)`` ends this."""
         if not isinstance(refuse, bool):
             raise ValueError(f"refuse_logins: {shortened(refuse)} is not True or False")
         self._clients.refusing_logins = refuse
 
     def delay_confirms(self, seconds):
-        """Delay every publisher confirm, PUBACK, PUBREC and PUBCOMP by ``seconds``; 0 ends that."""
+        """Delay every publisher confirm, PUBACK, PUBREC and PUBCOMP by ``seconds``; 0 ends this."""
         if (
             isinstance(seconds, bool) or not isinstance(seconds, (int, float))
             or not 0 <= seconds <= LONGEST_DELAY_S
@@ -69,10 +67,10 @@ class Chaos:
         self.confirm_delay_s = float(seconds)
 
     def nack_confirms(self, every):
-        """Refuse every Nth publish (``every``; 0: none), although it was stored: over AMQP with basic.nack,
-        over MQTT 5 with reason code 0x80. Clients of earlier versions of MQTT are disconnected.
+        """Refuse one in ``every`` publishes (0: none), although it is stored: over AMQP with basic.nack, over
+        MQTT 5 with reason code 0x80. Clients of earlier versions of MQTT are disconnected.
 
-        The count covers AMQP channels opened from now on, and MQTT publishes of QoS 1 and 2.
+        Counts publishes on AMQP channels opened from now on, and MQTT publishes of QoS 1 and 2.
         """
         if isinstance(every, bool) or not isinstance(every, int) or every < 0:
             raise ValueError(
@@ -84,7 +82,7 @@ class Chaos:
     def trip_alarm(self, reason="low on memory"):
         """Raise a resource alarm, which blocks publishers; AMQP clients get connection.blocked.
 
-        ``reason``: a text such as "low on disk"; None lifts the alarm.
+        ``reason``: a text such as "low on disk"; None ends the alarm.
         """
         if reason is not None:
             _check_text("trip_alarm", reason)
@@ -99,7 +97,7 @@ class Chaos:
         self.trip_alarm(None)
 
     def unlucky(self, first, last):
-        """Choose which publishes from ``first`` to ``last`` are refused; returns their numbers."""
+        """Return the numbers of those publishes from ``first`` to ``last`` that are to be refused."""
         if not self.nack_every:
             return []
         unlucky = [
@@ -132,7 +130,7 @@ def _check_text(switch, given):
 
 
 class ChaosConfirms(Confirms):
-    """The Confirms of a channel that turn some confirms into refusals."""
+    """The Confirms of a channel, which nack some publishes that Chaos chooses."""
 
     __slots__ = ("_chaos", "_chosen_up_to")
 
@@ -142,14 +140,14 @@ class ChaosConfirms(Confirms):
         self._chosen_up_to = 0
 
     def published(self, last, refused, unsynced):
-        """Like Confirms.published, but adds the publishes that Chaos chooses to the refused."""
+        """As Confirms.published, but also nacks the publishes that Chaos chooses."""
         unlucky = self._chaos.unlucky(self._chosen_up_to + 1, last)
         self._chosen_up_to = last  # an attribute of its own: the base has not counted these yet
         super().published(last, sorted({*refused, *unlucky}), unsynced)
 
 
 class ChaosConnection:
-    """Stands between an Inbound and its MQTT connection: delays answers to publishes, or refuses them."""
+    """Replaces a connection for the MQTT code that answers publishes; delays or refuses its answers."""
 
     def __init__(self, connection, chaos):
         self.output = self
@@ -162,7 +160,7 @@ class ChaosConnection:
         return getattr(self._connection, name)
 
     def write(self, octets):
-        """Send answers in order, after the delay; some of them become refusals."""
+        """Send acknowledgements in order, after the delay; Chaos turns some of them into refusals."""
         if not self._chaos.confirm_delay_s and not self._waiting:
             self._answer(octets)
             return

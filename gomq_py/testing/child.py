@@ -18,7 +18,7 @@ VERBS = (
 
 
 def main(arguments):
-    """Run the broker and carry out commands until standard input ends; returns the exit code."""
+    """Run the broker and carry out commands until standard input ends. Returns the exit code."""
     data_dir, options = arguments
     options = json.loads(options)
     log.configure(options.get("log_level", "info"))

@@ -1,7 +1,7 @@
 """The pytest plugin. The fixture ``gomq`` is one broker for the whole session; ``gomq_fresh`` is a new broker
 for each test that uses the fixture.
 
-Installing gomq-py installs the plugin.
+pytest loads it wherever gomq-py is installed.
 """
 import pytest
 
@@ -24,9 +24,9 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture(scope="session")
 def gomq():
-    """A broker that all tests of the session share: each test needs its own names of queues.
+    """A broker that all tests of the session share: each test must use its own names of queues.
 
-    A test that used the broker's switches calls ``gomq.calm()`` at its end.
+    A test that makes the broker misbehave must call ``gomq.calm()`` at its end.
     """
     # here: every pytest run of this installation loads the plugin
     from gomq_py.testing.brokers import ChildBroker
@@ -36,7 +36,7 @@ def gomq():
 
 @pytest.fixture
 def gomq_fresh(tmp_path):
-    """A new and empty broker for this test alone, which the test may kill."""
+    """A new, empty broker for this test alone, which may kill it."""
     from gomq_py.testing.brokers import ChildBroker
     with ChildBroker(tmp_path / "gomq") as broker:
         yield broker

@@ -84,7 +84,7 @@ def test_clustering_that_is_not_there_ends_the_boot_in_one_line(tmp_path, how):
     finished = run(*arguments, **environment)
 
     assert finished.returncode == 2
-    assert complaint(finished).startswith(f"gomq-py: {place}: this version has no clustering")
+    assert complaint(finished).startswith(f"gomq-py: {place}: this version elects no leader")
 
 
 def test_port_in_use_is_named_with_what_to_do(tmp_path):

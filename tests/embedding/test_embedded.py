@@ -117,7 +117,7 @@ def test_a_port_in_use_is_said_in_one_line():
 
 
 def test_clustering_that_is_not_there_is_said_in_one_line():
-    with pytest.raises(Exception, match="this version has no clustering"):
+    with pytest.raises(Exception, match="this version elects no leader"):
         gomq_py.Broker(clustering=True).start()
 
 

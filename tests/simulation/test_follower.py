@@ -43,6 +43,10 @@ class Leader:
         self.files.appended(file, 0, len(octets))
         file.close()
 
+    def ask(self, callback):
+        """Ask the follower for all that it was told until now."""
+        self.follower.when_safe(self.files.register.told, callback)
+
     def work(self):
         """Some of each kind of event."""
         self.files.make_folder(self.root / "folder")
@@ -94,7 +98,7 @@ def test_answer_comes_when_everything_has_come_that_was_told_before(leader):
     seen = []
     for number in range(10):
         leader.write(str(number))
-        leader.follower.when_safe(leader.files.register.told, lambda error, number=number: seen.append((number, error, copy_of(leader))))
+        leader.ask(lambda error, number=number: seen.append((number, error, copy_of(leader))))
 
     leader.world.run(ENOUGH_S)
 
@@ -107,7 +111,7 @@ def test_who_takes_over_has_what_was_answered_and_nothing_behind_what_it_lacks(l
     answered = []
     for number in range(100):
         leader.write(f"{number:02}")
-        leader.follower.when_safe(leader.files.register.told, lambda error, number=number: answered.append(number))
+        leader.ask(lambda error, number=number: answered.append(number))
         leader.world.run(leader.world.now_s + 1e-3)
 
     leader.is_alive = False
@@ -128,7 +132,7 @@ def test_event_that_cannot_be_repeated_is_found_unless_the_disk_has_failed(leade
     answers = []
     os.mkdir(leader.root / "untold")
     leader.write("untold/file")
-    leader.follower.when_safe(leader.files.register.told, answers.append)
+    leader.ask(answers.append)
 
     leader.world.run(ENOUGH_S)
 

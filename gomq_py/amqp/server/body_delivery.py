@@ -1,8 +1,8 @@
 """Body delivery: sends one large message to a consumer without copying the body. FileDelivery has the system
 send the body from the message's file; MemoryDelivery sends the body from the buffer that received it.
 
-The consumer (amqp.server.delivery) makes both. Both are sources of net.output, which calls send() when the
-socket takes more. Never switches.
+The consumer (amqp.server.delivery) creates both for the connection's output (net.output), which calls send()
+whenever the socket can take more. Never switches.
 """
 import errno
 import os
@@ -31,13 +31,12 @@ _MORE = getattr(socket, "MSG_MORE", 0)
 
 
 class FileDelivery:
-    """Sends a message's body straight from its file. Octets leave the file only when the client takes them,
-    so the file must never be written again or reused (Store.body_file). send() blocks if the disk must be
-    read.
+    """Sends one large message to a client, with the body straight from the message's file. The file must not
+    be overwritten or reused meanwhile (Store.body_file). send() blocks if the disk must be read.
 
-    ``lead``: the frames before the body. ``reading`` (storage.disk.open_file.Reading): the open file, whose
-    ``count`` octets from offset ``start`` on are the body; close() closes the file. ``left``: octets that the
-    socket has not taken.
+    ``lead``: the octets of the method frame and the header frame. ``reading``
+    (storage.disk.open_file.Reading): the open file; close() closes it. ``start``, ``count``: offset and
+    length of the body in the file. ``left``: octets that the socket has not taken.
     """
 
     __slots__ = ("left", "_reading", "_at", "_end", "_lead", "_part", "_channel", "_room")
@@ -53,7 +52,8 @@ class FileDelivery:
         self.left = len(lead) + count + FRAME_OVERHEAD * -(-count // self._room)
 
     def send(self, send, fileno):
-        """Give the socket up to SLICE_OCTETS more. Returns how many the socket took. Raises OSError."""
+        """Write about SLICE_OCTETS of the message at most; return how many the socket took. Raises OSError.
+        """
         before = self.left
         try:
             while self.left and before - self.left < SLICE_OCTETS:
@@ -90,15 +90,14 @@ class FileDelivery:
         return sent
 
     def _begin_frame(self):
-        """Return the head of the next body frame, or no octets at the end of the body."""
         self._part = min(self._end - self._at, self._room)
         return HEAD.pack(FRAME_BODY, self._channel, self._part) if self._part else b""
 
 
 class MemoryDelivery:
-    """Sends a body from the buffer that received it. ``lead``: the frames before the body. ``body``: a view
-    of the octets, which stay unchanged while ``owner`` is referenced. ``left``: octets that the socket has
-    not taken.
+    """Sends one large message to a client, with the body straight from the buffer that received it. ``lead``:
+    the method frame and the header frame. ``body``: a view of the body, which stays unchanged while ``owner``
+    is referenced. ``left``: octets that the socket has not taken.
     """
 
     __slots__ = ("left", "_owner", "_body", "_at", "_lead", "_part", "_channel", "_room")
@@ -114,7 +113,8 @@ class MemoryDelivery:
         self.left = len(lead) + len(body) + FRAME_OVERHEAD * -(-len(body) // self._room)
 
     def send(self, send, fileno):
-        """Give the socket up to SLICE_OCTETS more. Returns how many the socket took. Raises OSError."""
+        """Write about SLICE_OCTETS of the message at most; return how many the socket took. Raises OSError.
+        """
         before = self.left
         try:
             while self.left and before - self.left < SLICE_OCTETS:
@@ -124,11 +124,10 @@ class MemoryDelivery:
         return before - self.left
 
     def close(self):
-        """Release the body; nothing more is sent."""
+        """Release the buffer; nothing more is sent."""
         self._owner = self._body = None
 
     def _parts(self):
-        """Return views of the next octets to send, of about SLICE_OCTETS at most."""
         lead, part, at = self._lead, self._part, self._at
         parts, count = [lead], 0
         while part and count < SLICE_OCTETS and len(parts) < PARTS_MAX:
@@ -140,7 +139,6 @@ class MemoryDelivery:
         return parts
 
     def _sent(self, count):
-        """Note that the socket has taken ``count`` octets."""
         self.left -= count
         while count:
             here = min(count, len(self._lead))
@@ -154,8 +152,8 @@ class MemoryDelivery:
                 self._lead, self._part = self._behind(self._at)
 
     def _behind(self, at):
-        """Return (octets that end the current body frame and begin the next, count of body octets in the next
-        frame). ``at``: the offset in the body at which the next frame begins.
+        """Return (octets between two body frames, count of body octets in the second frame). The second frame
+        begins at offset ``at`` of the body.
         """
         return END + self._head(at), min(len(self._body) - at, self._room)
 
@@ -165,8 +163,8 @@ class MemoryDelivery:
 
 
 class Turn:
-    """Lets a large message wait until ``output`` has drained, but for ``most_ms`` at most. A Message has it
-    as its attribute ``lacking``.
+    """Delays a large message until the client has read the data in ``output``, but at most ``most_ms``. The
+    delayed Message keeps the Turn as its attribute ``lacking``.
     """
 
     __slots__ = ("_output", "_timers", "_most_ms", "_timer", "_callback")
@@ -180,7 +178,7 @@ class Turn:
         self._timer = self._callback = None
 
     def __call__(self, callback):
-        """Call ``callback(None)`` once, when the wait is over."""
+        """Start the wait. At its end, call ``callback(None)`` once."""
         self._callback = callback
         self._timer = self._timers.start(self._most_ms, self._come)
         self._output.call_when_drained(self._come)

@@ -40,10 +40,10 @@ RETURNED_MAX = 1000
 
 
 class Channel(HotChannel):
-    """One channel of a connection.
+    """One channel of an AMQP connection.
 
-    ``content``: the message being received. ``transaction``: publishes and settlements held back in tx mode.
-    ``last_queue``: the queue declared last. ``prefetch_is_given``: the client has set its prefetch.
+    ``content``: the message being received, or None. ``transaction``: the open transaction, or None.
+    ``last_queue``: name of the queue declared last. ``prefetch_is_given``: the client has set its prefetch.
     """
 
     __slots__ = (
@@ -83,7 +83,7 @@ class Channel(HotChannel):
     # incoming frames
 
     def method(self, payload):
-        """Handle a method frame. Raises AMQPError."""
+        """Handle the payload of a method frame. Raises AMQPError."""
         self.method_id = 0
         if self.content is not None:
             self.method_id = BasicPublish.ID
@@ -108,7 +108,7 @@ class Channel(HotChannel):
             connection.events.actor = before
 
     def content_frame(self, kind, payload):
-        """Handle a header or body frame. Returns False when reading must pause. Raises AMQPError."""
+        """Handle a header or body frame's payload. Returns False to stop reading. Raises AMQPError."""
         if self.content is None:
             self.method_id = 0
             raise UnexpectedFrame("expected method frame, got non method frame instead")
@@ -125,8 +125,8 @@ class Channel(HotChannel):
         self.replies.send(method_frame(self.id, method))
 
     def notify(self, method):
-        """Send a method that the client did not ask for. While queue.delete is being handled, the method
-        waits until delete-ok is sent.
+        """Send a method that answers no request of the client. During a queue.delete, the method waits until
+        delete-ok has been sent.
         """
         if self.held_notices is None:
             self.reply(method)
@@ -134,29 +134,29 @@ class Channel(HotChannel):
             self.held_notices.append(method)
 
     def reply_when_safe(self, method, action=None):
-        """Answer and then call ``action()``, once all changes so far are on disk."""
+        """Wait until all changes made so far are on disk, then send the answer and call ``action()``."""
         self.replies.send_when_safe(method_frame(self.id, method), action)
 
     def reply_durably(self, method, durable):
-        """Answer at once or, if ``durable``, once all changes so far are on disk."""
+        """Send the answer. If ``durable``, first wait until all changes made so far are on disk."""
         if durable:
             self.reply_when_safe(method)
         else:
             self.reply(method)
 
     def reply_after_purge(self, method, queue):
-        """Answer once the purge of ``queue`` is on disk."""
+        """Send the answer once the purge of ``queue`` is on disk."""
         place = self.replies.keep_place(method_frame(self.id, method))
         queue.after_purge(self.connection.durability, partial(self.replies.fill, place))
 
     def send(self, octets):
-        """Send frames that are no answer (returns, deliveries) at once, ahead of waiting answers."""
+        """Write frames that answer no request (returns, deliveries) at once, ahead of waiting answers."""
         self.connection.output.write(octets)
 
     # modes
 
     def choose_lane(self):
-        """Decide whether the fast lane takes this channel's publishes and acks."""
+        """Decide whether publishes and acks of this channel take the compiled fast lane or the slow code."""
         self.tracing = self.vhost.tracing
         self.slow = (
             self.tracing or self.state != OPEN or self.content is not None or self.transaction is not None
@@ -164,7 +164,7 @@ class Channel(HotChannel):
         )
 
     def start_confirming(self):
-        """Start confirm mode: publishes from now on are confirmed."""
+        """Put the channel into confirm mode: all later publishes are confirmed."""
         self.confirming = True
         if self.confirms is None:
             self.confirms = self.connection.server.make_confirms(
@@ -172,25 +172,25 @@ class Channel(HotChannel):
             )
 
     def trace_delivery(self, message, queue_name, added):
-        """Report a delivery to the vhost's tracing. ``added``: headers that the broker adds."""
+        """Report a delivery to the vhost's message tracing. ``added``: headers added by the broker."""
         tracing.delivered(self.vhost, traced(self.caller), message, queue_name, added)
 
     @property
     def confirmed_count(self):
-        """Count of publishes that were confirmed."""
+        """Number of publishes that have been confirmed on this channel."""
         return 0 if self.confirms is None else self.confirms.confirmed
 
     # consumer timeouts
 
     def watch_unacked(self):
-        """Watch the channel for messages that stay unacked for too long."""
+        """Have the channel closed if a delivery stays unacked for longer than its queue's limit."""
         if self.state == OPEN:
             timeouts = self.connection.server.timeouts
             timeouts.watch(self)
             self.watched = timeouts.is_watching(self)
 
     def consumer_timed_out(self, holder, error):
-        """Close the channel, because a message of ``holder`` was not acked in time. Requeues its messages."""
+        """Close the channel with ``error``: a delivery to ``holder`` was not acked in time."""
         if self.state == OPEN:
             consumer = "basic.get" if holder.consumer is None else f"consumer '{holder.consumer.tag}'"
             LOG.warning(
@@ -200,9 +200,9 @@ class Channel(HotChannel):
             self.connection.fail_channel(self, error)
 
     def cannot_take(self, queue, octets):
-        """Close the channel soon, outside the queue's turn, because the next message of ``queue`` has
-        ``octets`` of properties, too many for a frame to the client. The message's delivery attempts grow by
-        one, however many consumers the channel has.
+        """Close the channel because the next message of ``queue`` has ``octets`` of properties, too many for
+        one frame to this client. The channel is closed a little later, outside the queue's delivery loop. The
+        message's count of delivery attempts grows by 1 per channel, not per consumer.
         """
         if self._is_refusing:
             return
@@ -216,10 +216,10 @@ class Channel(HotChannel):
             self.connection.fail_channel(self, error)
 
     def return_one(self, delivery_tag):
-        """Requeue a message for an operator, and return True; a later answer of the client is ignored.
+        """Requeue an unacked message for an operator, and return True; the client's settlement is ignored.
 
         Returns False, without any effect, if the channel is closed or transactional, if the message is not
-        unacked, or if the client has not settled RETURNED_MAX messages that operators requeued.
+        unacked, or if RETURNED_MAX messages requeued in this way still await the client's settlement.
         """
         if self.state != OPEN or self.transaction is not None or len(self.returned) >= RETURNED_MAX:
             return False
@@ -232,8 +232,8 @@ class Channel(HotChannel):
     # very many unacked messages
 
     def settle_many(self, delivery_tag, how, then=None):
-        """Settle all messages up to this tag, in slices, then call ``then()``. The client is not read
-        meanwhile, so that its next methods find the messages settled.
+        """Settle all messages up to ``delivery_tag`` in slices, then call ``then()``. The connection reads
+        nothing from the client until all are settled.
         """
         hold: Hold = None
 
@@ -250,10 +250,10 @@ class Channel(HotChannel):
             then()
 
     def work_off(self, step, then, waits_for):
-        """Call ``step()`` until it returns False, and then ``then()``.
+        """Call ``step()`` until it returns False, then call ``then()``.
 
-        If the steps take more than one slice, the client is not read meanwhile. All steps are called even if
-        the channel ends. If a step raises, the channel or the connection is closed.
+        If this takes more than one slice of time, the connection reads nothing from the client until the end.
+        The steps go on even if the channel ends. If a step raises, the channel or the connection is closed.
         """
         hold: Hold = None
         method_id = self.method_id
@@ -274,9 +274,9 @@ class Channel(HotChannel):
             then()
 
     def go_on_later(self, when, step, waits_for):
-        """Call ``step()`` when ``when(callback)`` calls back, unless the channel has closed before.
+        """Have ``when(callback)`` call back; then call ``step()`` if the channel is still open.
 
-        The client is not read meanwhile; ``waits_for`` says why, for operators. If the step raises, the
+        Meanwhile the client is not read; ``waits_for`` tells operators the reason. If ``step()`` raises, the
         channel or the connection is closed.
         """
         hold = self.connection.stream.pause_reading(waits_for)
@@ -295,25 +295,25 @@ class Channel(HotChannel):
         when(go_on)
 
     def is_open(self):
-        """True unless either side has closed the channel."""
+        """True until the client or the broker closes the channel."""
         return self.state == OPEN
 
     @property
     def flow(self):
-        """The channel's state as RabbitMQ shows it: "running" while the channel is open."""
+        """State of the channel for the management API: "running" while it is open, as in RabbitMQ."""
         if self.state == OPEN:
             return "running"
         return CLOSING if self.is_closing() else self.state
 
     def is_closing(self):
-        """True after one side has closed the channel, until the other side agrees."""
+        """True if the client or the broker has sent channel.close, and close-ok is outstanding."""
         return self.state in (CLOSING, CLOSING_BOTH)
 
     # the end
 
     def fail(self, error):
-        """Close the channel with an error, which the client gets after the waiting answers. Until the client
-        agrees, its other frames are dropped.
+        """Close the channel with ``error``: after the waiting answers, the client gets channel.close. All
+        further frames of the client on this channel are dropped until its close-ok.
         """
         self.send_confirms()
 
@@ -328,8 +328,8 @@ class Channel(HotChannel):
         self._release_then(released)
 
     def agree_to_close(self):
-        """The client closes the channel: answer after all other answers and confirms, including those that
-        wait for the disk.
+        """Handle the client's channel.close: release the channel, and send close-ok after all outstanding
+        answers and confirms, even if they wait for the disk.
         """
         self.send_confirms()
 
@@ -344,8 +344,8 @@ class Channel(HotChannel):
         return bool(self.replies.waiting_count or (self.confirms is not None and self.confirms.waiting))
 
     def when_answered(self, action, last=None):
-        """Send the octets ``last`` after all answers and confirms, including those that wait for the disk;
-        then call ``action()``.
+        """Wait until all outstanding answers and confirms have been sent, then send the octets ``last`` and
+        call ``action()``.
         """
         if self.confirms is not None and self.confirms.waiting:
             self.replies.send_when_safe(last, action)
@@ -355,13 +355,13 @@ class Channel(HotChannel):
         self.replies.act(action)
 
     def ends(self, end):
-        """Return functions that end the channel when called in order. The last function is ``end``; if the
-        channel has very many consumers, each function before ``end`` detaches a few.
+        """Return a list of functions that end the channel when they are called in order. The last function is
+        ``end``; for a channel with very many consumers, each function before it detaches some consumers.
         """
         return [*[self._detach_some] * (len(self.consumers) // AT_ONCE), end]
 
     def end(self):
-        """End the channel, after both sides have agreed or the connection has gone."""
+        """End the channel and release everything it holds, after close-ok or when the connection ends."""
         self.release()
         moved(self, OF_CHANNEL, ENDED)
         self.replies.close()
@@ -369,7 +369,7 @@ class Channel(HotChannel):
             self.confirms.close()
 
     def release(self):
-        """Give back consumers, unacked messages, content and transaction. A second call does nothing."""
+        """Detach the consumers, requeue unacked messages, and drop unfinished content and transactions."""
         if self._ended:
             return
         if self._leaving is None:
@@ -387,8 +387,8 @@ class Channel(HotChannel):
         connection.events.emit_for(connection.user.name, "channel.closed", events.channel_closed, self)
 
     def _release_then(self, then):
-        """Release the channel, then call ``then()``. Very many consumers are released in slices, between
-        which the client is not read.
+        """Release the channel, then call ``then()``. With very many consumers the release takes several
+        slices of time; meanwhile the connection reads nothing from the client.
         """
         if len(self.consumers) <= FEW:
             self.release()
@@ -407,7 +407,6 @@ class Channel(HotChannel):
         self.connection.hub.endings.give_back(self.ends(self.release), released)
 
     def _begin_release(self):
-        """Stop deliveries, and drop the content and the transaction under way."""
         moved(self, OF_CHANNEL, RELEASED)
         self.connection.server.timeouts.forget(self)
         self.choose_lane()
@@ -429,7 +428,6 @@ class Channel(HotChannel):
                 queue.hold_deliveries()
 
     def _detach_some(self):
-        """Detach a few consumers from their queues; no effect when all are detached."""
         if self._leaving is None:
             self._begin_release()
         for _ in range(min(AT_ONCE, len(self._leaving))):
@@ -451,13 +449,13 @@ def channel_open(_channel, _method):
 
 
 def channel_close(channel, _method):
-    """channel.close: the channel number is free when close-ok has been sent."""
+    """channel.close: release the channel, and send close-ok; the channel number is free afterwards."""
     channel.agree_to_close()
 
 
 def channel_flow(channel, method):
-    """channel.flow: a client that asks to stop deliveries is refused, as in RabbitMQ. Clients limit
-    deliveries by their prefetch, or cancel their consumers.
+    """channel.flow: refuses to stop deliveries, as RabbitMQ does; clients limit deliveries by prefetch, or
+    cancel their consumers. Flow-ok answers a client that asks for deliveries.
     """
     if not method.active:
         raise NotImplemented_("active=false")
@@ -465,7 +463,7 @@ def channel_flow(channel, method):
 
 
 def access_request(channel, _method):
-    """access.request of AMQP 0-8: everybody gets the same ticket, as in RabbitMQ."""
+    """access.request of AMQP 0-8: sends every client the same ticket, as RabbitMQ does."""
     channel.reply(AccessRequestOk(ticket=1))
 
 

@@ -1,9 +1,9 @@
 """Confirms: answers the publishes of a channel in confirm mode with basic.ack and basic.nack.
 
-Once per read the fast lane reports the number of the channel's last publish. Publishes that went to disk are
-confirmed when they are safe, with one basic.ack per flush. Other publishes are confirmed at once unless an
-earlier publish still waits, because a basic.ack with ``multiple`` covers all publishes before it. This module
-never counts or stores messages.
+Once per read of the socket, published() gets the number of the channel's last publish. Persistent publishes
+to durable queues are confirmed when they are on disk, with one basic.ack per flush. Other publishes are
+confirmed at once unless an earlier publish waits for the disk, because a basic.ack with ``multiple`` covers
+all publishes before it. This module never counts or stores messages.
 """
 from struct import Struct
 
@@ -21,7 +21,7 @@ _PAYLOAD_SIZE = 13
 
 
 def confirm_select(channel, method):
-    """confirm.select: number and confirm all later publishes. A second call changes nothing."""
+    """confirm.select: number and confirm all later publishes. In confirm mode it changes nothing."""
     if channel.transaction is not None:
         raise PreconditionFailed("cannot switch from tx to confirm mode")
     channel.start_confirming()
@@ -30,7 +30,7 @@ def confirm_select(channel, method):
 
 
 class Confirms:
-    """Sends the confirms of one channel. ``confirmed``: number of the last publish that was answered."""
+    """Sends the publisher confirms of one channel. ``confirmed``: number of the last confirmed publish."""
 
     __slots__ = ("_channel_id", "_write", "_pending", "confirmed", "_seen")
 
@@ -42,13 +42,13 @@ class Confirms:
 
     @property
     def waiting(self):
-        """True if a publish waits for the disk."""
+        """True if the confirm of a publish waits for the disk."""
         return self._pending.is_waiting()
 
     def published(self, last, refused, unsynced):
-        """Confirm the publishes up to number ``last``: at once if no publish waits for the disk, otherwise in
-        order, when all are on disk. ``refused``: numbers of the publishes to nack. ``unsynced``: tuples of
-        queues that have messages which are not on disk yet.
+        """Confirm all publishes up to number ``last``; nack those whose numbers are in ``refused``. The
+        confirms wait for the disk if ``unsynced`` (a tuple of tuples of queues) is not empty, or if earlier
+        confirms wait.
         """
         if last == self._seen:
             return
@@ -66,12 +66,12 @@ class Confirms:
             self._write(self._answers(last, refused))
 
     def close(self):
-        """Forget the waiting confirms: the channel has gone."""
+        """Drop the waiting confirms, because the channel has ended."""
         self._pending.close()
 
     def _answers(self, last, refused):
-        """Return frames that ack all publishes after ``confirmed`` up to ``last``, but nack each publish in
-        ``refused``, in order.
+        """Return the basic.ack and basic.nack frames for the publishes after ``confirmed`` up to number
+        ``last``. Publishes with a number in ``refused`` are nacked, all others acked.
         """
         if not refused:
             frame = self._ack(last)
@@ -92,7 +92,7 @@ class Confirms:
         return self._frame(BasicAck.ID, number, number - self.confirmed > 1)
 
     def _nack_all(self, last):
-        """Return a frame that nacks all publishes up to ``last``: the disk failed, so they may be lost."""
+        """Return the frame that nacks all publishes up to ``last``, because the disk failed."""
         multiple = last - self.confirmed > 1
         self.confirmed = last
         return self._frame(BasicNack.ID, last, multiple)
@@ -104,7 +104,7 @@ class Confirms:
 
 
 class _Batch(Answer):
-    """Publishes that wait for the same sync, and are answered together."""
+    """A group of publishes that wait for the same sync of the disk, and are confirmed together."""
 
     __slots__ = ("confirms", "last", "refused")
 

@@ -1,6 +1,6 @@
 """Connection: serves one client: its socket, its handshake, its channels and its end.
 
-In the AMQP door only this module turns errors into frames.
+In the AMQP server only this module turns errors into frames.
 
     socket > net.Stream > fast lane > slow_frame() > channel > handlers
     output < replies, confirms, deliveries
@@ -70,7 +70,7 @@ HEARTBEAT_CHECKS = 2
 
 
 class Connection(ClientConnection):
-    """One connected AMQP client. ``takes``: True once the client has called basic.consume or basic.get."""
+    """One connected AMQP client. ``takes``: True after the client's first basic.consume or basic.get."""
 
     # With a ``__dict__`` where tests replace a method.
     __slots__ = (
@@ -101,7 +101,7 @@ class Connection(ClientConnection):
     # begin and login
 
     def begin(self):
-        """Start reading and the login. If that raises an error, everything acquired is released."""
+        """Start reading the socket and the login. On an error, release all acquired resources."""
         try:
             self.open_stream()
             self.login = LoginAttempt(self)
@@ -116,7 +116,7 @@ class Connection(ClientConnection):
             raise
 
     def let_in(self, user, vhost, handshake, has_rest):
-        """Serve the client after its login. ``has_rest``: octets behind the login have been read."""
+        """Serve the client after its login. ``has_rest``: octets after connection.open have been read."""
         self.client_properties, self.capabilities = handshake.client_properties, handshake.capabilities
         self.login = None
         moved(self, OF_CONNECTION, OPENED)
@@ -130,19 +130,19 @@ class Connection(ClientConnection):
         self.stream.go_on_with(self.make_lane() if has_rest else None, self)
 
     def lend_nothing(self):
-        """Stop the consumers: messages that they take now would count as delivered, but are never sent."""
+        """Stop all deliveries: messages taken now would count as delivered, but never be sent."""
         for channel in self.channels.values():
             channel.lend_nothing()
 
     def publishers(self):
-        """Return the channels; each channel counts its own publishes."""
+        """Return a list of the connection's channels; each channel counts its own publishes."""
         return list(self.channels.values())
 
     @property
     def properties_max(self):
-        """Most octets of properties that fit into a header frame to the client. As in RabbitMQ, clients that
-        accept the server's largest frames have no limit: without such clients, a message to which
-        dead-lettering has added many headers could not be consumed.
+        """Most octets of a message's properties that fit into a header frame to this client. As in RabbitMQ,
+        a client that accepts the server's largest frames has no limit; it can still consume a message to
+        which dead-lettering has added many headers.
         """
         if self.limits.frame_max >= self.server.settings.frame_max:
             return ANY_SIZE
@@ -182,13 +182,12 @@ class Connection(ClientConnection):
         self._release(self._ended, self.hub.endings.give_back)
 
     def _ended(self):
-        """Forget the connection, after it has given everything back."""
         self.lane = None  # the lane refers to the connection
         self.forget(self.client_properties.get("connection_name"))
 
     def _release(self, then, give_back, answering=()):
-        """End the channels, with their consumers, unacked messages and exclusive queues, then call
-        ``then()``. Channels in ``answering`` are only released now, and end when they have answered.
+        """End all channels and delete the connection's exclusive queues, then call ``then()``. Channels in
+        ``answering`` are only released, because they still have answers to send; they end afterwards.
         """
         self.lend_nothing()  # messages given back by one channel must not be delivered on another
         channels = list(self.channels.values())
@@ -197,10 +196,10 @@ class Connection(ClientConnection):
         give_back(self._ends_of(channels, answering), then)
 
     def _ends_of(self, channels, answering):
-        """Generate the functions that end these channels, one channel after the other.
+        """Yield functions that end ``channels`` when they are called in order.
 
-        The list ``channels`` has the first channel last, and is emptied on the way, so that each channel is
-        freed once it has ended.
+        ``channels`` lists the last channel to end first. Each channel is removed from the list, so that its
+        memory is freed as soon as it has ended.
         """
         while channels:
             channel = channels.pop()
@@ -210,7 +209,8 @@ class Connection(ClientConnection):
     # the lane's handler
 
     def make_lane(self):
-        """Make the fast lane, when the client sends something after its login: idle clients need less memory.
+        """Create the connection's FastLane, when the client first sends something after its login. Idle
+        clients need none, which saves memory.
         """
         hub = self.hub
         self.output.on_overflow = self._unread
@@ -221,14 +221,14 @@ class Connection(ClientConnection):
         return self.lane
 
     def slow_frame(self, kind, channel_id, payload):
-        """Handle a frame that the fast lane leaves. Returns False if the lane must stop. Never raises."""
+        """Handle a frame for the FastLane, which must stop if False is returned. Never raises."""
         return self._handled(kind, channel_id, self._frame, kind, channel_id, payload) and (
             self.slow_walk.has_time())
 
     def body_begins(self, channel_id, size, start, end):
-        """Begin a body frame of ``size`` octets, whose first part is ``input[start:end]``. Returns True if
-        the stream now reads the rest into the body's buffer; the lane then calls body_ends(). Returns False
-        if the lane must wait for the whole frame.
+        """Begin to receive a body frame of ``size`` octets, of which ``input[start:end]`` has arrived.
+        Returns True if the stream reads the remaining octets into the message's buffer; body_ends() must
+        follow. Returns False if the FastLane must wait for the whole frame.
         """
         channel = self.channels.get(channel_id)
         if self.state != OPEN or channel is None or not channel.is_open():
@@ -242,7 +242,7 @@ class Connection(ClientConnection):
         return True
 
     def body_ends(self):
-        """Handle the frame of the last body_begins(), now complete. Returns False if the lane must stop."""
+        """Handle the frame begun by body_begins(). The FastLane must stop if False is returned."""
         (channel, *body), self._body = self._body, None
         return self._handled(FRAME_BODY, channel.id, self._body_frame, channel, *body) and (
             self.slow_walk.has_time())
@@ -276,8 +276,8 @@ class Connection(ClientConnection):
         return not self.stream.paused
 
     def route(self, exchange, routing_key, entry=b""):
-        """Return a Route for the fast lane to remember, or None if such messages must take the slow lane.
-        ``entry``: the encoded header that the route depends on, or empty if it depends on no header.
+        """Return a Route, which the FastLane caches for messages with this exchange and routing key. None:
+        the slow code must publish them. ``entry``: the encoded header on which the route depends, or empty.
         """
         try:
             name, key = exchange.decode(), routing_key.decode()
@@ -291,15 +291,15 @@ class Connection(ClientConnection):
         return remembered_route(self.access, self.vhost, name, key, headers, tells_delayed=True)
 
     def outruns(self, queues):
-        """Read the client less often, because it publishes faster than the consumers of these queues consume.
-        A client that also consumes is not slowed down, because its acks would then arrive late.
+        """Slow down reading, because the client publishes faster than the consumers of ``queues`` consume.
+        Has no effect on a client that also consumes, because reading less would delay its acks.
         """
         if not self.takes:
             self.hub.backpressure.pause_reading(self.stream, queues)
 
     def has_plenty(self):
-        """True if the client may be read a little later: a channel has enough unacked messages, and no
-        channel is in confirm mode.
+        """True if reading this client can be delayed a little without harm: no channel is in confirm mode,
+        and a channel has at least PLENTY unacked messages.
         """
         channels = self.channels.values()
         return (
@@ -362,8 +362,8 @@ class Connection(ClientConnection):
         return True
 
     def _frame_for_closing_channel(self, channel, kind, payload):
-        """Handle a frame between our channel.close and the client's agreement. Most frames are dropped: the
-        client sent them before it read the close. A channel.open gets an answer: the client waits for it.
+        """Handle a frame on a channel that awaits the client's close-ok. Drops most frames, which the client
+        sent before it read channel.close, but answers channel.open.
         """
         method_id = int.from_bytes(payload[:4], "big") if kind == FRAME_METHOD else 0
         if method_id == ChannelCloseOk.ID:
@@ -381,7 +381,6 @@ class Connection(ClientConnection):
         return True
 
     def _frame_while_closing(self, kind, channel_id, payload):
-        """Handle a frame between our connection.close and the client's agreement."""
         method_id = int.from_bytes(payload[:4], "big") if kind == FRAME_METHOD and channel_id == 0 else 0
         if method_id == ConnectionClose.ID:
             self.output.write(method_frame(0, ConnectionCloseOk()))
@@ -392,7 +391,7 @@ class Connection(ClientConnection):
     # for channels
 
     def forget_channel(self, channel):
-        """Forget a channel that has ended: its number is free again."""
+        """End ``channel``, and free its number for another channel."""
         channel.end()
         if self.channels.get(channel.id) is channel:
             del self.channels[channel.id]
@@ -404,8 +403,8 @@ class Connection(ClientConnection):
     # ends
 
     def fail(self, error, level=logging.WARNING, said=None):
-        """Close the connection with an error, logged at ``level``. Once the channels have ended, send the
-        error and call ``said()``. The client has CLOSE_TIMEOUT_S to agree; its other frames are dropped.
+        """Close the connection with ``error``, logged at ``level``. After the channels have ended, sends
+        connection.close and calls ``said()``. The client has CLOSE_TIMEOUT_S for its close-ok.
         """
         said = said or (lambda: None)
         if not moved(self, OF_CONNECTION, FAILED):
@@ -424,16 +423,16 @@ class Connection(ClientConnection):
         self._timers = (*self._timers, self.hub.call_later(CLOSE_TIMEOUT_S, self._stop))
 
     def force_close(self, reason):
-        """Close the connection because an operator asks or the broker stops."""
+        """Close the connection with CONNECTION_FORCED, because an operator asks or the broker stops."""
         # A stop is no fault, and each connection logs its end anyway.
         self.fail(ConnectionForced(reason), logging.DEBUG if reason == SHUTDOWN else logging.WARNING)
 
     def fail_channel(self, channel, error):
-        """Close one channel with an AMQPError or a Refused that arises outside the handling of a frame."""
+        """Close ``channel`` with an AMQPError or a Refused that no frame of the client has caused."""
         self._refuse(channel.id, as_amqp(error))
 
     def failed_later(self, channel, method_id, error):
-        """Close the channel or the connection: a later slice of this method's work raised ``error``."""
+        """Close the channel or connection with ``error``, raised by a later slice of the method's work."""
         if not isinstance(error, (AMQPError, Refused)):
             LOG.error(
                 "connection %s: fault in what a client asked for on channel %d", self.name, channel.id,
@@ -444,14 +443,14 @@ class Connection(ClientConnection):
             self._refuse(channel.id, blamed(as_amqp(error), method_id))
 
     def cut_off(self):
-        """Read and write no more, because the hub is closed; also end a login that is under way."""
+        """Stop reading and writing, and end an unfinished login, because the hub is closed."""
         super().cut_off()
         login, self.login = self.login, None
         if login is not None:
             login.end()
 
     def _refuse(self, channel_id, error):
-        """Turn an error into channel.close or connection.close."""
+        """Send ``error`` to the client as channel.close or connection.close."""
         channel = self.channels.get(channel_id)
         if error.closes_connection or channel is None:
             self.fail(error)
@@ -465,9 +464,9 @@ class Connection(ClientConnection):
             self.stream.stop()
 
     def _close(self, method):
-        """connection.close: answer when exclusive queues are gone, after all other answers and confirms.
-        While answers wait, the client is read and its frames are dropped, so that its end is noticed even if
-        the disk hangs.
+        """connection.close: delete the exclusive queues, then send close-ok after all outstanding answers and
+        confirms. If answers are outstanding, the client is still read and its frames are dropped: so a lost
+        connection is noticed even if the disk hangs.
         """
         self.why = f"by the client: {method.reply_code} {method.reply_text}"
         hold = self.stream.pause_reading("its channels to end")
@@ -486,21 +485,21 @@ class Connection(ClientConnection):
         return bool(self._answering) and not self.stream.paused
 
     def _answered(self, one):
-        """Note that channel ``one`` has answered; after the last channel, send connection.close-ok."""
+        """Note that ``one``, a channel or self, has sent its answers; after the last, send close-ok."""
         self._answering.discard(one)
         if not self._answering:
             self.output.write(method_frame(0, ConnectionCloseOk()))
             self._take_leave()
 
     def _take_leave(self):
-        """Stop the connection, after both sides have agreed. Returns False, for the lane to stop."""
+        """Stop the connection after close-ok. Returns False, which stops the FastLane."""
         self._has_taken_leave = True
         self._stop()
         return False
 
     def _unread(self):
-        """Stop reading the client until it has read its answers. Close the connection if the client takes too
-        long to read them.
+        """Pause reading, because the client does not read its answers. The connection is closed if the client
+        has not read them within ``unread_timeout``.
         """
         hold = self.stream.pause_reading(UNREAD)
         patience_s = self.server.settings.unread_timeout
@@ -519,8 +518,8 @@ class Connection(ClientConnection):
     # signals
 
     def check_heartbeat(self):
-        """Check whether the client has sent anything, and send a heartbeat if nothing has gone out for half
-        an interval. Must be called four times per heartbeat interval.
+        """Abort the connection if the client was silent too long; send a heartbeat if the broker has sent
+        nothing for half a heartbeat interval. Must be called four times per heartbeat interval.
         """
         if self.is_silent(SILENT_CHECKS):
             self.abort(f"missed heartbeats from the client, timeout {self.limits.heartbeat_s} s")
@@ -536,7 +535,7 @@ class Connection(ClientConnection):
             self._checks_to_heartbeat = HEARTBEAT_CHECKS
 
     def tell_of_alarm(self):
-        """Send connection.blocked, or after the alarm connection.unblocked, if the client supports these."""
+        """Send connection.blocked or, after the alarm, connection.unblocked, if the client supports them."""
         if self.capabilities.get("connection.blocked"):
             if self.blocked_reason is not None:
                 self.output.write(method_frame(0, ConnectionBlocked(reason=self.blocked_reason)))

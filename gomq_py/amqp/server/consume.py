@@ -35,11 +35,11 @@ ANY_SIZE = 1 << 62
 
 
 def basic_qos(channel, method):
-    """basic.qos: limit the unacked messages of each new consumer or, if ``global`` is set, of all consumers
-    of the channel together. 0: no limit.
+    """basic.qos: limit the unacked messages (0: no limit). With ``global`` the limit is shared by all
+    consumers of the channel, otherwise it holds for each consumer started later.
 
-    As in RabbitMQ, setting the limit of new consumers removes the channel's limit: a client that wants both
-    sets the channel's limit last.
+    As in RabbitMQ, a limit without ``global`` removes the shared limit; a client that wants both sets the
+    shared limit last.
     """
     if method.prefetch_size:
         raise NotImplemented_(f"prefetch_size!=0 ({method.prefetch_size})")
@@ -70,7 +70,7 @@ def basic_consume(channel, method):
 
 
 def basic_cancel(channel, method):
-    """basic.cancel: stop a consumer, if there is one. Its unacked messages stay with the channel."""
+    """basic.cancel: stop a consumer. Its unacked messages stay with the channel. Ignores unknown tags."""
     tag = method.consumer_tag
     if _is_reply_tag(channel, tag):
         stop_reply_consumer(channel)
@@ -85,7 +85,7 @@ def basic_cancel(channel, method):
 
 
 def basic_get(channel, method):
-    """basic.get: send the next message, or get-empty."""
+    """basic.get: answer with the queue's next message, or with get-empty."""
     channel.connection.takes = True
     name = named_queue(channel, method.queue)
     queue = queues.to_take_from(channel.caller, name)
@@ -140,12 +140,12 @@ def basic_recover(channel, method):
 
 
 def basic_recover_async(channel, method):
-    """basic.recover-async: as basic.recover, without an answer."""
+    """basic.recover-async: requeue all unacked messages of the channel, without an answer."""
     _recover(channel, method, None)
 
 
 def header_too_large(channel, queue, octets):
-    """The error for a message of ``queue`` whose properties (``octets``) do not fit into a frame."""
+    """Return the error for the next message of ``queue``: its properties are too large for a frame."""
     return ContentTooLarge(
         f"the next message of {described('queue', queue.name, channel.vhost.name)} has a header of "
         f"{octets + HEADER_OVERHEAD} octets, larger than the negotiated frame_max of "
@@ -153,7 +153,7 @@ def header_too_large(channel, queue, octets):
 
 
 def stop_reply_consumer(channel):
-    """Stop the channel's consumer of direct replies, if there is one."""
+    """Stop the channel's direct reply-to consumer, if it has one."""
     consumer, channel.reply_consumer = channel.reply_consumer, None
     if consumer is not None:
         consumer.stop()
@@ -183,8 +183,8 @@ def _check_unacked(channel, no_ack):
 
 
 def _check_header(channel, queue):
-    """Refuse basic.get if the header of the next message fits into no frame to the client; the message stays
-    in its queue. Raises ContentTooLarge.
+    """Raise ContentTooLarge if the header of the queue's next message is too large for a frame to the client.
+    The message stays in the queue.
     """
     most = channel.connection.properties_max
     if most < ANY_SIZE:
@@ -217,8 +217,8 @@ def _queue_consumer(channel, method, tag):
 
 
 def _stream_consumer(channel, method, queue, tag):
-    """Make the consumer of a stream, with RabbitMQ's error texts. ``exclusive`` has no effect, as in
-    RabbitMQ: any number of consumers may read a stream.
+    """Create the consumer of a stream. Raises RabbitMQ's errors if prefetch or acks do not suit a stream.
+    ``exclusive`` has no effect, as in RabbitMQ.
     """
     arguments, entity = method.arguments, described("queue", queue.name, queue.vhost)
     if not channel.prefetch_is_given or not channel.prefetch_count:
@@ -241,7 +241,7 @@ def _stream_consumer(channel, method, queue, tag):
 
 
 def _start(channel, consumer):
-    """Begin deliveries after consume-ok, unless the consumer or its queue has gone meanwhile."""
+    """Start the deliveries, unless the consumer or its queue has ended since consume-ok was requested."""
     if channel.consumers.get(consumer.tag) is not consumer and channel.reply_consumer is not consumer:
         return
     try:
@@ -251,7 +251,7 @@ def _start(channel, consumer):
 
 
 def _cancelled(consumer, _reason):
-    """Send basic.cancel for a deleted queue, if the client supports that."""
+    """Forget a consumer whose queue was deleted, and send basic.cancel if the client supports it."""
     channel = consumer.channel
     if channel.consumers.get(consumer.tag) is consumer:
         del channel.consumers[consumer.tag]

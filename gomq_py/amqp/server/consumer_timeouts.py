@@ -21,10 +21,10 @@ SLICE = 1000
 
 
 class ConsumerTimeouts:
-    """Watches the channels of one server, and tells those that have an overdue delivery.
+    """Checks the channels of one server, and calls ``channel.consumer_timed_out(holder, error)`` if a
+    delivery stays unacked longer than its queue allows.
 
-    A channel has ``unacked`` and ``consumer_timed_out(holder, error)``; ``timers``: the hub's; ``clock()``
-    returns Unix seconds.
+    ``timers``: the hub's timers. ``clock()`` returns Unix seconds.
     """
 
     def __init__(self, timers, clock=time.time):
@@ -37,7 +37,7 @@ class ConsumerTimeouts:
         self._is_closed = False
 
     def watch(self, channel):
-        """Watch the channel: check it when the first of its deliveries with a timeout is due."""
+        """Schedule a check of the channel for when its next unacked delivery becomes overdue."""
         if self._is_closed:
             return
         due_ms = channel.unacked.due_ms()
@@ -72,11 +72,11 @@ class ConsumerTimeouts:
             self._timer = None
 
     def is_watching(self, channel):
-        """True if the channel is watched."""
+        """True if a check of the channel is scheduled."""
         return channel in self._due
 
     def run_due(self):
-        """Check every channel that is due."""
+        """Check every channel whose check is due by now."""
         now_s = self._clock()
         while self._order and self._order[0] <= now_s:
             second = heapq.heappop(self._order)
@@ -117,14 +117,14 @@ class ConsumerTimeouts:
 
 
 def timed_out(channel_id, timeout_ms):
-    """The error for the client, with RabbitMQ's text."""
+    """Return the PreconditionFailed for a delivery that was not acked in time, with RabbitMQ's text."""
     return PreconditionFailed(
         f"delivery acknowledgement on channel {channel_id} timed out. Timeout value used: {timeout_ms} ms. "
         "This timeout value can be configured, see consumers doc guide to learn more")
 
 
 class LookAgain(Job):
-    """Checks unacked messages against changed timeouts. One round checks all channels of ``connections`` for
+    """Checks all channels of ``connections`` after queues' consumer timeouts have changed. One round serves
     all timeouts that change together.
     """
 
@@ -136,12 +136,12 @@ class LookAgain(Job):
         self._channels = None
 
     def begin(self, scheduler):
-        """Start a round: the timeouts of some queues have changed."""
+        """Start to check all channels, because the consumer timeouts of some queues have changed."""
         self._channels = None
         scheduler.start(self)
 
     def step(self):
-        """Check some channels. Returns False when all are checked."""
+        """Check up to SLICE channels. Returns False when all are checked."""
         if self._channels is None:
             self._channels = [
                 channel for connection in list(self._connections)
@@ -155,5 +155,5 @@ class LookAgain(Job):
         return bool(self._channels)
 
     def failed(self, error):
-        """One channel could not be checked: return True, so that the job goes on with the other channels."""
+        """Return True: after an error with one channel, the job goes on with the other channels."""
         return True

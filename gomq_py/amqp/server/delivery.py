@@ -1,5 +1,4 @@
-"""Delivery: the AMQP consumer, which writes messages to the hub's output buffer in the turns that the queue
-gives it. The queue calls it as its Consumer.
+"""Delivery: the AMQP consumer. When its queue calls deliver(), it writes messages to the hub's output buffer.
 
 Never waits for the socket: while the client's output is blocked, the capacity is 0. Never switches.
 """
@@ -18,13 +17,13 @@ UNREADABLE_OCTETS = 1024
 
 
 class AMQPConsumer(consumers.Consumer):
-    """Delivers messages for one basic.consume; start() attaches it once consume-ok has been written.
+    """Delivers messages for one basic.consume. start() attaches it to its queue, after consume-ok; it raises
+    AccessRefused if the queue has an exclusive consumer.
 
-    ``prefetch``: most unacked messages; 0: no limit, as with no_ack. ``on_cancel(consumer, reason)`` tells
-    the client that the queue is gone. ``large`` (a LargeOutput, or None) admits large messages. ``timers``
-    (the hub's, or None) are used when a large message waits until the client has read the one before.
-    ``properties_max``: octets of properties that fit into a header frame to the client. start() raises
-    AccessRefused if the queue has an exclusive consumer; the channel checks this earlier, before its answer.
+    ``prefetch``: most unacked messages; 0: no limit, as with no_ack. ``on_cancel(consumer, reason)``: tells
+    the client that the queue is gone. ``large`` (a LargeOutput, or None): limits the memory of large
+    messages. ``timers`` (the hub's, or None): delay a large message until the client has read the one before.
+    ``properties_max``: most octets of properties in a header frame to the client.
     """
 
     __slots__ = (
@@ -53,19 +52,19 @@ class AMQPConsumer(consumers.Consumer):
         self.message = Message()
 
     def start(self):
-        """Attach to the queue: deliveries may begin."""
+        """Attach the consumer to its queue, which may then deliver messages."""
         self.started = True
         self.source.add_consumer(self)
 
     def stop(self):
-        """Detach at basic.cancel or the end of the channel. The unacked messages stay with the channel."""
+        """Detach the consumer from its queue. The channel keeps the unacked messages."""
         self.started = False
         self._wait_no_more()
         self.channel.unacked.let_go(self.holder)
         self.source.remove_consumer(self)
 
     def cancel(self, reason):
-        """Tell the client that the queue has dropped this consumer."""
+        """Stop, and tell the client, because the queue has dropped this consumer."""
         self.started = False
         self._wait_no_more()
         self.channel.unacked.let_go(self.holder)
@@ -73,7 +72,7 @@ class AMQPConsumer(consumers.Consumer):
             self.on_cancel(self, reason)
 
     def capacity(self):
-        """Count of messages that its own and its channel's credit allow; 0 while the socket is full."""
+        """Count of messages that the prefetch limits allow now; 0 while the client's socket is full."""
         if not self.started or self.output.broken or self.held:
             return 0
         if self.output.blocked:
@@ -95,7 +94,7 @@ class AMQPConsumer(consumers.Consumer):
         return room if room > 0 else 0
 
     def deliver(self, limit):
-        """Take up to ``limit`` messages, as many as fit the output buffer, and send them.
+        """Take up to ``limit`` messages from the queue, as many as fit the output buffer, and send them.
 
         Returns the count of octets written.
         """
@@ -104,8 +103,8 @@ class AMQPConsumer(consumers.Consumer):
         return self._deliver(limit)
 
     def _deliver_traced(self, limit):
-        """Deliver as ``_deliver`` does, but one message at a time, and report each message to the channel.
-        Ends after a slice of time: copying large headers may take 1 ms.
+        """Deliver up to ``limit`` messages, and report each to the vhost's tracing. Ends after a slice of
+        time, because the copy of large headers may take 1 ms per message.
         """
         at = 0
         clock = SliceClock()
@@ -119,15 +118,14 @@ class AMQPConsumer(consumers.Consumer):
         return at
 
     def _show_next(self):
-        """Read the queue's next message into ``message``. Returns False if no message is ready."""
         return self.source.peek(self.message)
 
     def _headers_added(self):
-        """Headers added to ``message`` on delivery."""
+        """Return the headers that the delivery adds to ``message``, as a dict."""
         return {}
 
     def _may_go(self):
-        """True if ``message`` can be read as basic properties that fit into a frame to the client."""
+        """True if the properties of ``message`` can be decoded, and fit into a frame to the client."""
         if self.message.kind == BASIC:
             return self.message.properties_length <= self.properties_max
         try:
@@ -183,14 +181,13 @@ class AMQPConsumer(consumers.Consumer):
         return taken + self._forget_apart()
 
     def _size_of(self, message):
-        """Count of octets of the frames of a basic message."""
         return delivery.delivery_size(
             len(self.prefix), message.routing_length, message.properties_length, message.body_length,
             self.frame_max)
 
     def _write_frames(self, out, at, message):
-        """Write the frames of a basic message at ``at``; returns the offset behind them. _deliver() repeats
-        this code: a call took 5 % of its loop.
+        """Write the frames of an AMQP message at ``at``, and return the offset behind them. _deliver()
+        repeats this code, because a call took 5 % of its loop.
         """
         channel = self.channel.id
         at = delivery.write_delivery(
@@ -208,10 +205,10 @@ class AMQPConsumer(consumers.Consumer):
     # messages of another protocol, which ``form`` translates, and undeliverable messages
 
     def _add_unusual(self, out, at, room):
-        """Write the frames of an unusual ``message`` at ``at``. Returns the offset behind them. Returns -1 if
-        nothing was written: earlier frames must be sent first, or the message was sent without the buffer
-        (too large), was set aside (unreadable), or has a header too large for this client, whose channel then
-        ends.
+        """Write the frames of ``message`` at ``at``; return the offset behind them. The message came by
+        another protocol or has very large properties. Returns -1 if nothing was written: the buffer must be
+        sent first; or the message is too large (sent without the buffer), unreadable (set aside), or has a
+        header too large for a frame (the channel is closed).
         """
         if self.message.kind == BASIC:
             self._end_channel()
@@ -229,7 +226,7 @@ class AMQPConsumer(consumers.Consumer):
         return -1
 
     def _translated_size(self):
-        """Most octets that _write_translated() needs."""
+        """Most octets that _write_translated() writes."""
         message = self.message
         return delivery.delivery_size(
             len(self.prefix), message.routing_length,
@@ -237,8 +234,8 @@ class AMQPConsumer(consumers.Consumer):
             message.body_length, self.frame_max)
 
     def _write_translated(self, out, at, end):
-        """Write the frames of ``message`` between ``at`` and ``end``. Returns the offset behind them, or -1
-        if the message is malformed and was set aside.
+        """Write the frames of ``message``, which came by another protocol, between ``at`` and ``end``.
+        Returns the offset behind them, or -1 if the message is malformed and was set aside.
         """
         message = self.message
         channel = self.channel.id
@@ -259,14 +256,14 @@ class AMQPConsumer(consumers.Consumer):
         self.apart += UNREADABLE_OCTETS
 
     def _end_channel(self):
-        """Close the channel, because the header of ``message`` fits into no frame to this client. The message
-        stays in its queue for other consumers.
+        """Close the channel, because the header of ``message`` is too large for a frame to this client. The
+        queue keeps the message for other consumers.
         """
         self.held = True
         self.channel.cannot_take(self.source, self.message.properties_length)
 
     def _send_taken(self, at):
-        """Send the deliveries in the output buffer."""
+        """Send the ``at`` octets of deliveries in the output buffer."""
         queue = self.source
         # Deliveries are marked in the store before the client can answer.
         queue.write_out()
@@ -275,7 +272,7 @@ class AMQPConsumer(consumers.Consumer):
             self.channel.watch_unacked()
 
     def _deliver_large(self, size):
-        """Deliver one message larger than the output buffer."""
+        """Deliver ``message``, which is larger than the output buffer. Returns the count of octets sent."""
         if not self.admits_large(size):
             return 0
         message = self.message
@@ -298,7 +295,7 @@ class AMQPConsumer(consumers.Consumer):
         return size
 
     def _lead(self, message):
-        """The frames of a delivery before its body frames."""
+        """Return the method frame and the header frame of a delivery."""
         lead = bytearray(
             2 * delivery.HEADER_OVERHEAD + len(self.prefix) + message.routing_length
             + message.properties_length)
@@ -314,7 +311,7 @@ class AMQPConsumer(consumers.Consumer):
         return lead
 
     def _deliver_from(self, reading, size):
-        """Deliver one message whose body is sent from its file."""
+        """Deliver ``message`` with its body sent from the open file ``reading``. Returns ``size``."""
         message = self.message
         lead = self._lead(message)
         frames = FileDelivery(
@@ -329,8 +326,8 @@ class AMQPConsumer(consumers.Consumer):
         return size
 
     def hand_over(self, message):
-        """Send a message that no store has, its body from the buffer that received it. Returns True if the
-        message was sent. Returns False if not, always over TLS; the queue then stores the message.
+        """Send a message that is in no store, its body from the buffer that received it. Returns False if the
+        message was not sent, as always over TLS; the queue then stores it.
         """
         if not self._can_have(message):
             return False
@@ -345,14 +342,14 @@ class AMQPConsumer(consumers.Consumer):
         return True
 
     def _can_have(self, message):
-        """True if hand_over() can send this message, once there is capacity."""
+        """True if hand_over() can send this message as soon as the consumer has capacity."""
         return (
             self.no_ack and self.output.takes_sources and not self.channel.tracing and message.kind == BASIC
             and message.properties_length <= self.properties_max and message.body_view() is not None)
 
     def wait_for(self, message, now_ms):
-        """Return a Turn, by which ``message`` waits without being stored, while the client still reads
-        another large message. Returns None if ``message`` cannot wait; the queue then stores it.
+        """Let the unstored ``message`` wait, by the returned Turn, until the client has read another large
+        message. Returns None if ``message`` cannot wait; the queue then stores it.
         """
         if (
             self.timers is None or not self.started or self.held or self.output.broken
@@ -367,7 +364,6 @@ class AMQPConsumer(consumers.Consumer):
         return Turn(self.output, self.timers, message.waits_until_ms - now_ms)
 
     def _take_large(self):
-        """Take ``message``, the next to be delivered."""
         message = self.message
         self.source.take(message, self.no_ack)
         if self.no_ack:
@@ -381,7 +377,7 @@ class AMQPConsumer(consumers.Consumer):
         self.source.write_out()
 
     def admits_large(self, size):
-        """True if memory allows a copy of ``size`` octets. Otherwise returns False, and deliveries stop until
+        """True if memory allows a copy of ``size`` octets. Otherwise False; deliveries then pause until
         resume_held() is called.
         """
         if self.large is None or self.large.admit(self, size):
@@ -390,7 +386,7 @@ class AMQPConsumer(consumers.Consumer):
         return False
 
     def wrote_large(self, size):
-        """Note that a copy of ``size`` octets went to the output."""
+        """Count ``size`` octets of a large message that the client has not read yet."""
         if self.large is not None and self.output.blocked:
             self.large.written(self, size)
 
@@ -399,13 +395,13 @@ class AMQPConsumer(consumers.Consumer):
             self.large.forget(self)
 
     def resume_held(self):
-        """Resume deliveries: memory may be free again."""
+        """Resume deliveries that admits_large() has paused, because memory may be free again."""
         self.held = False
         if self.queue is not None:
             self.queue.offer(self)
 
     def give_up(self, why):
-        """Close the connection: its client does not read a large message, and others wait for memory."""
+        """Close the connection: its client does not read a large message, and others need the memory."""
         self.channel.connection.abort(why)
 
     def _drained(self):

@@ -1,4 +1,4 @@
-"""Events of the AMQP door: makes the headers of events about channels and consumers, with RabbitMQ's names.
+"""Events of the AMQP server: makes the headers of events about channels and consumers, with RabbitMQ's names.
 For logins and connections, broker.signals.events makes the headers.
 
 The connection emits the events through the broker's Events. Each function makes the headers of one kind of
@@ -9,7 +9,7 @@ PROTOCOL = "{0,9,1}"
 
 
 def channel_created(channel):
-    """Headers of ``channel.created``."""
+    """Return the headers of a ``channel.created`` event, as a dict."""
     connection = channel.connection
     return {
         "name": channel_name(channel), "pid": channel_name(channel), "connection": connection.name,
@@ -18,7 +18,7 @@ def channel_created(channel):
 
 
 def channel_closed(channel):
-    """Headers of ``channel.closed``."""
+    """Return the headers of a ``channel.closed`` event, as a dict."""
     return {
         "name": channel_name(channel), "pid": channel_name(channel), "connection": channel.connection.name,
         "number": channel.id,
@@ -26,7 +26,7 @@ def channel_closed(channel):
 
 
 def consumer_created(consumer):
-    """Headers of ``consumer.created``."""
+    """Return the headers of a ``consumer.created`` event, as a dict."""
     return {
         **consumer_deleted(consumer), "exclusive": bool(consumer.exclusive),
         "ack_required": not consumer.no_ack,
@@ -35,7 +35,7 @@ def consumer_created(consumer):
 
 
 def consumer_deleted(consumer):
-    """Headers of ``consumer.deleted``: the client or the broker has ended the consumer."""
+    """Return the headers of a ``consumer.deleted`` event, as a dict."""
     queue = consumer.source
     return {
         "consumer_tag": consumer.tag, "channel": channel_name(consumer.channel), "queue": queue.name,
@@ -44,5 +44,5 @@ def consumer_deleted(consumer):
 
 
 def channel_name(channel):
-    """RabbitMQ's name for the channel."""
+    """Return the channel's name in RabbitMQ's form: connection name and channel number in parentheses."""
     return f"{channel.connection.name} ({channel.id})"

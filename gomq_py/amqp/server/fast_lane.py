@@ -1,4 +1,5 @@
-"""Fast lane: walks everything a connection has read in one compiled pass, with no Python object per message.
+"""Fast lane: parses everything that a connection has read in one compiled pass, with no Python object per
+message.
 
 Uses amqp.wire, broker and storage directly, as consume and delivery do. The stream passes it the hub's input
 buffer. A publish goes straight to its queues if its method, header and single body frame are all there; a
@@ -43,28 +44,26 @@ NO_CREDIT = -1
 
 
 class FastLane:
-    """Walks one connection's frames.
-
-    ``channels`` maps channel numbers to HotChannels and belongs to the connection.
-
-    The handler has
+    """Parses the frames that one connection has read, and publishes and acks ordinary messages itself. All
+    other frames go to ``handler``, the connection, which has these methods:
 
     slow_frame(type, channel number, payload)
-        Handles a frame. Returns False to end the walk, because the connection closes or is paused.
+        Handles a frame. Returns False to stop the parsing: the connection closes or is paused.
     route(exchange, routing_key, entry)
-        Returns a Route, or None for the slow lane. ``entry``: the encoded header that the Route depends on,
-        or empty.
+        Returns a Route to cache, or None if such messages go to slow_frame(). ``entry``: the encoded header
+        on which the Route depends, or empty.
     publish_later(...)
-        Publishes a message for which a queue has answered LATER.
+        Finishes a publish that must wait, because a queue cannot take the message yet (it answered LATER).
     outruns(queues)
         Is told that the client publishes faster than the consumers of these queues consume.
     has_time()
-        Returns True if a walk over messages to many queues may go on now.
+        Returns True if the parsing may go on: this read has not used up its time.
     body_begins(channel number, size, start, end)
-        Takes the first part of a body frame, ``input[start:end]``. Returns True if the rest is read
-        elsewhere; the lane then calls body_ends(), which answers as slow_frame.
+        Takes the first part of a body frame, ``input[start:end]``. Returns True if the stream reads the
+        remaining octets itself; then body_ends() is called, whose result means the same as slow_frame()'s.
 
-    ``confirming_channels``: channels in confirm mode with new publishes since send_confirms().
+    ``channels``: the connection's dict of HotChannels by number. ``confirming_channels``: list of channels
+    with publishes to confirm at the end of the read.
     """
 
     __slots__ = (
@@ -77,7 +76,7 @@ class FastLane:
     def __init__(
         self, handler, buffers, channels, frame_max, scheduler, max_message=134217728, safe_octets=131072
     ):
-        """``safe_octets``: more octets of properties take the slow lane, which limits long tables."""
+        """``safe_octets``: messages with more octets of properties go to slow_frame() (long tables)."""
         self.handler = handler
         self.buffers = buffers
         self.at = self.buffers.input_at
@@ -102,7 +101,7 @@ class FastLane:
         self.set_frame_max(frame_max)
 
     def set_frame_max(self, frame_max):
-        """Set the negotiated frame size, which later frames are checked against."""
+        """Set the negotiated maximal size of a frame, against which all later frames are checked."""
         self.frame_max = frame_max
         # 8 octets more than a frame holds: RabbitMQ accepts them, because some clients (AMQPStorm) count
         # without the overhead.
@@ -111,7 +110,8 @@ class FastLane:
         self.body_max = min(self.payload_max, self.max_message)
 
     def process(self, start, end, now_ms):
-        """Walk the complete frames in ``input[start:end]``; returns the offset of the incomplete rest.
+        """Handle the complete frames in ``input[start:end]``. Returns the offset behind the last handled
+        frame.
 
         Raises FrameError for broken framing.
         """
@@ -182,8 +182,8 @@ class FastLane:
         return position
 
     def finish(self):
-        """End the walk: consumers that have credit again are offered to their queues, every queue that the
-        walk touched gets its turn, and publishes are confirmed.
+        """Finish one read of the socket: let consumers with new credit and all queues that got messages
+        deliver, then confirm the publishes.
         """
         if self.settled_channels:
             for channel in self.settled_channels:
@@ -196,8 +196,8 @@ class FastLane:
         self.send_confirms()
 
     def _look_behind(self):
-        """After a read with very many publishes, tell the handler if all queues of the last message are
-        outrun. Nothing is told of an exchange that delays messages: the message may be in no queue yet.
+        """After a read with very many publishes, call handler.outruns() if the consumers of all queues of the
+        last message are too slow. Skips exchanges that delay messages.
         """
         if len(self.confirming_channels) > 0:  # a channel that waits for confirms: this read counts alone
             is_flood = self.routed >= backpressure.FLOOD
@@ -212,7 +212,7 @@ class FastLane:
                 self.handler.outruns(route.queues)
 
     def send_confirms(self):
-        """Confirm the publishes since the last call, on all channels in confirm mode."""
+        """Confirm all publishes since the last call, on all channels in confirm mode."""
         if self.confirming_channels:
             channels = self.confirming_channels
             self.confirming_channels = []
@@ -222,7 +222,7 @@ class FastLane:
                 channel.send_confirms()
 
     def confirm(self, channel):
-        """Confirm, at the end of the read, a publish that the slow lane took on this channel."""
+        """Have this channel's publishes, also those of the slow code, confirmed at the end of the read."""
         if not channel.in_confirming:
             channel.in_confirming = True
             self.confirming_channels.append(channel)
@@ -235,9 +235,10 @@ class FastLane:
         return channel
 
     def _publish(self, channel, position, frame_end, end):
-        """Handle one publish, if all its frames are there and ordinary.
+        """Publish the message whose basic.publish is at ``position``, if it is complete and ordinary.
 
-        Returns the position behind its frames, WAIT if frames are missing, or SLOW to use the slow lane.
+        Returns the position behind its frames, WAIT if frames are missing, or SLOW to have slow_frame()
+        called.
         """
         at = self.at
         # before the exchange: class id, method id and a reserved short
@@ -264,9 +265,10 @@ class FastLane:
         return after
 
     def _content(self, number, position, header, end):
-        """Check the header frame at ``header`` and the body frame behind it, and note their offsets.
+        """Check the header frame at ``header`` and the body frame behind it; store their offsets in the
+        message.
 
-        Returns the position behind both frames, WAIT if octets are missing, or SLOW to use the slow lane.
+        Returns the position behind both, WAIT if octets are missing, or SLOW to have slow_frame() called.
         """
         at = self.at
         if end - header < 22:
@@ -314,7 +316,7 @@ class FastLane:
         return after
 
     def _properties(self, start, end):
-        """Store in the message what queues need of its properties. Returns False to use the slow lane."""
+        """Store in the message its persistence and priority. Returns False if slow_frame() must handle it."""
         at = self.at
         message = self.message
         message.persistent = False
@@ -351,7 +353,7 @@ class FastLane:
         return route
 
     def _by_headers(self, route, routing, length):
-        """Return ``route``, or the Route that the message's headers choose, or None for the slow lane."""
+        """Return ``route``, or the Route for the message's headers. None: slow_frame() must be called."""
         # Properties of two octets, both zero, were not scanned.
         if self.message.properties_length == 2 or self.scan.headers_at < 0:
             return route
@@ -364,7 +366,6 @@ class FastLane:
         return None if due_ms == properties.UNTOLD else route.delayed
 
     def _watched(self, route, routing, length):
-        """Return ``route``, or the Route that the watched header chooses, or None for the slow lane."""
         at = self.at
         end = self.scan.headers_at + self.scan.headers_length
         # The first of equal keys counts, as everywhere.
@@ -402,7 +403,7 @@ class FastLane:
                     self.held = True
 
     def _wait(self, channel, route, at, taken):
-        """End the walk, for the handler to publish the message: destination number ``at`` answered LATER.
+        """Stop the parsing; the handler finishes the publish once queue number ``at`` can take the message.
         """
         message = self.message
         mandatory = self.at[message.routing_at + message.routing_length] & 1
@@ -412,7 +413,7 @@ class FastLane:
         self.handler.publish_later(channel, message, route.queues, at, taken, bool(mandatory))
 
     def _stored(self, channel, route, persistent, taken):
-        """Count a message that was offered to all queues of the route. ``taken``: all queues took it."""
+        """Count a publish, and note whether to ack or nack it. ``taken``: all queues took the message."""
         route.count()
         channel.publishes += 1
         if channel.confirming:
@@ -427,18 +428,15 @@ class FastLane:
 
 
 class HotChannel:
-    """Holds the state of a channel that the lane and deliveries touch per message: the confirm counter, the
-    unacked ring and the credit of the channel's consumers. The subclass Channel adds methods and replies.
+    """Holds the state of a channel that is used for every message. Its subclass Channel adds AMQP's methods.
 
-    ``slow``: the lane hands every frame of this channel to slow_frame (tx mode, content under way, closing).
-
-    ``confirming``: confirm mode. ``published``: number of the last publish in confirm mode; ``publishes``
-    counts in every mode. ``refused``: publishes to be nacked at the next send_confirms(). ``unsynced``:
-    queues whose messages must be on disk before publishes are acked. ``confirms`` (Confirms) sends the
-    answers. ``prefetch_count``: limit of new consumers; ``global_prefetch``: limit shared by all consumers of
-    the channel; 0: no limit. ``consumers``: by tag. ``max_unacked``: most unacknowledged messages.
-    ``watched``: consumer_timeouts watches the channel. ``tracing``: trace_delivery() is called for every
-    delivery.
+    ``slow``: all frames of this channel go to slow_frame() (tx mode, unfinished message, closing).
+    ``confirming``: confirm mode. ``published``: number of the last publish in confirm mode. ``publishes``:
+    count of publishes in all modes. ``refused``: numbers of the publishes to nack next. ``unsynced``: queues
+    whose messages must be on disk before the next acks. ``confirms``: the Confirms. ``prefetch_count``: limit
+    of each new consumer; ``global_prefetch``: limit shared by all consumers; 0: no limit. ``consumers``: dict
+    by tag. ``max_unacked``: most unacked messages. ``watched``: a check of consumer timeouts is scheduled.
+    ``tracing``: trace_delivery() is called for every delivery.
     """
 
     __slots__ = (
@@ -462,7 +460,8 @@ class HotChannel:
         self.settling = None
 
     def send_confirms(self):
-        """Confirm the publishes since the last call: at the end of a read, and before the channel closes."""
+        """Confirm the publishes since the last call. Called after each read, and before the channel closes.
+        """
         if self.confirming:
             refused = self.refused
             if refused:
@@ -470,16 +469,16 @@ class HotChannel:
             self.confirms.published(self.published, refused, self.unsynced.take())
 
     def ack(self, tag, multiple):
-        """basic.ack. Returns False, without any effect, for an unknown tag."""
+        """Ack the message with this tag or, if ``multiple``, all up to it. False: unknown tag, no effect."""
         if not self.unacked.settle(tag, multiple):
             return False
         self.resume_consumers()
         return True
 
     def reject(self, tag, multiple, requeue):
-        """basic.reject and basic.nack. ``requeue``: LOST, RETURNED or FAILED, or 0 to reject.
-
-        Returns False, without any effect, for an unknown tag.
+        """Reject the message with this tag or, if ``multiple``, all up to it. ``requeue``: LOST, RETURNED or
+        FAILED (why it is requeued), or 0 not to requeue. Returns False, without any effect, for an unknown
+        tag.
         """
         if not self.unacked.reject(tag, multiple, requeue):
             return False
@@ -487,26 +486,24 @@ class HotChannel:
         return True
 
     def settle_in_slices(self, tag, how, scheduler, done=None):
-        """Settle all messages up to ``tag``. Returns False if all are settled now. Otherwise returns True,
-        and calls ``done()`` when all are settled.
+        """Settle all messages up to ``tag``. Returns False if this is done at return. Otherwise returns True,
+        and calls ``done()`` after the last message.
         """
         return self.settlements(scheduler).order(tag, how, done)
 
     def settlements(self, scheduler):
-        """The channel's Settling, made at the first call; it settles in slices, in order."""
+        """Return the channel's Settling, a job that settles very many messages in slices."""
         if self.settling is None:
             self.settling = Settling(self, scheduler)
         return self.settling
 
     def lend_nothing(self):
-        """Stop the consumers from taking messages: the channel is about to end."""
+        """Stop all deliveries, because the channel is about to end."""
         self.slow = True
         self.global_prefetch = NO_CREDIT
 
     def close(self, scheduler):
-        """End the channel: consumers detach, and unacked messages go back to their queues in order, in slices
-        if very many.
-        """
+        """Detach the consumers and requeue the unacked messages, in slices if there are very many."""
         self.slow = True
         for consumer in list(self.consumers.values()):
             consumer.stop()
@@ -516,13 +513,13 @@ class HotChannel:
         self.settling = None  # unfinished settling keeps the channel alive until it is done
 
     def watch_unacked(self):
-        """Start watching the channel, because a delivery has a consumer timeout."""
+        """Have overdue deliveries noticed: a queue of this channel has a consumer timeout."""
 
     def trace_delivery(self, message, queue_name, added):
-        """Trace a message before its delivery, while ``tracing`` is set."""
+        """Report ``message`` to the vhost's tracing, before its delivery. Called if ``tracing`` is set."""
 
     def resume_consumers(self):
-        """Offer the consumers to their queues: after acks or basic.qos they may have credit again."""
+        """Have the queues deliver to consumers that have new credit after acks or basic.qos."""
         if self.global_prefetch and len(self.consumers) > 1:
             self._resume_in_turns()
             return
@@ -531,8 +528,8 @@ class HotChannel:
                 consumer.queue.offer(consumer)
 
     def _resume_in_turns(self):
-        """Do resume_consumers() for consumers that share a credit. Each call starts with a different
-        consumer, because the first consumer may use up the credit.
+        """Have the queues deliver to consumers that share a credit, starting with a different consumer each
+        time: the first consumer may use up the credit.
         """
         consumers = list(self.consumers.values())
         first = self.resume_at % len(consumers)
@@ -549,8 +546,8 @@ class HotChannel:
 
 
 def _route_of(handler, key):
-    """Return the handler's route for ``key``, which is exchange and routing key as on the wire, followed by
-    the header entry that the route depends on, if any.
+    """Call ``handler.route()``. ``key``: exchange and routing key as short strings, then the encoded header
+    on which the route depends, if any.
     """
     split = 1 + key[0]
     end = split + 1 + key[split]

@@ -2,7 +2,7 @@
 
 The login feeds it the octets read, and carries out the steps that it returns: octets to send, credentials to
 check, a virtual host to open. Never reads, writes, hashes or waits. Before tune-ok a frame may have at most
-``frame_max_before`` octets, so that a stranger can use little of the broker's memory.
+``frame_max_before`` octets, so that an unauthenticated peer can use little of the broker's memory.
 
     header   the eight octets of the protocol      -> start
     starting connection.start-ok                   -> Login      (the connection answers logged_in() or
@@ -40,9 +40,9 @@ OPEN_OK_FRAME = method_frame(0, ConnectionOpenOk())
 
 
 class HandshakeError(Exception):
-    """The handshake has failed, and the connection ends.
+    """The handshake has failed; the connection must end. The text is for the log.
 
-    ``reply``: octets to send first (often none: RabbitMQ tells strangers nothing). The text is for the log.
+    ``reply``: octets to send before; usually none, because RabbitMQ tells unauthenticated peers nothing.
     """
 
     def __init__(self, text, reply=b""):
@@ -51,7 +51,7 @@ class HandshakeError(Exception):
 
 
 class Limits(NamedTuple):
-    """The limits that the server offers or both sides agreed to; 0: no limit. ``heartbeat_s`` in seconds."""
+    """Limits of a connection, as offered by the server or agreed by both peers. 0: no limit."""
 
     channel_max: int
     frame_max: int
@@ -62,7 +62,7 @@ limits_of = lru_cache(64)(Limits)  # cached: most clients of a fleet agree to th
 
 
 class Send(NamedTuple):
-    """A step: send these octets."""
+    """A step of the handshake for its caller: send ``octets`` to the client."""
 
     octets: bytes
 
@@ -71,7 +71,7 @@ NOTHING_TO_SEND = Send(b"")
 
 
 class Login(NamedTuple):
-    """A step: check these credentials, then call logged_in() or refused(). A password hash may take long."""
+    """A step of the handshake for its caller: check these credentials, then call logged_in() or refused()."""
 
     mechanism: str
     username: str
@@ -80,7 +80,7 @@ class Login(NamedTuple):
 
 
 class Open(NamedTuple):
-    """A step: open this virtual host for the user, then call opened()."""
+    """A step of the handshake for its caller: open this virtual host for the user, then call opened()."""
 
     virtual_host: str
 
@@ -89,22 +89,21 @@ opening = lru_cache(64)(Open)
 
 
 class Closed(NamedTuple):
-    """A step: the client has closed the connection in good order."""
+    """A step of the handshake for its caller: close the socket, after the client's connection.close."""
 
 
 class Handshake:
-    """Runs one connection's handshake.
+    """Decides the server's steps from protocol header to connection.open-ok. Reads and writes no socket.
 
-    ``limits``: the offered Limits, after tune-ok the agreed Limits. ``client_properties``: set by start-ok.
+    ``limits``: the offered Limits; from tune-ok on, the agreed Limits. ``client_properties``: from start-ok.
     """
 
     def __init__(self, offered, start, certified_name=None, frame_max_before=FRAME_MIN_SIZE):
-        """``start``: what start_frame() returned; it offers EXTERNAL unless ``certified_name`` is None.
+        """``start``: the frame made by start_frame(). ``frame_max_before``: most octets of a frame before
+        tune-ok.
 
-        ``certified_name``: the user named by a verified client certificate, "" if it names no user, None if
-        there is no certificate.
-
-        ``frame_max_before``: most octets of a frame before tune-ok.
+        ``certified_name``: the user named by the client's verified certificate; "" if the certificate names
+        no user; None without a certificate.
         """
         self.offered = offered
         self._start = start
@@ -118,12 +117,12 @@ class Handshake:
 
     @property
     def capabilities(self):
-        """The client's capabilities; an empty dict if the client sent no table of them."""
+        """The ``capabilities`` of the client's properties; an empty dict if they are missing or no table."""
         capabilities = self.client_properties.get("capabilities")
         return capabilities if isinstance(capabilities, dict) else {}
 
     def feed(self, data):
-        """Append octets read from the client."""
+        """Add octets that were read from the client."""
         if self.state == HEADER:
             needed = HEADER_SIZE - len(self._header)
             self._header += data[:needed]
@@ -132,7 +131,7 @@ class Handshake:
             self._reader.feed(data)
 
     def next_step(self):
-        """The next step, or None if more must be read first. Raises HandshakeError."""
+        """Return the next Send, Login, Open or Closed; None if octets are missing. Raises HandshakeError."""
         if self.state == HEADER:
             return self._greet()
         if self.state == LEFT:
@@ -159,14 +158,14 @@ class Handshake:
             raise HandshakeError(f"{error} in handshake state {self.state}", self.reply_to(error)) from error
 
     def logged_in(self):
-        """Accept the credentials. Returns the octets to send, which offer the limits."""
+        """Note that the credentials are correct. Returns connection.tune with the offered limits."""
         moved(self, OF_HANDSHAKE, LOGGED_IN)
         return tune_frame(self.offered)
 
     def refused(self):
-        """Refuse the credentials. Returns the octets to send before closing, perhaps none.
+        """Return the octets to send before the connection is closed for wrong credentials.
 
-        As in RabbitMQ, only clients that can tell a refusal from a broken connection get an answer.
+        As in RabbitMQ, they are empty unless the client supports ``authentication_failure_close``.
         """
         if not self.capabilities.get("authentication_failure_close"):
             return b""
@@ -177,18 +176,16 @@ class Handshake:
         return close_frame(error)
 
     def opened(self):
-        """Note that the virtual host is open. Returns the last answer of the handshake."""
+        """Note that the virtual host is open. Returns connection.open-ok, as octets."""
         moved(self, OF_HANDSHAKE, OPENED)
         return OPEN_OK_FRAME
 
     def reply_to(self, error):
-        """The octets to send for an error: none before the login, as in RabbitMQ; after the login a
-        connection.close with the reason.
-        """
+        """Return a connection.close for ``error``, as octets. Empty before the login, as in RabbitMQ."""
         return close_frame(error) if self.state in (TUNING, OPENING, OPEN) else b""
 
     def rest(self):
-        """The octets read after connection.open."""
+        """Return, and forget, the octets that were fed after connection.open."""
         return self._reader.take_rest()
 
     def _greet(self):
@@ -237,8 +234,8 @@ class Handshake:
         return Login(method.mechanism, username, password)
 
     def _external(self):
-        """Log in by certificate, whatever the response contains. A client without a usable certificate is
-        refused like a client with a wrong password.
+        """Return the Login for the certificate's user. Raises HandshakeError without such a user, as for a
+        wrong password.
         """
         if self.certified_name is None:
             raise HandshakeError("EXTERNAL login without a verified client certificate", self.refused())
@@ -268,7 +265,7 @@ class Handshake:
 
 
 def start_frame(server_properties, offers_external):
-    """connection.start: the broker's properties and login mechanisms."""
+    """Return connection.start with the broker's properties and login mechanisms, as octets."""
     names = [*MECHANISMS, EXTERNAL] if offers_external else list(MECHANISMS)
     return method_frame(0, ConnectionStart(
         version_major=0, version_minor=9, server_properties=server_properties,
@@ -278,13 +275,13 @@ def start_frame(server_properties, offers_external):
 
 @lru_cache(8)
 def tune_frame(offered):
-    """connection.tune with these Limits."""
+    """Return connection.tune with the limits ``offered``, as octets."""
     return method_frame(0, ConnectionTune(
         channel_max=offered.channel_max, frame_max=offered.frame_max, heartbeat=offered.heartbeat_s))
 
 
 def not_negotiated(name, value, relation, limit):
-    """The error for a tune-ok outside the offered limits, with RabbitMQ's text."""
+    """Return the NotAllowed for a value of tune-ok outside the offered limit, with RabbitMQ's text."""
     return NotAllowed(
         f"failed to negotiate connection parameters: negotiated {name} = {value} is {relation} allowed value "
         f"({limit})",
@@ -293,7 +290,7 @@ def not_negotiated(name, value, relation, limit):
 
 
 def close_frame(error):
-    """connection.close for an error."""
+    """Return connection.close with the code and text of ``error``, as octets."""
     return method_frame(0, ConnectionClose(
         reply_code=error.reply_code, reply_text=error.reply_text, class_id=error.class_id,
         method_id=error.method_id,
@@ -301,8 +298,8 @@ def close_frame(error):
 
 
 def plain_credentials(response):
-    """(username, password) of a PLAIN response: NUL, name, NUL, password (RFC 4616 without an authorization
-    identity, as in RabbitMQ).
+    """Return (username, password) of a SASL PLAIN response: NUL, name, NUL, password (RFC 4616). As in
+    RabbitMQ, an authorization identity is refused. Raises HandshakeError.
     """
     parts = response.split(b"\0")
     if len(parts) != 3 or parts[0]:
@@ -311,8 +308,8 @@ def plain_credentials(response):
 
 
 def amqplain_credentials(response):
-    """(username, password) of an AMQPLAIN response: a field table without its length, with LOGIN and
-    PASSWORD. A value that is no string is returned as None.
+    """Return (username, password) of an AMQPLAIN response: a field table without its length, with LOGIN and
+    PASSWORD. The password is None if it is no string. Raises HandshakeError.
     """
     try:
         table, _ = decode_table(len(response).to_bytes(4, "big") + response)

@@ -61,7 +61,7 @@ OF_CHANNEL = {
 
 
 def moved(one, table, event):
-    """Change the ``state`` of ``one`` by the event. Returns False if this state ignores the event."""
+    """Change ``one.state`` as ``table`` says for ``event``. Returns False if the state ignores this event."""
     state = table.get((one.state, event))
     if state is None:
         return False

@@ -20,7 +20,7 @@ from gomq_py.hub.clients import SHUTDOWN
 
 
 class LocalClients:
-    """Serves clients of this process through the AMQP door of one broker."""
+    """Connects AMQP clients inside this process (shovels, federation) to its own broker, without a port."""
 
     def __init__(self, server):
         self._server = server
@@ -30,9 +30,9 @@ class LocalClients:
         self._count = 0
 
     def connect(self, user):
-        """Connect a client, which logs in as this User with EXTERNAL.
+        """Connect a client that logs in as this User, with mechanism EXTERNAL and no password.
 
-        Returns the client's end, a gevent socket that the caller closes. Raises OSError.
+        Returns the client's end of a socket pair, a gevent socket that the caller must close. Raises OSError.
         """
         hub = self._server.hub
         if self._clients.is_closing or hub.is_closed:
@@ -51,8 +51,8 @@ class LocalClients:
         return ours
 
     def _rights_changed(self, user):
-        """End connections and channels that the user's rights no longer allow. Other clients' consumers are
-        cancelled (amqp.server.withdrawals); here the channel ends, so that the link reports the reason.
+        """Close the connections and channels that this user's rights do not allow any more. The channel is
+        closed, not only the consumer cancelled, so that the shovel or federation link reports the reason.
         """
         if not self._clients.count_of_door(LOCAL):
             return

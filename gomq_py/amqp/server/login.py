@@ -1,9 +1,9 @@
 """Login: carries out a handshake, checks the credentials and finds the virtual host (broker.verbs.entering),
 all within ``login_timeout``.
 
-A LoginAttempt is the lane of the connection's stream until the client is let in, and drives the handshake.
-Only the check of a costly password takes a greenlet. Before its login a client can fill at most one small
-frame and, during such a check, ``max_octets_before_login``.
+A LoginAttempt handles the octets of the connection until the client is logged in. Only the check of a costly
+password takes a greenlet. Before its login a client can fill at most one small frame and, during such a
+check, ``max_octets_before_login``.
 """
 import time
 from functools import lru_cache, partial
@@ -38,16 +38,16 @@ DOOR, LOCAL = "amqp", "local"
 
 @lru_cache(8)
 def greeting(cluster_name, offers_external):
-    """connection.start of a broker with this cluster name."""
+    """Return connection.start of a broker in this cluster, as octets."""
     return start_frame(server_properties(cluster_name), offers_external)
 
 
 class LoginAttempt(ClientLogin):
-    """Logs in the client of one connection; until then it is the lane and handler of the connection's stream.
+    """Logs in the client of one connection, and handles its octets until then.
 
-    Calls ``connection.let_in(user, vhost, handshake, has_rest)`` when the client may come in; the
-    connection's own lane gets the rest of the input. If the stream ends before the login is done, the
-    connection ends, and calls ``say_last_word``.
+    After a successful login it calls ``connection.let_in(user, vhost, handshake, has_rest)`` and passes the
+    unused octets to the connection's FastLane. If the socket ends before that, the connection calls
+    say_last_word().
     """
 
     __slots__ = ("user", "_input", "_handshake", "_timer", "_ends_at_s")
@@ -69,11 +69,11 @@ class LoginAttempt(ClientLogin):
         self._ends_at_s = time.monotonic() + self.timeout_s
 
     def begin(self):
-        """Start the time limit of the login."""
+        """Start the timer that limits the login to ``login_timeout`` seconds."""
         self._start_timer(self.timeout_s)
 
     def end(self):
-        """Stop the login's timer: the login has succeeded or failed."""
+        """Stop the timer, after a successful or failed login."""
         if self._timer is not None:
             self._timer.stop()
             self._timer.close()
@@ -82,7 +82,9 @@ class LoginAttempt(ClientLogin):
     # as a lane
 
     def process(self, start, end, now_ms):
-        """Feed the handshake with ``input[start:end]``, and carry out its steps. Raises HandshakeError."""
+        """Handle the handshake's octets ``input[start:end]``. Returns the offset behind the used octets.
+        Raises HandshakeError.
+        """
         connection, handshake = self.connection, self._handshake
         handshake.feed(self._input[start:end])
         while True:
@@ -109,10 +111,7 @@ class LoginAttempt(ClientLogin):
                 self._check_not_stopping()
 
     def _check_octets(self):
-        """Limit the octets that a client sends before its login is done; after the login it may send more.
-
-        Raises HandshakeError.
-        """
+        """Raise HandshakeError if the client has sent more than ``max_octets_before_login``."""
         octets = self.connection.stream.received_octets
         if octets > self.server.settings.max_octets_before_login:
             raise HandshakeError(
@@ -123,13 +122,13 @@ class LoginAttempt(ClientLogin):
 
     @staticmethod
     def has_plenty():
-        """Return False: the client waits for every answer."""
+        """Return False: reading must not be delayed, because the client waits for every answer."""
         return False
 
     # steps
 
     def _log_in_at_once(self, login):
-        """Log in if the credentials can be checked without waiting. Returns False if they cannot."""
+        """Log in the client if its credentials can be checked without waiting; otherwise return False."""
         connection = self.connection
         if connection.local_user is not None and login.mechanism == EXTERNAL:
             self.user = connection.local_user
@@ -144,8 +143,8 @@ class LoginAttempt(ClientLogin):
         return True
 
     def _log_in_later(self, login):
-        """Log in, in a greenlet, which may wait for password hashes, an issuer's keys, and the delay after
-        failed logins. The client is not read meanwhile.
+        """Check the credentials in a greenlet, which may wait for a password hash, an issuer's keys, or the
+        delay after failed logins. The client is not read meanwhile.
         """
         self.end()
         hold = self.connection.stream.pause_reading("its password to be checked")
@@ -155,7 +154,7 @@ class LoginAttempt(ClientLogin):
             self.connection.admitted.end_login = partial(self._give_up, greenlet)
 
     def _log_in(self, login, hold):
-        """Check the credentials, go on with the handshake, and release ``hold``. May switch."""
+        """Check the credentials, answer, then release ``hold``, so that the client is read. May switch."""
         left_s = max(0.0, self._ends_at_s - time.monotonic())
         deadline = LoginDeadline(left_s, HandshakeError(f"no login within {self.timeout_s} s"))
         stream = self.connection.stream
@@ -172,7 +171,7 @@ class LoginAttempt(ClientLogin):
             hold.release()
 
     def _give_up(self, greenlet):
-        """End a login after its socket was shut down, because the stream is not read now."""
+        """Kill the greenlet of a login whose socket was shut down."""
         greenlet.kill(block=False)
         self.connection.stream.stop()
 
@@ -192,7 +191,7 @@ class LoginAttempt(ClientLogin):
         self.connection.output.write(self._handshake.logged_in())
 
     def _open(self, name, end, now_ms):
-        """Let the client into this vhost, and pass on the input after connection.open. Raises HandshakeError.
+        """Open the vhost, and pass the octets after connection.open to the FastLane. Raises HandshakeError.
         """
         connection, handshake = self.connection, self._handshake
         self._vhost(name)
@@ -211,13 +210,11 @@ class LoginAttempt(ClientLogin):
         return end
 
     def _check_not_stopping(self):
-        """Raise HandshakeError if the server is stopping. Called after everything that may have switched."""
         if self.clients.is_closing or self.connection.hub.is_closed:
             error = ConnectionForced(SHUTDOWN)
             raise HandshakeError("the broker stops", self._handshake.reply_to(error))
 
     def _vhost(self, name):
-        """The vhost of this name. Raises HandshakeError if it is missing or the user may not enter it."""
         door, most = DOOR, self.server.settings.max_connections
         local_user = self.connection.local_user
         if local_user is not None:
@@ -245,7 +242,7 @@ class LoginAttempt(ClientLogin):
     # failure
 
     def say_last_word(self):
-        """Log why the stream has ended, and tell the client. Returns True if the client was told. May switch.
+        """Log why the login failed, and send the client the reason. Returns True if it was sent. May switch.
         """
         connection, error = self.connection, None
         try:
@@ -262,8 +259,8 @@ class LoginAttempt(ClientLogin):
         return is_sent and bool(reply)
 
     def _refusal(self, error):
-        """Log why the login failed, and return the octets for the client. ``error``: a HandshakeError, an
-        OSError, or None if the client ended the stream.
+        """Log why the login failed, and return the octets to send. ``error``: a HandshakeError, an OSError,
+        or None if the client closed the socket.
         """
         handshake, name, host = self._handshake, self.connection.name, self.connection.peer_host
         strangers = self.server.strangers
@@ -283,10 +280,10 @@ class LoginAttempt(ClientLogin):
 
 
 def update_secret(connection, method):
-    """connection.update-secret: a token is renewed. Returns False when reading must pause.
+    """connection.update-secret: verify the client's new OAuth token, and use it. Returns False if the
+    connection must not be read until it is verified.
 
-    A user with a password has nothing to renew; the answer is RabbitMQ's, for clients that always send the
-    method.
+    For a user with a password, only update-secret-ok is sent, as by RabbitMQ.
     """
     name, answer = connection.user.name, method_frame(0, ConnectionUpdateSecretOk())
 

@@ -1,13 +1,13 @@
-"""Publish: the slow lane, which handles publishes that the fast lane leaves: split frames, returns, checks of
-properties, CC and BCC, direct reply-to.
+"""Publish: the slow, general code for the publishes that the fast lane does not handle: split frames,
+returns, checks of properties, CC and BCC, direct reply-to.
 
     content_header, content_body   frames -> Content
     prepare                        Content -> Publication; errors are raised here, when the content is
                                    complete, as in RabbitMQ, except for the address of a large body
     store                          Publication -> queues; returns and confirm counting
 
-The channel calls it; broker.verbs.publishing defines a publish. Handles every publish, simple rather than
-fast. Answers as the fast lane does; a property test compares both.
+The channel calls it; broker.verbs.publishing defines a publish. It can handle every publish, and answers like
+the fast lane; a property test compares both.
 """
 from functools import partial
 
@@ -32,10 +32,10 @@ ROUTING_OCTETS = 1024
 
 
 class Content:
-    """A message being received: its method, then its header, then bodies up to ``size`` octets.
+    """A message whose frames are being received: method, header, then bodies of ``size`` octets in all.
 
-    If memory for bodies is short, the body budget stops the reading of the connection; later it calls
-    resume_held() or, to close the connection, give_up().
+    If memory for bodies is short, the broker's body budget stops the reading of this connection. Later the
+    budget calls resume_held() or, to close the connection, give_up().
     """
 
     __slots__ = (
@@ -54,7 +54,7 @@ class Content:
         self.is_checked = False
 
     def unexpected_frame(self):
-        """The error for a frame out of order, with RabbitMQ's texts."""
+        """Return the UnexpectedFrame for a frame out of order, with RabbitMQ's texts."""
         if self.size < 0:
             return UnexpectedFrame(
                 "expected content header for class 60, got non content header frame instead"
@@ -62,9 +62,7 @@ class Content:
         return UnexpectedFrame("expected content body, got non content body frame instead")
 
     def check(self):
-        """Check the rights before the content takes shared memory; prepare() checks them again when the
-        content is complete. Raises as prepare() does.
-        """
+        """Check the publisher's rights, before the message takes memory. Raises AMQPError or Refused."""
         if not self.is_checked:
             self.is_checked = True
             method = self.method
@@ -73,7 +71,9 @@ class Content:
             publishing.check_address(self.channel.caller, method.exchange, method.routing_key)
 
     def gather(self):
-        """Borrow a buffer to receive the body into, if there is memory for one."""
+        """Borrow a shared buffer for the whole body. Without enough memory, body frames are kept as they
+        come.
+        """
         room = ROUTING_OCTETS + len(self.properties)
         try:
             lent = self.channel.connection.hub.body_buffers.take(room + self.size)
@@ -86,28 +86,28 @@ class Content:
 
     @property
     def output(self):
-        """The connection's output."""
+        """The connection's output buffer."""
         return self.channel.connection.output
 
     @property
     def is_held_up(self):
-        """True if reading has stopped for any other reason than that the client reads no output."""
+        """True if reading is paused for another reason than that the client does not read its output."""
         return any(what != UNREAD for what in self.channel.connection.stream.waits_for)
 
     def resume_held(self):
-        """Read the client again: the body budget has room, or the content was dropped."""
+        """Read the client again, because there is memory for bodies, or the message was dropped."""
         if self.hold is not None:
             self.hold.release()
 
     def give_up(self, why):
-        """Close the connection: other clients have waited too long for the memory that this content holds."""
+        """Close the connection: others have waited too long for the memory that this message holds."""
         self.channel.connection.fail(ResourceError(why))
 
 
 # receiving
 
 def basic_publish(channel, method):
-    """basic.publish: its content follows."""
+    """basic.publish: begin to receive a message, whose header and body frames follow."""
     channel.content = Content(channel, method)
     channel.choose_lane()
     if channel.connection.blocked_reason is not None:
@@ -115,9 +115,9 @@ def basic_publish(channel, method):
 
 
 def content_header(channel, payload):
-    """Handle the header frame.
+    """Handle the payload of a content header frame. Returns False if the connection must stop reading.
 
-    Returns False when reading must pause. Raises UnexpectedFrame, SyntaxError_, PreconditionFailed.
+    Raises UnexpectedFrame, FrameError, PreconditionFailed, or an error of the publish.
     """
     content = channel.content
     if content.size >= 0:
@@ -140,7 +140,7 @@ def content_header(channel, payload):
 
 
 def content_body(channel, payload):
-    """Handle a body frame. Returns False when reading must pause. Raises UnexpectedFrame."""
+    """Handle the payload of a body frame. Returns False if the connection must stop reading."""
     content = channel.content
     content.received += len(payload)
     if content.size < 0 or content.received > content.size:
@@ -155,8 +155,8 @@ def content_body(channel, payload):
 
 
 def body_begins(channel, size):
-    """Begin a body frame of ``size`` octets. Returns the Gathered to read the frame into before body_ends()
-    is called, or None if the caller must wait for the whole frame.
+    """Begin a body frame of ``size`` octets. Returns the Gathered (buffer) into which the frame must be read
+    before body_ends() is called, or None if the caller must wait for the whole frame.
     """
     content = channel.content
     if content is None or content.size < GATHERED_OCTETS or content.received + size > content.size:
@@ -167,7 +167,7 @@ def body_begins(channel, size):
 
 
 def body_ends(channel, gathered, size):
-    """Handle a body frame that was read into ``gathered``. Returns False when reading must pause."""
+    """Handle a body frame read into ``gathered``. Returns False if the connection must stop reading."""
     content = channel.content
     if content is None or content.gathered is not gathered:  # the channel has ended meanwhile
         return True
@@ -190,7 +190,7 @@ def _received(channel, content, count):
 
 
 def drop_content(channel):
-    """Forget the content being received."""
+    """Forget the message that is being received on ``channel``, and free its memory."""
     content, channel.content = channel.content, None
     if content is not None:
         channel.connection.hub.bodies.release(content)
@@ -198,7 +198,7 @@ def drop_content(channel):
 
 
 def _complete(channel, content):
-    """Publish complete content. Returns False when reading must pause."""
+    """Publish a message that is complete. Returns False if the connection must stop reading."""
     drop_content(channel)
     channel.choose_lane()
     body, content.gathered = content.gathered, None
@@ -216,7 +216,9 @@ def _complete(channel, content):
 # publishing
 
 def prepare(channel, method, properties, body):
-    """Make a Publication. Refuses ``immediate``, as RabbitMQ does. Raises AMQPError, Refused."""
+    """Check and route a message; return it as a Publication. Refuses ``immediate``. Raises AMQPError,
+    Refused.
+    """
     if method.immediate:
         raise NotImplemented_(IMMEDIATE)
     return publishing.prepare(
@@ -226,8 +228,8 @@ def prepare(channel, method, properties, body):
 
 
 def _own_reply_to(channel, reply_to):
-    """The name that replaces this client's direct reply-to in its requests; None for any other reply_to.
-    Raises PreconditionFailed.
+    """Return the name that replaces the direct reply-to of this client's requests; None for any other
+    reply_to. Raises PreconditionFailed if the client has no consumer of direct replies.
     """
     if reply_to != REPLY_TO:
         return None
@@ -237,10 +239,10 @@ def _own_reply_to(channel, reply_to):
 
 
 def store(channel, publication, may_wait=False):
-    """Store the message in its destinations or return it to the client, and count it for confirms.
+    """Store a message in all its queues, or return it to the client, and count it for confirms.
 
-    Returns True if all destinations took the message, otherwise False. With ``may_wait``, returns None if the
-    message waits for the files of a new segment.
+    Returns True if all queues took the message, otherwise False. With ``may_wait``, returns None if the
+    message waits until the files of a new segment are open.
     """
     wait = partial(_wait, channel) if may_wait else None
     taken = publishing.store(channel.caller, publication, channel.connection.scheduler.now_ms, wait)
@@ -250,8 +252,8 @@ def store(channel, publication, may_wait=False):
 
 
 def publish_later(channel, message, destinations, at, taken, mandatory):
-    """Publish a message that a fast lane could not finish: destination number ``at`` answered LATER. That and
-    all later destinations get the message. ``taken``: all earlier destinations took the message.
+    """Publish a message to ``destinations`` from index ``at`` on, as soon as destination ``at``, which
+    answered LATER, can take it. ``taken``: all destinations before ``at`` took the message.
     """
     _wait(channel, publishing.begun(channel.vhost, message, destinations, mandatory), at, taken)
 
@@ -283,7 +285,7 @@ def _stored(channel, publication):
 
 
 def return_frames(channel, message):
-    """The frames of basic.return for a mandatory message that no queue got."""
+    """Return the octets of basic.return for a mandatory message that reached no queue."""
     answer = BasicReturn(
         reply_code=NoRoute.reply_code, reply_text=NoRoute.name, exchange=_text(message.get_exchange()),
         routing_key=_text(message.get_routing_key()),

@@ -25,7 +25,7 @@ SHOWN = 16
 
 
 def as_amqp(error):
-    """Return ``error`` if it is an AMQPError, or the AMQPError that stands for a Refused."""
+    """Return the AMQPError for ``error``, an AMQPError itself or a Refused of the broker's core."""
     if isinstance(error, wire.AMQPError):
         return error
     if isinstance(error, errors.OutOfResources):
@@ -34,13 +34,13 @@ def as_amqp(error):
 
 
 def check_frame(kind, payload):
-    """Raise FrameError for an unknown type, too few octets for the type, or a heartbeat with a payload."""
+    """Raise FrameError for an unknown type, a payload too short for it, or a heartbeat with payload."""
     if len(payload) < LEAST_PAYLOAD.get(kind, len(payload) + 1) or (kind == FRAME_HEARTBEAT and payload):
         raise wire.FrameError(f"{described_frame(kind, payload)}: unknown_frame")
 
 
 def described_frame(kind, payload):
-    """A frame as RabbitMQ's error texts show it: at most 16 octets, in Erlang's notation."""
+    """Describe a frame for an error text as RabbitMQ does: at most 16 octets, in Erlang's notation."""
     part = payload[:SHOWN]
     shown = (
         f'"{part.decode()}"' if part and all(32 <= octet < 127 for octet in part)
@@ -50,8 +50,8 @@ def described_frame(kind, payload):
 
 
 def method_on_channel_0(payload):
-    """Decode the method of a frame on channel 0. Raises FrameError, or NotImplemented_ with the method's
-    name, as RabbitMQ does on this channel only.
+    """Decode the method of a frame on channel 0. Raises FrameError or NotImplemented_; the error has the
+    method's id, which RabbitMQ adds on this channel only.
     """
     try:
         return decode_method(payload)
@@ -60,7 +60,7 @@ def method_on_channel_0(payload):
 
 
 def blamed(error, method_id):
-    """Return ``error``, with the id of the method that caused it unless it has one already."""
+    """Set the ids of the method that caused ``error``, unless the error has such ids. Returns the error."""
     if not error.class_id and method_id:
         error.class_id, error.method_id = method_id >> 16, method_id & 0xFFFF
     return error

@@ -1,8 +1,8 @@
 """Replies: sends the answers of a channel in order, from the channel's handlers to the connection's output.
 
 Most replies leave at once. A reply that promises something durable waits for the disk, and holds back only
-the later replies of its channel. Actions (start a consumer after its consume-ok) take their turn among the
-replies. Never writes out of order, never blocks.
+the later replies of its channel. Actions (for example, start a consumer after consume-ok) are called in the
+same order. Never writes out of order, never blocks.
 """
 from collections import deque
 from functools import partial
@@ -11,17 +11,16 @@ WAITS_FOR = "answers before its own to leave"
 
 
 class Replies:
-    """Sends the answers of one channel in order.
+    """Sends the answers of one channel in the order of its requests, though some must wait for the disk.
 
-    ``write(octets)`` sends. ``on_failure(error)`` is called once if the disk fails to keep what a reply
-    promises.
+    ``write(octets)`` sends. ``on_failure(error)`` is called if the disk cannot keep what an answer promises.
     """
 
     __slots__ = ("_write", "_when_safe", "_on_failure", "_line", "_closed")
 
     def __init__(self, write, when_safe, on_failure):
-        """``when_safe(callback)`` calls back with an error or None once all earlier changes are safe, perhaps
-        at once.
+        """``when_safe(callback)``: calls ``callback(error or None)`` when all changes so far are on disk,
+        perhaps before it returns.
         """
         self._write = write
         self._when_safe = when_safe
@@ -30,7 +29,7 @@ class Replies:
         self._closed = False
 
     def send(self, octets):
-        """Send after all earlier replies."""
+        """Send ``octets`` after all earlier replies."""
         if self._closed:
             return
         if self._line:
@@ -48,8 +47,8 @@ class Replies:
             action()
 
     def send_when_safe(self, octets, action=None):
-        """After all earlier replies, and when all changes so far are safe, send ``octets`` (None: nothing)
-        and call ``action()``.
+        """Send ``octets`` (None: nothing) and call ``action()``, when all changes so far are on disk and all
+        earlier replies have been sent.
         """
         if self._closed:
             return
@@ -57,8 +56,8 @@ class Replies:
         self._when_safe(lambda error: self.fill(place, error))
 
     def keep_place(self, octets, action=None):
-        """Keep a place for ``octets`` and ``action``, and return the place. Later replies wait until ``fill``
-        is called with the place.
+        """Queue a reply, and return it for fill(). Only fill() sends ``octets`` and calls ``action()``; later
+        replies wait for that.
         """
         place = _Waiting(octets, action, False)
         if not self._closed:
@@ -68,7 +67,7 @@ class Replies:
         return place
 
     def fill(self, place, error):
-        """Send a place's octets, whose promise is on disk. With an ``error``, call ``on_failure`` instead."""
+        """Let the queued reply ``place`` be sent in order. With an ``error``, call ``on_failure`` instead."""
         if self._closed:
             return
         if error is not None:
@@ -83,24 +82,24 @@ class Replies:
                 first.action()
 
     def close(self):
-        """Forget the waiting replies: the channel has ended."""
+        """Drop all waiting replies, because the channel has ended."""
         self._closed = True
         self._line = None
         self._write = self._when_safe = self._on_failure = None  # they refer to the channel
 
     @property
     def waiting_count(self):
-        """Count of replies held back."""
+        """Count of replies that wait for the disk or behind another reply."""
         return len(self._line) if self._line else 0
 
 
 def in_turn(handler):
-    """Wrap ``handler``, so that it runs once the channel's earlier answers have left; the client is not read
-    meanwhile.
+    """Decorate a method handler: it runs after the channel's earlier answers have been sent; until then the
+    client is not read.
 
-    Used for methods that cause deliveries or confirms, which leave ahead of waiting answers. Suppose a get-ok
-    with delivery tag 1 waits: if delivery 2 left first, an ack of all up to 2 would settle the unseen message
-    1.
+    Used for methods that cause deliveries or confirms, which do not wait for answers. Example: a get-ok with
+    delivery tag 1 waits; if delivery 2 were sent first, the client's ack of all up to 2 would settle a
+    message that it has not seen.
     """
     def handle(channel, method):
         if channel.replies.waiting_count:
@@ -112,7 +111,7 @@ def in_turn(handler):
 
 
 class _Waiting:
-    """A place among the replies: octets to write, then an action; either may be None."""
+    """A waiting reply: octets to send, then an action to call; either may be None."""
 
     __slots__ = ("octets", "action", "ready")
 

@@ -1,8 +1,8 @@
-"""Direct reply-to: sends replies to a consumer of amq.rabbitmq.reply-to, which is reached through the default
-exchange by a name that only the client's requests carry.
+"""Direct reply-to: sends replies to a consumer of amq.rabbitmq.reply-to. The default exchange routes replies
+by a name that only the client's requests carry.
 
-The consumer is a sink of the vhost: a message published to it goes out on its channel's socket and is stored
-nowhere.
+The vhost lists the consumer as a sink: a message published to it is written to its channel's socket, and
+stored nowhere.
 """
 import os
 from base64 import urlsafe_b64encode
@@ -18,9 +18,9 @@ LOG = logger("amqp")
 
 
 class ReplyConsumer(Destination):
-    """Sends direct replies to the client of ``channel``.
+    """Sends the messages published to its ``name`` straight to the client of ``channel``, as direct replies.
 
-    ``name`` replaces reply_to in the channel's requests; it has 128 random bits, so nobody can guess it.
+    ``name`` replaces reply_to in this channel's requests; its 128 random bits cannot be guessed.
     """
 
     __slots__ = ("channel", "tag", "_has_told")
@@ -32,16 +32,16 @@ class ReplyConsumer(Destination):
         self._has_told = False
 
     def start(self):
-        """Let the default exchange route replies to this consumer."""
+        """Let the default exchange route messages with the routing key ``name`` to this consumer."""
         self.channel.vhost.sinks[self.name] = self
 
     def stop(self):
-        """End the routing to this consumer: later replies are unroutable."""
+        """End the routing to this consumer; later replies to it are unroutable."""
         self.channel.vhost.sinks.pop(self.name, None)
 
     def publish(self, message):
-        """Send a reply to the client; returns 1. Returns 0 if the client is gone, does not read, or has
-        negotiated frames too small for the header. A reply never ends the client's channel.
+        """Send a reply to the client and return 1. Drops the reply and returns 0 if the client is gone, does
+        not read its socket, or has negotiated too small a frame for the header.
         """
         connection = self.channel.connection
         if connection.output.broken or connection.output.blocked:
@@ -64,7 +64,6 @@ class ReplyConsumer(Destination):
         return 1
 
     def _tell_too_large(self, octets):
-        """Log the first answer with a header that fits into no frame to the client."""
         if not self._has_told:
             self._has_told = True
             connection = self.channel.connection

@@ -17,7 +17,7 @@ from gomq_py.observability.quiet_log import QuietLog
 
 
 class AMQPServer:
-    """Serves AMQP 0-9-1 clients of ``broker``, in ``hub``; ``local`` serves clients of this process."""
+    """Serves the AMQP 0-9-1 clients of ``broker``. ``local``: connects clients inside this process."""
 
     def __init__(self, broker, settings, hub):
         self.broker = broker
@@ -40,20 +40,19 @@ class AMQPServer:
 
     @property
     def cluster_name(self):
-        """The cluster name for the server properties."""
+        """The cluster's name, which connection.start tells clients."""
         return self.broker.cluster_name
 
     def access_of(self, user, vhost_name):
-        """The Access of a User to a vhost. Connections share an Access, because it refers to no connection.
-        """
+        """Return the Access (rights) of a User to a vhost. Several connections may share the object."""
         access = self._access
         if access is None or access.user is not user or access.vhost_name != vhost_name:
             access = self._access = Access(user, vhost_name)
         return access
 
     def handle(self, socket, address):
-        """Serve one client. Returns a function ``when_gone(callback)``, whose callback is called when the
-        connection has ended. Returns None if the client is refused; the caller then closes the socket.
+        """Serve a client on an accepted socket. Returns a function ``when_gone(callback)``, whose callback is
+        called at the connection's end; or None if the client is refused and the caller must close the socket.
         """
         if self.hub.clients.is_closing:
             return None

@@ -26,7 +26,7 @@ CAPABILITIES = {
 
 
 def server_properties(cluster_name):
-    """The table for connection.start."""
+    """Return the server-properties table of connection.start, as a dict."""
     return {
         "capabilities": CAPABILITIES,
         "cluster_name": cluster_name,

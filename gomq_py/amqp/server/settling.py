@@ -1,10 +1,10 @@
-"""Settling: handles basic.ack, basic.nack and basic.reject that the fast lane leaves (rejections, unknown
-tags, transactions). Very many messages are settled in slices, one slice per poll of the loop, so that other
-work need not wait.
+"""Settling: handles the basic.ack, basic.nack and basic.reject methods that the fast lane does not handle
+(rejections, unknown tags, transactions). Very many messages are settled in slices, one slice per poll of the
+event loop, so that other work need not wait.
 
 The channel's unacked ring settles the messages in their queues. The client gets no answer to these methods.
-Each channel has at most one Settling, which carries out its orders in turn, to the end, even if the channel
-ends meanwhile. No later method of the client overtakes an order. Never switches.
+Each channel has at most one Settling, which handles its requests one after another, to the end, even if the
+channel ends meanwhile. No later method of the client overtakes a request. Never switches.
 """
 from collections import deque
 
@@ -29,7 +29,7 @@ def basic_ack(channel, method):
 
 
 def basic_nack(channel, method):
-    """basic.nack: as basic.ack, but the messages are refused."""
+    """basic.nack: refuse the message with this tag or, if ``multiple`` is set, all messages up to it."""
     settle(channel, method.delivery_tag, method.multiple, RETURNED if method.requeue else REJECT)
 
 
@@ -39,7 +39,7 @@ def basic_reject(channel, method):
 
 
 def settle(channel, delivery_tag, multiple, how):
-    """Settle now, or in the channel's transaction. Raises PreconditionFailed for an unknown tag."""
+    """Ack, reject or requeue, now or at tx.commit. Raises PreconditionFailed for an unknown tag."""
     if channel.transaction is not None:
         known = channel.transaction.settle(delivery_tag, multiple, how)
     elif multiple and channel.unacked.is_long(delivery_tag):
@@ -53,9 +53,9 @@ def settle(channel, delivery_tag, multiple, how):
 
 
 def was_returned(channel, delivery_tag, multiple, how):
-    """True if an operator has requeued the message with this tag: the client does not know this, so its
-    settlement is no error. With ``multiple``, all unacked messages before this tag are settled; but in a
-    transaction a tag with ``multiple`` always returns False.
+    """True if an operator has requeued the message with this tag, so that the client's settlement is no
+    error. With ``multiple``, all unacked messages up to this tag are settled. In a transaction, a tag with
+    ``multiple`` always returns False.
     """
     if delivery_tag not in channel.returned or multiple and channel.transaction is not None:
         return False
@@ -67,14 +67,16 @@ def was_returned(channel, delivery_tag, multiple, how):
 
 
 def apply(channel, delivery_tag, multiple, how):
-    """Settle now, not in a transaction. Returns False, without any effect, for an unknown tag."""
+    """Ack or reject at once, outside a transaction. Returns False, without any effect, for an unknown tag."""
     if how == ACK:
         return channel.ack(delivery_tag, multiple)
     return channel.reject(delivery_tag, multiple, 0 if how == REJECT else how)
 
 
 class Settling(Job):
-    """Carries out one channel's orders: settle messages up to a tag, or do the steps of a commit."""
+    """Settles very many messages of a channel in slices of time, request by request. Also carries out
+    commits.
+    """
 
     name = "settlements of a channel"
 
@@ -85,11 +87,10 @@ class Settling(Job):
         self._orders = deque()  # (step, done, failed)
 
     def order(self, tag, how, done=None):
-        """Settle all messages up to ``tag``; ``how`` as in settle.
+        """Settle all messages up to ``tag``. ``how``: ACK, REJECT, or a reason to requeue. Returns False if
+        this is done at return; otherwise returns True, and calls ``done()`` after the last message.
 
-        Returns False if all are settled now. Otherwise returns True, and calls ``done()`` at the end.
-
-        Until the end, queues that get messages back deliver nothing, so that later messages do not overtake.
+        While messages are requeued, their queues deliver nothing: later messages would overtake them.
         """
         queues = () if how in (ACK, REJECT) else held_back(self._channel)
         for queue in queues:
@@ -117,10 +118,10 @@ class Settling(Job):
         return is_later
 
     def carry_out(self, step, done, failed):
-        """Call ``step()`` until it returns False, after all earlier orders.
+        """Call ``step()`` until it returns False, after all earlier requests.
 
-        Returns False if all steps are done now. Otherwise returns True, and calls ``done()`` at the end,
-        after ``failed(error)`` if a step raised. If the first step is called now, its error is raised.
+        Returns False if this is done at return. Otherwise returns True, and calls ``done()`` at the end. If a
+        later step raises, calls ``failed(error)``, then ``done()``.
         """
         if not self._orders and not step():
             return False
@@ -149,20 +150,19 @@ class Settling(Job):
             LOG.exception("channel %d: the end of a settlement cannot be told", self._channel.id)
 
     def failed(self, error):
-        """Return True if orders are left: each order reports its own failure."""
+        """Return True if requests are left; the failed request itself reports its error."""
         return bool(self._orders)
 
     def _settle_some(self, tag, how):
-        """Settle a slice. Returns True if messages are left."""
         left = self._channel.unacked.settle_some(tag, how, ACKS_AT_ONCE if how == ACK else AT_ONCE)
         self._channel.resume_consumers()
         return left
 
 
 def held_back(channel):
-    """Return, as keys of a dict, the queues that must not deliver until the channel's unacked messages are
-    requeued and the client has its answer: the queues of these messages, and the queues of the channel's
-    consumers, which have credit again before recover-ok.
+    """Return, as keys of a dict, the queues that must pause while the channel's unacked messages are
+    requeued: the queues of these messages, and of the channel's consumers, which get credit before recover-ok
+    is sent.
     """
     queues = channel.unacked.queues()
     for consumer in channel.consumers.values():
@@ -172,6 +172,6 @@ def held_back(channel):
 
 
 def release(queues):
-    """Let these queues deliver again."""
+    """Let the paused queues deliver."""
     for queue in queues:
         queue.resume_deliveries()

@@ -1,5 +1,5 @@
-"""Stream consumer: the AMQP consumer of a stream, which writes messages to the hub's output buffer when the
-stream gives it a turn.
+"""Stream consumer: the AMQP consumer of a stream. When the stream calls deliver(), it writes messages to the
+hub's output buffer.
 
 An AMQPConsumer (delivery) with its own StreamReader, which knows each message's offset. Never switches.
 """
@@ -19,11 +19,9 @@ QUIET = QuietLog(logger("queue"))
 
 
 class StreamConsumer(consumer_delivery.AMQPConsumer):
-    """Delivers a stream's messages. ``start_at`` (broker.features.stream_offset): where the consumer begins,
-    at once or, with a single active consumer, when it becomes active.
-
-    ``is_tracked``: the stream stores the consumer's position under its tag. ``wanted``: a StreamFilter.
-    ``most_octets``: most unsettled octets of bodies, 0: no limit; a single message may exceed it.
+    """Delivers a stream's messages. ``start_at``: the first position (broker.features.stream_offset).
+    ``is_tracked``: the stream stores the consumer's position under its tag. ``wanted``: a StreamFilter, or
+    None. ``most_octets``: most octets of unsettled bodies, 0: no limit; one message may exceed it.
     """
 
     __slots__ = ("stream", "reader", "start_at", "is_tracked", "wanted", "most_octets")
@@ -40,18 +38,18 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         self.most_octets = most_octets
 
     def stop(self):
-        """Detach at basic.cancel or the end of the channel. Unacked messages stay with the channel."""
+        """Detach the consumer from its stream. The channel keeps the unacked messages."""
         self._close()
         consumer_delivery.AMQPConsumer.stop(self)
 
     def cancel(self, reason):
-        """Tell the client that the stream has dropped this consumer."""
+        """Stop, and tell the client, because the stream has dropped this consumer."""
         self._close()
         consumer_delivery.AMQPConsumer.cancel(self, reason)
 
     def capacity(self):
-        """Count of messages that the consumer may take now. The first call opens the reader. A single active
-        consumer gets its first call when it becomes active.
+        """Count of messages that the consumer may take now. The first call opens the reader at ``start_at``;
+        a single active consumer gets this call when it becomes active.
         """
         if self.reader is None and self.started:
             self.reader = self.stream.open_reader(
@@ -62,7 +60,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         return consumer_delivery.AMQPConsumer.capacity(self)
 
     def is_behind(self):
-        """True if the stream has messages that the reader has not looked at."""
+        """True if the stream has messages that this consumer's reader has not read."""
         return self.reader is not None and self.reader.is_behind()
 
     def _deliver_traced(self, limit):
@@ -82,8 +80,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         self.reader.pass_over()
 
     def _deliver(self, limit):
-        """Send up to ``limit`` messages. Returns the octets written, plus a cost in octets for filtered
-        messages.
+        """Send up to ``limit`` messages. Returns the octets written, plus a cost for messages filtered out.
         """
         reader = self.reader
         unacked = self.channel.unacked
@@ -128,8 +125,8 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         return taken + self._forget_apart() + reader.forget_passed()
 
     def _translated_size(self):
-        """Most octets that _write_translated() needs, with room for a second copy of the properties: they are
-        first written at the end of this room, and then copied into the frames.
+        """Most octets that _write_translated() needs, with room at the end for a copy of the properties,
+        which are translated there before they are copied into the header frame.
         """
         return (
             consumer_delivery.AMQPConsumer._translated_size(self) + delivery.GROWTH_BYTES
@@ -167,7 +164,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
             self.frame_max, message.location)
 
     def _deliver_large(self, size):
-        """Deliver one message larger than the output buffer."""
+        """Deliver ``message``, which is larger than the output buffer. Returns the count of octets sent."""
         if not self.admits_large(size):
             return 0
         data = bytearray(size)

@@ -1,6 +1,6 @@
 """Topology: handles the exchange.* and queue.* methods of a channel by calling broker.verbs.
 
-AMQP adds the channel's last declared queue, direct reply-to as a queue, and answers that leave once a durable
+AMQP adds the channel's last declared queue, direct reply-to as a queue, and answers that wait until a durable
 change is on disk. Each handler takes (channel, method) and raises the errors that the client is told.
 """
 from gomq_py.amqp.wire.errors import NotFound
@@ -18,7 +18,7 @@ REPLY_TO = "amq.rabbitmq.reply-to"
 # exchanges
 
 def exchange_declare(channel, method):
-    """exchange.declare: make the exchange or, if ``passive``, only check that it exists."""
+    """exchange.declare: create the exchange or, if ``passive``, only check that it exists."""
     if method.passive:
         exchanges.passive_declare(channel.caller, method.exchange)
         return _answer(channel, method, ExchangeDeclareOk(), False)
@@ -42,7 +42,7 @@ def exchange_bind(channel, method):
 
 
 def exchange_unbind(channel, method):
-    """exchange.unbind: delete a binding. A missing binding is no error."""
+    """exchange.unbind: delete a binding between exchanges. A missing binding is no error."""
     durable = bindings.unbind(
         channel.caller, EXCHANGE, method.destination, method.source, method.routing_key, method.arguments)
     _answer(channel, method, ExchangeUnbindOk(), durable)
@@ -51,8 +51,8 @@ def exchange_unbind(channel, method):
 # queues
 
 def queue_declare(channel, method):
-    """queue.declare: make the queue, or compare it with the existing one. The queue becomes the channel's
-    last declared queue.
+    """queue.declare: create the queue, or check that the existing queue has the same properties. The queue
+    becomes the channel's last declared queue.
     """
     name = cleaned(method.queue)
     if name == REPLY_TO or name.startswith(REPLY_TO + "."):
@@ -70,8 +70,8 @@ def queue_declare(channel, method):
 
 
 def queue_bind(channel, method):
-    """queue.bind: bind a queue. If the method names neither queue nor key, the last declared queue is bound,
-    with its name as the key.
+    """queue.bind: bind a queue to an exchange. A method without queue name and routing key binds the last
+    declared queue, with its name as routing key.
     """
     queue, routing_key = _queue_and_key(channel, method)
     durable = bindings.bind(channel.caller, QUEUE, queue, method.exchange, routing_key, method.arguments)
@@ -79,14 +79,14 @@ def queue_bind(channel, method):
 
 
 def queue_unbind(channel, method):
-    """queue.unbind: delete a binding. A missing binding is no error."""
+    """queue.unbind: delete a binding of a queue. A missing binding is no error."""
     queue, routing_key = _queue_and_key(channel, method)
     durable = bindings.unbind(channel.caller, QUEUE, queue, method.exchange, routing_key, method.arguments)
     channel.reply_durably(QueueUnbindOk(), durable)
 
 
 def queue_purge(channel, method):
-    """queue.purge: drop the ready messages."""
+    """queue.purge: drop the ready messages. For a durable queue, purge-ok waits until this is on disk."""
     queue, count = queues.purge(channel.caller, named_queue(channel, method.queue))
     answer = QueuePurgeOk(message_count=count)
     if queue.durable and not method.no_wait:
@@ -111,9 +111,9 @@ def queue_delete(channel, method):
 
 
 def named_queue(channel, name):
-    """The queue name that a method means: an empty name stands for the channel's last declared queue.
+    """Return ``name``, or the name of the channel's last declared queue if ``name`` is empty.
 
-    Raises NotFound if the channel has declared no queue.
+    Raises NotFound if the name is empty and the channel has declared no queue.
     """
     name = cleaned(name)
     if name:
@@ -124,8 +124,8 @@ def named_queue(channel, name):
 
 
 def _declare_reply_to(channel, method, name):
-    """queue.declare of direct reply-to: a client may declare its own pseudo-queue, and may ask whether
-    another client still waits for an answer.
+    """queue.declare of the direct reply-to pseudo-queue. Requesters declare it under its common name;
+    repliers declare a requester's name, to learn whether the requester still waits.
     """
     if name != REPLY_TO and name not in channel.vhost.sinks:
         raise NotFound(f"no queue '{name}' in vhost '{channel.vhost.name}'")

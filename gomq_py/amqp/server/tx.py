@@ -1,9 +1,9 @@
 """Tx: keeps the publishes (checked and routed) and settlements of a transactional channel until tx.commit.
 
 The channel's handlers call it instead of the verbs. To clients a commit is all or nothing; in a crash it is
-not, as in RabbitMQ. A commit stores its messages first, and settles once they are on disk. So if a client
-consumes a message, publishes a result and commits both, a power cut never loses both. The answer leaves when
-all is on disk.
+not, as in RabbitMQ. A commit stores its messages first, and settles once they are on disk: a client that
+consumes a message and publishes a result in one transaction cannot lose both. Commit-ok leaves when all is on
+disk.
 """
 from array import array
 from collections import deque
@@ -31,7 +31,7 @@ DROPPED_AT_ONCE = 2_500
 
 
 class Transaction:
-    """Publishes and settlements since the last commit or rollback, in their order."""
+    """The publishes and settlements of a channel in tx mode since its last commit or rollback."""
 
     __slots__ = ("_channel", "_publications", "_octets", "_settlements", "_settled", "_settled_through")
 
@@ -42,22 +42,21 @@ class Transaction:
         self._forget()
 
     def clear(self):
-        """Forget everything; in slices if there is very much, because freeing a quarter of a million messages
-        takes 0.2 s.
+        """Drop all publishes and settlements, in slices if very many: to free 250,000 messages takes 0.2 s.
         """
         for kept in (self._publications, self._settlements):
             drop(kept, self._channel.connection.scheduler)
         self._forget()
 
     def publish(self, publication):
-        """Keep a publish. Raises ContentTooLarge."""
+        """Keep a publish for the commit. Raises ContentTooLarge if the transaction takes too much memory."""
         self._octets += PUBLICATION_OCTETS + publication.message.get_body_length()
         if self._octets > TRANSACTION_OCTETS_MAX:
             raise ContentTooLarge(f"the transaction holds more than {TRANSACTION_OCTETS_MAX} octets")
         self._publications.append(publication)
 
     def settle(self, delivery_tag, multiple, how):
-        """Keep a settlement. Returns False if the tag is unknown or settled in this transaction already."""
+        """Keep a settlement for the commit. False: the tag is unknown, or settled in this transaction."""
         if multiple and delivery_tag == 0:
             # Up to the newest delivery, even if it is settled: finding the newest open one would mean a
             # search of all deliveries for each such frame.
@@ -74,8 +73,8 @@ class Transaction:
         return True
 
     def requeue_unsettled(self, then=None):
-        """basic.recover: requeue unacked messages at once, except those that this transaction may settle;
-        then call ``then()``.
+        """basic.recover: requeue the channel's unacked messages, without those that this transaction settles.
+        Then call ``then()``.
         """
         channel = self._channel
         unacked, newest, tag = channel.unacked, channel.unacked.next_tag - 1, 0
@@ -105,7 +104,7 @@ class Transaction:
         channel.work_off(step, done, "what was unacked to go back")
 
     def commit(self):
-        """Carry out the transaction, and answer when it is on disk.
+        """Store the messages, settle the deliveries, and send commit-ok when all is on disk.
 
         Raises PreconditionFailed if a queue refused a message; then nothing is settled.
         """
@@ -129,11 +128,11 @@ class Transaction:
 
 
 class Commit:
-    """Carries out a commit to its end, even if the channel ends meanwhile.
+    """Carries out one commit to its end, even if the channel ends meanwhile.
 
-    First stores the messages, then takes the deliveries to settle from the channel; meanwhile the client is
-    not read. If a stored message is durable, settles once the messages are on disk; if the disk fails, the
-    deliveries are requeued.
+    First stores the messages, then removes the deliveries to settle from the channel; the client is not read
+    meanwhile. Settles these deliveries at once or, if a stored message is durable, when the messages are on
+    disk. If the disk fails, requeues the deliveries instead.
     """
 
     __slots__ = (
@@ -158,8 +157,8 @@ class Commit:
         self._at = 0
 
     def step(self):
-        """Do a slice of the work that must precede the client's next methods. Returns False after the last
-        slice. Raises PreconditionFailed.
+        """Do a slice of work. Returns False when the client's next methods need not wait any more. Raises
+        PreconditionFailed if a queue refused a message.
         """
         clock = SliceClock(every=LOOKS)
         if self._place is None:
@@ -181,7 +180,6 @@ class Commit:
         return False
 
     def _publish(self, clock):
-        """Store some messages. Returns True if all are stored."""
         channel = self._channel
         while self._publications:
             publication = self._publications.pop()
@@ -195,7 +193,6 @@ class Commit:
         return True
 
     def _take(self, clock):
-        """Take some deliveries to settle from the channel. Returns True if all are taken."""
         unacked = self._channel.unacked
         while self._settlements:
             delivery_tag, multiple, self._how = self._settlements[-1]
@@ -214,7 +211,7 @@ class Commit:
         self._parts[-1][2].append(location)
 
     def _published(self, error):
-        """Begin to settle: the messages are on disk or, if there is an ``error``, lost."""
+        """Begin to settle, when the messages are on disk or, with an ``error``, lost."""
         error = self._refusal(error)
         if error is not None:
             self._parts = deque((LOST, queue, locations) for _, queue, locations in self._parts)
@@ -224,8 +221,8 @@ class Commit:
             self._scheduler.start(settlement)
 
     def settle_some(self, error):
-        """Settle some deliveries. Returns False after the last. ``error``: the disk's failure to keep the
-        messages, which the client is told at the end, or None.
+        """Settle deliveries for a slice of time. Returns False after the last. ``error``: why the disk lost
+        the messages, sent to the client at the end; or None.
         """
         if not self._settle(SliceClock(every=LOOKS)):
             return True
@@ -238,7 +235,6 @@ class Commit:
             queue.hold_deliveries()  # later messages must not overtake the requeued ones
 
     def _settle(self, clock):
-        """Settle some deliveries. Returns True if all are settled."""
         while self._parts:
             how, queue, locations = self._parts[0]
             while self._at < len(locations):
@@ -259,8 +255,8 @@ class Commit:
         return True
 
     def settled(self, error):
-        """Finish: let the queues deliver again, and answer the client once the settlements are on disk. If
-        there is an ``error``, the client is told the error at once.
+        """Let the queues deliver, and send commit-ok when the settlements are on disk. With an ``error``,
+        close the connection with it at once.
         """
         for queue in self._queues:
             queue.resume_deliveries()
@@ -272,16 +268,14 @@ class Commit:
             self._when_safe(lambda error: replies.fill(place, self._refusal(error)), self._is_lost)
 
     def _is_lost(self):
-        """True if the store of one of the commit's queues has failed."""
         return any(queue.failed for queue in (*self._targets, *(self._queues or ())))
 
     def _refusal(self, error):
-        """The error for the client: ``error``, or NOT_KEPT if a queue has failed, or None."""
         return NOT_KEPT if error is None and self._is_lost() else error
 
 
 class Settlement(Job):
-    """Settles a commit's deliveries, in slices, once its messages are on disk or lost (``error``)."""
+    """Settles a commit's deliveries in slices, after its messages are on disk or, with an ``error``, lost."""
 
     name = "settling what a transaction settles"
 
@@ -294,13 +288,13 @@ class Settlement(Job):
         return self._commit.settle_some(self._error)
 
     def failed(self, error):
-        """Tell the client that a queue could not settle, and let the queues go on."""
+        """End the commit with ``error``: a queue could not settle. The paused queues deliver again."""
         self._commit.settled(error)
         return False
 
 
 class Freeing(Job):
-    """Frees, in slices, the contents of an unused list or set."""
+    """Empties a large, unused list or set in slices; to free it at once would block the event loop."""
 
     name = "freeing what a transaction held"
 
@@ -314,19 +308,18 @@ class Freeing(Job):
         return bool(self._kept)
 
     def failed(self, error):
-        """Do nothing: the rest is freed with the list."""
+        """Return False: the remaining elements are freed together with the list or set."""
         return False
 
 
 def drop(kept, scheduler):
-    """Free the contents of a list or set, in slices if large; the caller must drop its reference."""
+    """Free a list or set, in slices if it is large. The caller must keep no reference to it."""
     if len(kept) > DROPPED_AT_ONCE:
         scheduler.start(Freeing(kept))
 
 
 def mark(queues):
-    """Have the next sync put the settlements in these queues on disk: commit-ok promises that the acks are on
-    disk, other answers do not.
+    """Have the next sync write the acks in these queues to disk. Only commit-ok promises this to the client.
     """
     for queue in queues:
         if queue.durable and not queue.closed:
@@ -334,7 +327,7 @@ def mark(queues):
 
 
 def tx_select(channel, _method):
-    """tx.select: hold back later publishes and settlements. A second call changes nothing."""
+    """tx.select: keep later publishes and settlements for tx.commit. In tx mode it changes nothing."""
     if channel.confirming:
         raise PreconditionFailed("cannot switch from confirm to tx mode")
     if channel.transaction is None:
@@ -344,20 +337,20 @@ def tx_select(channel, _method):
 
 
 def tx_commit(channel, _method):
-    """tx.commit: carry out the transaction. If a queue refuses a message, the channel is closed with error
-    406 (PRECONDITION_FAILED), which RabbitMQ calls a partial completion.
+    """tx.commit: carry out the transaction. If a queue refuses a message, closes the channel with error 406
+    (PRECONDITION_FAILED, "partial tx completion"), as RabbitMQ does.
     """
     transaction_of(channel).commit()
 
 
 def tx_rollback(channel, _method):
-    """tx.rollback: undo the transaction's settlements and forget its publishes."""
+    """tx.rollback: drop the transaction's publishes and settlements."""
     transaction_of(channel).clear()
     channel.reply(TxRollbackOk())
 
 
 def transaction_of(channel):
-    """The channel's transaction. Raises PreconditionFailed if there is none."""
+    """Return the channel's Transaction. Raises PreconditionFailed if the channel is not in tx mode."""
     if channel.transaction is None:
         raise PreconditionFailed("channel is not transactional")
     return channel.transaction

@@ -1,7 +1,7 @@
 """Withdrawals: cancels consumers whose user may no longer read their queue or stream.
 
 Costs nothing per message: when a user's rights change, or a token becomes narrower, the consumers of the
-user's connections are checked once, in slices. RabbitMQ lets such consumers go on.
+user's connections are checked once, in slices. RabbitMQ does not cancel such consumers.
 """
 from gomq_py.amqp.server.login import DOOR
 from gomq_py.broker.verbs import queues
@@ -10,7 +10,7 @@ from gomq_py.hub.scheduler import Job, SliceClock
 
 
 class Withdrawals(Job):
-    """Checks the consumers of ``clients`` (hub.clients). amqp.server.local checks clients of this process."""
+    """Checks the consumers of users whose rights have changed. ``clients`` (hub.clients): all connections."""
 
     name = "looking for consumers that may not read any more"
 
@@ -23,13 +23,13 @@ class Withdrawals(Job):
         self._clock = SliceClock()
 
     def begin(self, user):
-        """Check the consumers of a User, whose rights, or those of one connection, have changed."""
+        """Check all consumers of a User whose rights have changed, or whose token has become narrower."""
         if self._clients.count_of_user(user.identity):
             self._identities[user.identity] = None
             self._scheduler.start(self)
 
     def step(self):
-        """Check some consumers. Returns False when all are checked."""
+        """Check consumers for a slice of time. Returns False when all are checked."""
         self._clock.begin()
         while self._round is not None or self._identities:
             if self._round is None:
@@ -43,13 +43,13 @@ class Withdrawals(Job):
         return False
 
     def failed(self, error):
-        """Stop checking this user. Returns True if other users are left."""
+        """Stop checking the user whose check failed. Returns True if other users are to be checked."""
         self._round = None
         return bool(self._identities)
 
     @staticmethod
     def _look(connections):
-        """A generator that checks one consumer after the other."""
+        """Generate a value after each checked consumer, so that the caller can pause there."""
         for connection in connections:
             if connection.door == DOOR:
                 for channel in list(connection.channels.values()):
@@ -61,8 +61,8 @@ class Withdrawals(Job):
 
 
 def _check(connection, channel, consumer):
-    """Cancel the consumer, as if its queue were gone, if its user may not read the queue. If the client does
-    not support such cancels, close the channel.
+    """Cancel the consumer if its user may not read the queue. Closes the channel if the client does not
+    support cancellation by the broker.
     """
     source = consumer.source
     try:

@@ -33,7 +33,7 @@ GROWTH_BYTES = 29
 
 
 def delivery_size(prefix_length, routing_length, properties_length, body_length, frame_max):
-    """Octets of the frames of one delivery. ``prefix_length``: class, method and consumer tag."""
+    """Return how many octets a delivery's frames take. ``prefix_length``: of class, method, consumer tag."""
     # 3 frames with 8 octets around each, delivery tag and redelivered (9), class, weight and body size (12).
     size = 2 * FRAME_OVERHEAD + prefix_length + 9 + routing_length + 12 + properties_length
     if body_length:
@@ -46,9 +46,9 @@ def delivery_size(prefix_length, routing_length, properties_length, body_length,
 def write_delivery(
     out, at, channel, prefix, prefix_length, tag, redelivered, source, routing_at, routing_length
 ):
-    """Write the method frame at ``at``; returns the offset behind it.
+    """Write the method frame of a delivery at ``out[at]``. Returns the offset behind it.
 
-    ``prefix`` holds class id, method id and the consumer tag as a short string.
+    ``prefix``: class id, method id, and the consumer tag as a short string.
     """
     out[at] = 1
     octets.put_be16(out, at + 1, channel)
@@ -66,13 +66,13 @@ def write_delivery(
 def write_content(
     out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max
 ):
-    """Write the header frame and the body frames at ``at``; returns the offset behind them."""
+    """Write a message's header frame and body frames at ``out[at]``. Returns the offset behind them."""
     at = write_header(out, at, channel, source, properties_at, properties_length, body_length)
     return write_body(out, at, channel, source, body_at, body_length, frame_max)
 
 
 def write_header(out, at, channel, source, properties_at, properties_length, body_length):
-    """Write the header frame at ``at``; returns the offset behind it."""
+    """Write a message's header frame at ``out[at]``. Returns the offset behind it."""
     out[at] = 2
     octets.put_be16(out, at + 1, channel)
     octets.put_be32(out, at + 3, 12 + properties_length)
@@ -87,11 +87,11 @@ def write_header(out, at, channel, source, properties_at, properties_length, bod
 def write_stream_content(
     out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max, offset,
 ):
-    """Do as write_content(), and add the message's stream ``offset`` to its headers, unless a frame of
-    ``frame_max`` has no room for the offset.
+    """Write the header and body frames of a stream's message at ``out[at]``, with the header
+    ``x-stream-offset`` set to ``offset``. Returns the offset in ``out`` behind them.
 
-    The properties were checked when published; the offset's entry is added while they are copied. An
-    ``x-stream-offset`` that the publisher itself has sent is left out.
+    A publisher's own ``x-stream-offset`` is replaced. The header is left out if a frame of ``frame_max`` has
+    no room for it. The properties must be valid; they were checked when published.
     """
     if properties_length + 20 + GROWTH_BYTES > frame_max:
         return write_content(
@@ -137,8 +137,9 @@ def write_translated(
     out, at, channel, form, source, routing_at, properties_at, properties_length, flags, body_at, body_length,
     frame_max
 ):
-    """As write_content(), for content of another protocol, which ``form`` (content.forms) translates. The
-    caller must leave room for translated_bound(). Returns -1 for malformed content.
+    """Write the header and body frames of a message whose properties ``form`` translates from another
+    protocol. Returns the offset behind them, or -1 if the properties are malformed. ``out`` must have room
+    for translated_bound() octets of properties.
     """
     end = write_properties(
         out, at + 19, form, source, routing_at, properties_at, properties_length, flags, frame_max)
@@ -156,7 +157,7 @@ def write_translated(
 def write_properties(
     out, at, form, source, routing_at, properties_at, properties_length, flags, frame_max
 ):
-    """Write translated properties at ``at``; returns the offset behind them, or -1 if they are malformed."""
+    """Write the properties translated by ``form`` at ``out[at]``. Returns their end, or -1 if malformed."""
     most = frame_max - HEADER_OVERHEAD
     if most > forms.BASIC_MAX:
         most = forms.BASIC_MAX
@@ -164,13 +165,13 @@ def write_properties(
 
 
 def translated_bound(form, properties_length, frame_max):
-    """Most octets of the basic properties that ``form`` makes of ``properties_length`` octets."""
+    """Return how many octets of AMQP properties ``form`` makes at most of ``properties_length`` octets."""
     bound = form.basic_bound(properties_length)
     return bound if bound < frame_max - HEADER_OVERHEAD else frame_max - HEADER_OVERHEAD
 
 
 def write_body(out, at, channel, source, body_at, body_length, frame_max):
-    """Write the body frames at ``at``; returns the offset behind them."""
+    """Write a message's body frames at ``out[at]``. Returns the offset behind them."""
     while body_length > 0:
         part = body_length
         if part > frame_max - FRAME_OVERHEAD:

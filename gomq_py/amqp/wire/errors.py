@@ -11,11 +11,11 @@ _TEXT_MAX = 255  # octets of a short string
 
 
 class AMQPError(Exception):
-    """A protocol error to be sent as channel.close or connection.close.
+    """An error that is sent to the peer as channel.close or connection.close.
 
-    ``text`` names the thing, its vhost, the request and the present state; ``reply_text`` is the text on the
-    wire, ``NOT_FOUND - ...``, of at most 255 octets. ``class_id`` and ``method_id`` name the method that
-    failed (0: none, or filled in by the door).
+    ``text`` names the object, its vhost, the request and the present state. ``reply_text`` is sent:
+    ``NOT_FOUND - ...``, at most 255 octets. ``class_id``, ``method_id``: the failed method, 0 if none is
+    known.
     """
 
     reply_code = 0
@@ -30,19 +30,19 @@ class AMQPError(Exception):
 
     @property
     def reply_text(self):
-        """The code's name and the text. A longer text is cut between characters, and ends with three dots."""
+        """The error's name and text. A text over 255 octets is cut between characters and ends with "..."."""
         octets = f"{self.name} - {self.text}".encode("utf-8", "surrogateescape")
         if len(octets) > _TEXT_MAX:
             octets = cut_utf8(octets, _TEXT_MAX - len(_CUT)) + _CUT
         return octets.decode("utf-8", "surrogateescape")
 
     def hard(self):
-        """Make this error close the connection, whatever its class says. Returns the error."""
+        """Make this error close the connection instead of the channel. Returns the error."""
         self.closes_connection = True
         return self
 
     def soft(self):
-        """Make this error close only the channel, whatever its class says. Returns the error."""
+        """Make this error close only the channel, not the connection. Returns the error."""
         self.closes_connection = False
         return self
 
@@ -51,7 +51,7 @@ class AMQPError(Exception):
 
 
 def cut_utf8(octets, limit):
-    """At most ``limit`` octets from the front, cut between UTF-8 characters."""
+    """Return at most the first ``limit`` octets of UTF-8 text, without a broken character at the end."""
     if len(octets) <= limit:
         return octets
     while limit > 0 and octets[limit] & 0xC0 == 0x80:
@@ -60,13 +60,13 @@ def cut_utf8(octets, limit):
 
 
 class SoftError(AMQPError):
-    """Closes the channel."""
+    """Base of the errors that close only the channel."""
 
     closes_connection = False
 
 
 class HardError(AMQPError):
-    """Closes the connection."""
+    """Base of the errors that close the connection."""
 
     closes_connection = True
 
@@ -78,27 +78,27 @@ class ContentTooLarge(SoftError):
 
 
 class NoRoute(SoftError):
-    """A mandatory message matched no queue. Sent only as basic.return; RabbitMQ's addition to the table."""
+    """A mandatory message matched no queue. RabbitMQ's addition to AMQP, sent only in basic.return."""
 
     reply_code, name = 312, "NO_ROUTE"
 
 
 class NoConsumers(SoftError):
-    """No consumer could take an immediate message. Only for clients: this broker refuses immediate messages
-    altogether.
+    """No consumer could take an immediate message. Our client may receive it; this broker never sends it,
+    because it refuses immediate messages.
     """
 
     reply_code, name = 313, "NO_CONSUMERS"
 
 
 class AccessRefused(SoftError):
-    """The user may not do what the method asks to this entity, or may not log in."""
+    """The user may not log in, or lacks the permission that a method needs."""
 
     reply_code, name = 403, "ACCESS_REFUSED"
 
 
 class NotFound(SoftError):
-    """The entity does not exist."""
+    """The queue, exchange or other entity does not exist."""
 
     reply_code, name = 404, "NOT_FOUND"
 
@@ -110,13 +110,13 @@ class ResourceLocked(SoftError):
 
 
 class PreconditionFailed(SoftError):
-    """A precondition of the method does not hold: unequal arguments, unknown delivery tag, queue in use..."""
+    """A precondition of the method does not hold: unequal arguments, unknown delivery tag and the like."""
 
     reply_code, name = 406, "PRECONDITION_FAILED"
 
 
 class ConnectionForced(HardError):
-    """An operator or a shutdown closes the connection; the client may come back."""
+    """An operator or a shutdown closes the connection; the client may reconnect."""
 
     reply_code, name = 320, "CONNECTION_FORCED"
 
@@ -140,19 +140,19 @@ class SyntaxError_(HardError):
 
 
 class CommandInvalid(HardError):
-    """A method that is not allowed in this state, or names a type or mode that does not exist."""
+    """A method that is not allowed in this state, or names an unknown exchange or queue type."""
 
     reply_code, name = 503, "COMMAND_INVALID"
 
 
 class ChannelError(HardError):
-    """A frame for a channel that is not open, or opened twice."""
+    """A frame for a channel that is not open, or a channel.open for an open channel."""
 
     reply_code, name = 504, "CHANNEL_ERROR"
 
 
 class UnexpectedFrame(HardError):
-    """A frame out of sequence: content without its method, a method inside content."""
+    """A frame out of order: a body without its method, or a method between header and body."""
 
     reply_code, name = 505, "UNEXPECTED_FRAME"
 
@@ -164,15 +164,13 @@ class ResourceError(HardError):
 
 
 class NotAllowed(HardError):
-    """The server's configuration forbids the request: negotiated limits, vhost access, duplicate consumer
-    tags.
-    """
+    """The configuration or the negotiated limits forbid the request, or it reuses a consumer tag."""
 
     reply_code, name = 530, "NOT_ALLOWED"
 
 
 class NotImplemented_(HardError):
-    """A method, class or mode this server does not have."""
+    """A method, class or option that this broker does not support."""
 
     reply_code, name = 540, "NOT_IMPLEMENTED"
 

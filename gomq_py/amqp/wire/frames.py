@@ -59,8 +59,8 @@ _SIZE = Struct(">I")
 
 
 class FrameReader:
-    """Cuts a stream of octets into frames. Holds at most one incomplete frame besides the octets fed to it.
-    Accepts no payload larger than ``frame_max``, set after negotiation; 0 means no limit.
+    """Cuts received octets into frames, and keeps those of an incomplete frame until the next feed().
+    ``frame_max``: largest payload accepted; 0: no limit.
     """
 
     __slots__ = ("frame_max", "buffer", "position")
@@ -71,21 +71,21 @@ class FrameReader:
         self.position = 0
 
     def feed(self, data):
-        """Append received octets."""
+        """Add octets that were received."""
         if self.position:
             del self.buffer[:self.position]
             self.position = 0
         self.buffer += data
 
     def take_rest(self):
-        """Return the octets that are not cut into frames yet, and forget them."""
+        """Return the octets that next_frame() has not returned, and forget them."""
         rest = bytes(self.buffer[self.position:])
         self.buffer.clear()
         self.position = 0
         return rest
 
     def next_frame(self):
-        """(type, channel, payload) of the next whole frame, or None.
+        """Return (type, channel, payload) of the next frame, or None if it is incomplete.
 
         Raises FrameError; the reader is unusable afterwards.
         """
@@ -117,24 +117,24 @@ class FrameReader:
 
 
 def frame(kind, channel, payload):
-    """One frame of any type."""
+    """Return a frame of type ``kind`` as octets."""
     return _HEAD.pack(kind, channel, len(payload)) + payload + _END
 
 
 def method_frame(channel, method):
-    """A method frame."""
+    """Return the frame of a Method as octets."""
     return frame(FRAME_METHOD, channel, method.encode())
 
 
 def header_payload(properties, body_size, class_id=CLASS_BASIC):
-    """The payload of a content header; ``properties`` in wire form."""
+    """Return the payload of a content header frame. ``properties``: already encoded."""
     return _HEADER.pack(class_id, 0, body_size) + properties
 
 
 def decode_header(payload):
-    """(class_id, body_size, properties in wire form, unchecked) of a content header's payload.
+    """Return (class_id, body_size, encoded properties, unchecked) of a content header's payload.
 
-    As in RabbitMQ, raises FrameError if the payload is cut short, UnexpectedFrame if the weight is not 0.
+    As in RabbitMQ, raises FrameError if the payload is too short, UnexpectedFrame if the weight is not 0.
     """
     if len(payload) < _HEADER.size:
         raise FrameError(f"content header of {len(payload)} octets")
@@ -145,7 +145,7 @@ def decode_header(payload):
 
 
 def content_frames(channel, properties, body, frame_max, class_id=CLASS_BASIC):
-    """Header and body frames of one message; ``properties`` in wire form. ``frame_max`` 0: one body frame."""
+    """Return a message's header and body frames. ``properties``: encoded. ``frame_max`` 0: one body frame."""
     size = len(body)
     header = frame(FRAME_HEADER, channel, header_payload(properties, size, class_id))
     room = frame_max - FRAME_OVERHEAD if frame_max else size
@@ -158,12 +158,12 @@ def content_frames(channel, properties, body, frame_max, class_id=CLASS_BASIC):
 
 
 def names(fields):
-    """The names of a FIELDS table, for ``__slots__``."""
+    """Return the names in a FIELDS table of (name, kind), for ``__slots__``."""
     return tuple(name for name, _ in fields)
 
 
 class Method:
-    """Base of all methods. Fields are keyword arguments; the default is zero, false or empty."""
+    """Base class of all AMQP methods. Fields are keyword arguments, with zero, false or empty as default."""
 
     NAME = ""
     ID = 0
@@ -190,8 +190,8 @@ class Method:
     def decode(cls, payload, offset=4):
         """Decode a method from its frame's payload, whose fields begin at ``offset``.
 
-        Raises FrameError unless the fields fill the payload exactly: RabbitMQ's answer, not the
-        specification's syntax error.
+        Raises FrameError, as RabbitMQ does, if the fields are malformed or do not fill the payload exactly;
+        the specification asks for a syntax error.
         """
         self = cls.__new__(cls)
         try:
@@ -204,9 +204,9 @@ class Method:
         raise FrameError(f"cannot decode {cls.NAME}", cls.ID >> 16, cls.ID & 0xFFFF)
 
     def encode(self):
-        """A method frame's payload: ids and fields.
+        """Return the method frame's payload: class id, method id and fields.
 
-        Raises ValueError or struct.error for values that do not fit.
+        Raises ValueError or struct.error for values that do not fit their fields.
         """
         parts = [_ID.pack(self.ID)]
         bits = bit = 0
@@ -255,11 +255,11 @@ def _encode_field(value, kind):
 
 
 def read_fields(method, kinds, data, at, any_octets):
-    """Set the fields of ``kinds``, a sequence of (name, kind), from the octets at ``at``. Returns True if the
-    fields fill the octets exactly, otherwise False.
+    """Decode the fields of ``method`` from ``data``, from offset ``at`` on. ``kinds``: their (name, kind) in
+    order. Returns True if the fields end exactly with the data, otherwise False.
 
-    ``any_octets``: short strings may be any octets; without it, a string that is not UTF-8 raises
-    UnicodeDecodeError. Raises Malformed for a malformed table.
+    ``any_octets``: accept short strings that are not UTF-8, which otherwise raise UnicodeDecodeError. Raises
+    Malformed for a malformed table.
     """
     p = octets.pointer(data)
     length = len(data)

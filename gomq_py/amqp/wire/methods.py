@@ -10,7 +10,7 @@ from gomq_py.amqp.wire.frames import (
 
 
 def decode_method(payload):
-    """The method in a method frame's payload.
+    """Return the method in a method frame's payload.
 
     Raises FrameError for malformed fields, NotImplemented_ for an unknown class or method id.
     """
@@ -65,7 +65,7 @@ class ConnectionTune(Method):
 
 
 class ConnectionTuneOk(Method):
-    """The limits that the client agrees to."""
+    """The limits that the client accepts."""
     NAME, ID, SYNCHRONOUS = "connection.tune-ok", 10 << 16 | 31, False
     FIELDS = (("channel_max", SHORT), ("frame_max", LONG), ("heartbeat", SHORT))
     __slots__ = names(FIELDS)
@@ -100,35 +100,35 @@ class ConnectionCloseOk(Method):
 
 
 class ConnectionBlocked(Method):
-    """RabbitMQ: publishers are held back, with the reason."""
+    """RabbitMQ's extension: the broker holds publishers back, for this reason."""
     NAME, ID, SYNCHRONOUS = "connection.blocked", 10 << 16 | 60, False
     FIELDS = (("reason", SHORTSTR),)
     __slots__ = names(FIELDS)
 
 
 class ConnectionUnblocked(Method):
-    """RabbitMQ: publishers may go on."""
+    """RabbitMQ's extension: the broker accepts publishes again."""
     NAME, ID, SYNCHRONOUS = "connection.unblocked", 10 << 16 | 61, False
     FIELDS = ()
     __slots__ = names(FIELDS)
 
 
 class ConnectionUpdateSecret(Method):
-    """RabbitMQ: renew an OAuth token in place."""
+    """RabbitMQ's extension: replace the OAuth token of an open connection."""
     NAME, ID, SYNCHRONOUS = "connection.update-secret", 10 << 16 | 70, True
     FIELDS = (("new_secret", LONGSTR), ("reason", SHORTSTR))
     __slots__ = names(FIELDS)
 
 
 class ConnectionUpdateSecretOk(Method):
-    """The token was accepted."""
+    """The server has accepted the new token."""
     NAME, ID, SYNCHRONOUS = "connection.update-secret-ok", 10 << 16 | 71, False
     FIELDS = ()
     __slots__ = names(FIELDS)
 
 
 class ChannelOpen(Method):
-    """Open the channel the frame is on."""
+    """Open the channel whose number is in the frame."""
     NAME, ID, SYNCHRONOUS = "channel.open", 20 << 16 | 10, True
     FIELDS = (("reserved_1", SHORTSTR),)
     __slots__ = names(FIELDS)
@@ -170,7 +170,7 @@ class ChannelCloseOk(Method):
 
 
 class AccessRequest(Method):
-    """AMQP 0-8: ask for a ticket. Not in 0-9-1; RabbitMQ still gives one to old clients."""
+    """AMQP 0-8: ask for an access ticket. AMQP 0-9-1 has no tickets; RabbitMQ gives them to old clients."""
     NAME, ID, SYNCHRONOUS = "access.request", 30 << 16 | 10, True
     FIELDS = (
         ("realm", SHORTSTR), ("exclusive", BIT), ("passive", BIT), ("active", BIT), ("write", BIT),
@@ -180,14 +180,14 @@ class AccessRequest(Method):
 
 
 class AccessRequestOk(Method):
-    """The ticket, which has no use."""
+    """The access ticket, which no other method uses."""
     NAME, ID, SYNCHRONOUS = "access.request-ok", 30 << 16 | 11, False
     FIELDS = (("ticket", SHORT),)
     __slots__ = names(FIELDS)
 
 
 class ExchangeDeclare(Method):
-    """Create an exchange, or check that it is as described (``passive``: only that it is there)."""
+    """Create an exchange, or check that it exists with these properties (``passive``: that it exists)."""
     NAME, ID, SYNCHRONOUS = "exchange.declare", 40 << 16 | 10, True
     FIELDS = (
         ("reserved_1", SHORT), ("exchange", SHORTSTR), ("type", SHORTSTR), ("passive", BIT), ("durable", BIT),
@@ -197,7 +197,7 @@ class ExchangeDeclare(Method):
 
 
 class ExchangeDeclareOk(Method):
-    """The exchange is there."""
+    """The exchange exists."""
     NAME, ID, SYNCHRONOUS = "exchange.declare-ok", 40 << 16 | 11, False
     FIELDS = ()
     __slots__ = names(FIELDS)
@@ -211,14 +211,14 @@ class ExchangeDelete(Method):
 
 
 class ExchangeDeleteOk(Method):
-    """The exchange is gone."""
+    """The exchange is deleted."""
     NAME, ID, SYNCHRONOUS = "exchange.delete-ok", 40 << 16 | 21, False
     FIELDS = ()
     __slots__ = names(FIELDS)
 
 
 class ExchangeBind(Method):
-    """RabbitMQ: bind one exchange to another."""
+    """RabbitMQ's extension: bind one exchange to another."""
     NAME, ID, SYNCHRONOUS = "exchange.bind", 40 << 16 | 30, True
     FIELDS = (
         ("reserved_1", SHORT), ("destination", SHORTSTR), ("source", SHORTSTR), ("routing_key", SHORTSTR),
@@ -228,14 +228,14 @@ class ExchangeBind(Method):
 
 
 class ExchangeBindOk(Method):
-    """The binding is there."""
+    """The binding exists."""
     NAME, ID, SYNCHRONOUS = "exchange.bind-ok", 40 << 16 | 31, False
     FIELDS = ()
     __slots__ = names(FIELDS)
 
 
 class ExchangeUnbind(Method):
-    """RabbitMQ: undo exchange.bind."""
+    """RabbitMQ's extension: delete a binding between exchanges."""
     NAME, ID, SYNCHRONOUS = "exchange.unbind", 40 << 16 | 40, True
     FIELDS = (
         ("reserved_1", SHORT), ("destination", SHORTSTR), ("source", SHORTSTR), ("routing_key", SHORTSTR),
@@ -245,14 +245,14 @@ class ExchangeUnbind(Method):
 
 
 class ExchangeUnbindOk(Method):
-    """The binding is gone. Method id 51, not 41: RabbitMQ's numbering."""
+    """The binding is deleted. Its method id is 51, not 41, as in RabbitMQ."""
     NAME, ID, SYNCHRONOUS = "exchange.unbind-ok", 40 << 16 | 51, False
     FIELDS = ()
     __slots__ = names(FIELDS)
 
 
 class QueueDeclare(Method):
-    """Create a queue, or check that it is as described; an empty name asks the server for one."""
+    """Create a queue, or check an existing queue's properties. An empty name: the server chooses one."""
     NAME, ID, SYNCHRONOUS = "queue.declare", 50 << 16 | 10, True
     FIELDS = (
         ("reserved_1", SHORT), ("queue", SHORTSTR), ("passive", BIT), ("durable", BIT), ("exclusive", BIT),
@@ -262,7 +262,7 @@ class QueueDeclare(Method):
 
 
 class QueueDeclareOk(Method):
-    """The queue's name, ready messages and consumers."""
+    """The queue's name, count of ready messages, and count of consumers."""
     NAME, ID, SYNCHRONOUS = "queue.declare-ok", 50 << 16 | 11, False
     FIELDS = (("queue", SHORTSTR), ("message_count", LONG), ("consumer_count", LONG))
     __slots__ = names(FIELDS)
@@ -279,14 +279,14 @@ class QueueBind(Method):
 
 
 class QueueBindOk(Method):
-    """The binding is there."""
+    """The binding exists."""
     NAME, ID, SYNCHRONOUS = "queue.bind-ok", 50 << 16 | 21, False
     FIELDS = ()
     __slots__ = names(FIELDS)
 
 
 class QueueUnbind(Method):
-    """Undo queue.bind. Has no ``no_wait``."""
+    """Delete a binding of a queue. Has no ``no_wait``."""
     NAME, ID, SYNCHRONOUS = "queue.unbind", 50 << 16 | 50, True
     FIELDS = (
         ("reserved_1", SHORT), ("queue", SHORTSTR), ("exchange", SHORTSTR), ("routing_key", SHORTSTR),
@@ -296,7 +296,7 @@ class QueueUnbind(Method):
 
 
 class QueueUnbindOk(Method):
-    """The binding is gone."""
+    """The binding is deleted."""
     NAME, ID, SYNCHRONOUS = "queue.unbind-ok", 50 << 16 | 51, False
     FIELDS = ()
     __slots__ = names(FIELDS)
@@ -310,7 +310,7 @@ class QueuePurge(Method):
 
 
 class QueuePurgeOk(Method):
-    """The number of dropped messages."""
+    """The count of dropped messages."""
     NAME, ID, SYNCHRONOUS = "queue.purge-ok", 50 << 16 | 31, False
     FIELDS = (("message_count", LONG),)
     __slots__ = names(FIELDS)
@@ -326,14 +326,14 @@ class QueueDelete(Method):
 
 
 class QueueDeleteOk(Method):
-    """The number of ready messages that were deleted."""
+    """The count of ready messages deleted with the queue."""
     NAME, ID, SYNCHRONOUS = "queue.delete-ok", 50 << 16 | 41, False
     FIELDS = (("message_count", LONG),)
     __slots__ = names(FIELDS)
 
 
 class BasicQos(Method):
-    """Limit unacknowledged deliveries: of each new consumer, or (``global_``) of the channel."""
+    """Limit the unacked deliveries of each new consumer or, with ``global_``, of the channel."""
     NAME, ID, SYNCHRONOUS = "basic.qos", 60 << 16 | 10, True
     FIELDS = (("prefetch_size", LONG), ("prefetch_count", SHORT), ("global_", BIT))
     __slots__ = names(FIELDS)
@@ -347,7 +347,7 @@ class BasicQosOk(Method):
 
 
 class BasicConsume(Method):
-    """Start a consumer; an empty tag asks the server for one."""
+    """Start a consumer. With an empty tag, the server chooses one."""
     NAME, ID, SYNCHRONOUS = "basic.consume", 60 << 16 | 20, True
     FIELDS = (
         ("reserved_1", SHORT), ("queue", SHORTSTR), ("consumer_tag", SHORTSTR), ("no_local", BIT),
@@ -357,7 +357,7 @@ class BasicConsume(Method):
 
 
 class BasicConsumeOk(Method):
-    """The consumer's tag; deliveries follow."""
+    """The consumer's tag. Deliveries follow."""
     NAME, ID, SYNCHRONOUS = "basic.consume-ok", 60 << 16 | 21, False
     FIELDS = (("consumer_tag", SHORTSTR),)
     __slots__ = names(FIELDS)
@@ -371,14 +371,14 @@ class BasicCancel(Method):
 
 
 class BasicCancelOk(Method):
-    """The consumer is gone."""
+    """The consumer has ended."""
     NAME, ID, SYNCHRONOUS = "basic.cancel-ok", 60 << 16 | 31, False
     FIELDS = (("consumer_tag", SHORTSTR),)
     __slots__ = names(FIELDS)
 
 
 class BasicPublish(Method):
-    """Publish the content that follows."""
+    """Publish a message, whose header and body frames follow."""
     NAME, ID, SYNCHRONOUS = "basic.publish", 60 << 16 | 40, False
     ANY_OCTETS = True
     FIELDS = (
@@ -389,7 +389,7 @@ class BasicPublish(Method):
 
 
 class BasicReturn(Method):
-    """A published message that could not be routed; its content follows."""
+    """A message that could not be routed goes back to its publisher. Its header and body frames follow."""
     NAME, ID, SYNCHRONOUS = "basic.return", 60 << 16 | 50, False
     ANY_OCTETS = True
     FIELDS = (
@@ -399,7 +399,7 @@ class BasicReturn(Method):
 
 
 class BasicDeliver(Method):
-    """A message for a consumer; its content follows."""
+    """A message for a consumer. Its header and body frames follow."""
     NAME, ID, SYNCHRONOUS = "basic.deliver", 60 << 16 | 60, False
     ANY_OCTETS = True
     FIELDS = (
@@ -410,14 +410,14 @@ class BasicDeliver(Method):
 
 
 class BasicGet(Method):
-    """Take one message."""
+    """Ask for one message of a queue."""
     NAME, ID, SYNCHRONOUS = "basic.get", 60 << 16 | 70, True
     FIELDS = (("reserved_1", SHORT), ("queue", SHORTSTR), ("no_ack", BIT))
     __slots__ = names(FIELDS)
 
 
 class BasicGetOk(Method):
-    """The message; its content follows."""
+    """The message that basic.get asked for. Its header and body frames follow."""
     NAME, ID, SYNCHRONOUS = "basic.get-ok", 60 << 16 | 71, False
     ANY_OCTETS = True
     FIELDS = (
@@ -428,14 +428,14 @@ class BasicGetOk(Method):
 
 
 class BasicGetEmpty(Method):
-    """The queue has no message."""
+    """Answer to basic.get: the queue has no message."""
     NAME, ID, SYNCHRONOUS = "basic.get-empty", 60 << 16 | 72, False
     FIELDS = (("reserved_1", SHORTSTR),)
     __slots__ = names(FIELDS)
 
 
 class BasicAck(Method):
-    """Settle one delivery or all up to it. From the server: a publisher confirm."""
+    """Ack one delivery or, with ``multiple``, all up to it. From the server: confirms publishes."""
     NAME, ID, SYNCHRONOUS = "basic.ack", 60 << 16 | 80, False
     FIELDS = (("delivery_tag", LONGLONG), ("multiple", BIT))
     __slots__ = names(FIELDS)
@@ -449,35 +449,35 @@ class BasicReject(Method):
 
 
 class BasicRecoverAsync(Method):
-    """basic.recover without an answer; deprecated."""
+    """As basic.recover, but without an answer. Deprecated."""
     NAME, ID, SYNCHRONOUS = "basic.recover-async", 60 << 16 | 100, False
     FIELDS = (("requeue", BIT),)
     __slots__ = names(FIELDS)
 
 
 class BasicRecover(Method):
-    """Requeue all unsettled deliveries of the channel."""
+    """Requeue all unacked deliveries of the channel."""
     NAME, ID, SYNCHRONOUS = "basic.recover", 60 << 16 | 110, True
     FIELDS = (("requeue", BIT),)
     __slots__ = names(FIELDS)
 
 
 class BasicRecoverOk(Method):
-    """The deliveries are back in their queues."""
+    """The channel's unacked deliveries are back in their queues."""
     NAME, ID, SYNCHRONOUS = "basic.recover-ok", 60 << 16 | 111, False
     FIELDS = ()
     __slots__ = names(FIELDS)
 
 
 class BasicNack(Method):
-    """RabbitMQ: refuse one delivery or all up to it. From the server: a publish that was not taken."""
+    """RabbitMQ's extension: refuse deliveries. From the server: the broker has not taken the publishes."""
     NAME, ID, SYNCHRONOUS = "basic.nack", 60 << 16 | 120, False
     FIELDS = (("delivery_tag", LONGLONG), ("multiple", BIT), ("requeue", BIT))
     __slots__ = names(FIELDS)
 
 
 class ConfirmSelect(Method):
-    """RabbitMQ: number the channel's publishes and confirm each."""
+    """RabbitMQ's extension: put the channel into confirm mode, where the server confirms each publish."""
     NAME, ID, SYNCHRONOUS = "confirm.select", 85 << 16 | 10, True
     FIELDS = (("no_wait", BIT),)
     __slots__ = names(FIELDS)
@@ -512,21 +512,21 @@ class TxCommit(Method):
 
 
 class TxCommitOk(Method):
-    """The transaction is carried out, and durable changes are on disk."""
+    """The transaction is carried out, and its durable changes are on disk."""
     NAME, ID, SYNCHRONOUS = "tx.commit-ok", 90 << 16 | 21, False
     FIELDS = ()
     __slots__ = names(FIELDS)
 
 
 class TxRollback(Method):
-    """Forget the publishes and settlements since the last commit."""
+    """Drop the publishes and settlements since the last commit."""
     NAME, ID, SYNCHRONOUS = "tx.rollback", 90 << 16 | 30, True
     FIELDS = ()
     __slots__ = names(FIELDS)
 
 
 class TxRollbackOk(Method):
-    """The publishes and settlements are forgotten."""
+    """The publishes and settlements are dropped."""
     NAME, ID, SYNCHRONOUS = "tx.rollback-ok", 90 << 16 | 31, False
     FIELDS = ()
     __slots__ = names(FIELDS)

@@ -24,8 +24,9 @@ INNER_TYPES = {kind.type: kind for kind in (DirectExchange, FanoutExchange, Head
 
 
 class DelayedExchange(Exchange):
-    """Puts delayed messages into its delayed store, and routes all other messages at once. ``inner``: an
-    exchange of the inner type with the same bindings, whose rules apply.
+    """Puts messages with a delay into its ``delayed_store``, and routes all other messages at once.
+    ``inner``: an exchange of the type named by ``x-delayed-type``, with the same bindings; its rules route
+    the messages.
     """
 
     type = "x-delayed-message"
@@ -38,7 +39,7 @@ class DelayedExchange(Exchange):
 
     @staticmethod
     def check_arguments(entity, arguments):
-        """Check that the inner type exists. Raises PreconditionFailed."""
+        """Raise PreconditionFailed if ``x-delayed-type`` names no existing exchange type."""
         inner = arguments.get(INNER_TYPE)
         if not isinstance(inner, str) or inner not in INNER_TYPES:
             raise PreconditionFailed(f"Invalid argument, '{INNER_TYPE}' must be an existing exchange type")
@@ -64,7 +65,7 @@ class DelayedExchange(Exchange):
 
 
 def delay_of(headers):
-    """The delay in ms of ``x-delay``; 0 if it is absent or invalid."""
+    """Return the delay from the header ``x-delay`` in ms; 0 if the header is absent or invalid."""
     value = headers.get(X_DELAY)
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = _whole(value)
@@ -74,7 +75,7 @@ def delay_of(headers):
 
 
 def time_of(headers):
-    """The Unix milliseconds of ``x-deliver-at``; 0 if the header is absent or invalid."""
+    """The due time from the header ``x-deliver-at`` in Unix milliseconds; 0 if it is absent or invalid."""
     value = headers.get(X_DELIVER_AT)
     if isinstance(value, datetime):
         return int(value.timestamp() * 1000)
@@ -84,7 +85,7 @@ def time_of(headers):
 
 
 def is_delayed(headers):
-    """True if the message goes through the delayed store, even if it is due already and does not wait."""
+    """True if the message goes through the delayed store: it has a delay or a due time, even in the past."""
     return delay_of(headers) > 0 or time_of(headers) > 0
 
 
@@ -97,8 +98,8 @@ def due_ms_of(message):
 
 
 def gone_on(message, now_ms):
-    """Make (message, headers) to route a due message: a copy whose delaying headers are negated, and whose
-    expiration counts from now.
+    """Return (copy of a due message, its headers as a dict) for routing. In the copy the delay headers are
+    negated, and the expiration counts from ``now_ms``.
     """
     edit = PropertyEdit(message.get_properties())
     for key in (X_DELAY, X_DELIVER_AT):
@@ -126,6 +127,5 @@ def _negated(value):
 
 
 def _whole(digits):
-    """Convert ASCII digits to a number, at most LARGEST_INTEGER, however many the digits are."""
     digits = digits.lstrip("0")
     return int(digits or "0") if len(digits) < len(str(LARGEST_INTEGER)) else LARGEST_INTEGER

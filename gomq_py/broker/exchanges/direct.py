@@ -3,8 +3,8 @@ from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class DirectExchange(Exchange):
-    """Finds destinations by one dictionary look-up of the routing key. Bindings of one destination that have
-    the same key share an entry.
+    """Finds destinations by one dictionary look-up of the routing key. If a destination is bound several
+    times with one key, it still gets the message once.
     """
 
     type = "direct"
@@ -33,7 +33,7 @@ class DirectExchange(Exchange):
 
 class DefaultExchange(Exchange):
     """Routes to the destination that the routing key names, in the vhost's ``queues`` or else in ``sinks``
-    (such as direct reply-to). Has no bindings and accepts none. Queues with state of clients (MQTT sessions)
+    (destinations without a store, such as direct reply-to). Has no bindings and accepts none. MQTT sessions
     cannot be reached by name: they get only messages that their clients subscribe to.
     """
 

@@ -1,8 +1,8 @@
-"""Exchange: keeps bindings and finds those that match a message. Each type is a subclass in its own file;
-``broker.exchanges.types`` names the types.
+"""Exchange: keeps bindings and finds the bindings that match a message. Each type is a subclass in its own
+file; ``broker.exchanges.types`` lists the types.
 
-Only the vhost changes an exchange; the vhost keeps both ends of a binding in step and walks from exchange to
-exchange. An exchange matches its own bindings only. Never switches, never stores.
+Only the vhost changes an exchange: it keeps both ends of a binding consistent, and follows bindings between
+exchanges. An exchange matches its own bindings only. Never switches, never stores.
 """
 from typing import Any
 
@@ -11,13 +11,14 @@ from gomq_py.broker.routing.route import ExchangeState
 
 
 class Exchange:
-    """An exchange in the vhost named ``vhost``. ``state`` has the exchange's counters and the revision that
-    cached routes are checked against.
+    """An exchange in the vhost named ``vhost``. ``state`` holds the exchange's counters, and the revision
+    number that cached routes are checked against.
 
     ``needs_headers``: routing depends on more than the routing key, so routes are not cached; with
     ``watched_list`` routing depends only on the header of that name, if its value is a list. ``predeclared``:
-    exists in every run, cannot be deleted, and is in no log and no export. ``departed``: {deleted
-    destination: count of bindings left to remove}; it gets no messages, even if match() finds it.
+    the exchange exists in every run, cannot be deleted, and is in no log and no export. ``departed``:
+    {deleted destination: count of its bindings not removed yet}; such a destination gets no messages, even if
+    match() finds it.
     """
 
     type = ""
@@ -53,7 +54,7 @@ class Exchange:
         return len(self._bindings) - sum(self.departed.values())
 
     def bindings(self):
-        """Every binding from this exchange, in order of binding."""
+        """List the bindings from this exchange, in the order in which they were made."""
         if self.departed:
             return [
                 binding for binding in self._bindings.values() if binding.destination not in self.departed
@@ -61,7 +62,7 @@ class Exchange:
         return list(self._bindings.values())
 
     def binding_of(self, identity):
-        """The binding with this identity (``binding.identity_of``), or None."""
+        """Return the binding with this ``identity`` (topology.bindings.identity_of), or None."""
         return self._bindings.get(identity)
 
     def bind(self, binding):
@@ -84,24 +85,24 @@ class Exchange:
             self._removed(binding)
 
     def part_with(self, destination, count):
-        """Stop routing to a deleted destination; the vhost then unbinds its ``count`` bindings in slices."""
+        """Route no more to a deleted destination; the vhost then removes its ``count`` bindings in slices."""
         self.departed[destination] = count
 
     # defined by kinds
 
     def set_defaults(self, defaults):
-        """Use the broker's ``defaults`` (a dict) for arguments not set. Called before the first binding."""
+        """Apply ``defaults`` (a dict) to arguments that are not set. Called before the first binding."""
 
     @staticmethod
     def check_arguments(entity, arguments):
         """Raise PreconditionFailed for invalid arguments; ``entity`` names the exchange in error texts."""
 
     def check_binding(self, routing_key, arguments):
-        """Refuse a binding that this kind cannot match. Raises PreconditionFailed."""
+        """Raise PreconditionFailed for a binding whose key or arguments this exchange type cannot match."""
 
     def asks_for(self, binding):
-        """(routing key, arguments) with which federation binds this exchange to one of another broker, to
-        get from there the messages that ``binding``, one of this exchange's bindings, matches.
+        """Return (routing key, arguments) for the federated binding that corresponds to ``binding``: made in
+        the upstream broker, it brings this exchange the messages that ``binding`` matches.
         """
         return binding.routing_key, binding.arguments
 
@@ -112,11 +113,11 @@ class Exchange:
         raise NotImplementedError
 
     def _added(self, binding):
-        """Index a new binding."""
+        """Called when a binding was added: subclasses add it to their index."""
 
     def _removed(self, binding):
-        """Forget a removed binding."""
+        """Called when a binding was removed: subclasses remove it from their index."""
 
     def _removed_departed(self, binding):
-        """Forget a removed binding whose destination has departed."""
+        """Called when a binding to a deleted destination (see ``departed``) was removed."""
         self._removed(binding)

@@ -1,9 +1,9 @@
-"""Fanout exchange: every binding matches."""
+"""Fanout exchange: every binding matches every message."""
 from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class FanoutExchange(Exchange):
-    """Routes each message to every bound destination, once to a destination bound several times."""
+    """Routes each message to every bound destination; a destination with several bindings gets it once."""
 
     type = "fanout"
 

@@ -1,5 +1,5 @@
-"""Federation upstream exchange: a downstream broker binds it to one of our exchanges to get its messages.
-This module also reads the headers and arguments that list the brokers a message or binding has passed.
+"""Federation upstream exchange: a broker that federates from us (the downstream) binds this exchange to one
+of our exchanges and consumes from it. Also reads the headers that list which brokers a message has passed.
 
 The type is RabbitMQ's, so that RabbitMQ's links work with this broker, and this broker's links with RabbitMQ.
 Every binding matches unless the message has passed the downstream broker, or max-hops brokers in all, so in
@@ -19,7 +19,7 @@ CLUSTER_NAME, VHOST = "cluster-name", "vhost"
 
 
 class FederationUpstreamExchange(FanoutExchange):
-    """A fanout exchange that skips messages that its downstream broker would drop."""
+    """A fanout exchange that skips messages which have passed its downstream broker or too many brokers."""
 
     type = "x-federation-upstream"
     needs_headers = True
@@ -42,8 +42,8 @@ class FederationUpstreamExchange(FanoutExchange):
 
 
 def should_forward(headers, max_hops, name, vhost):
-    """True if a message with these headers (or None) may go on to this vhost of the broker ``name``, which
-    accepts messages that have passed fewer than ``max_hops`` brokers.
+    """True if a message with these headers (or None) may go to the vhost ``vhost`` of the downstream broker
+    ``name``: it has passed fewer than ``max_hops`` brokers, and not this downstream.
     """
     passed = headers.get(RECEIVED_FROM) if headers else None
     if not isinstance(passed, list):
@@ -52,8 +52,8 @@ def should_forward(headers, max_hops, name, vhost):
 
 
 def has_passed(passed, name, vhost):
-    """True if the list ``passed`` has this vhost of the broker ``name``. RabbitMQ before 3.8.9 lists no
-    vhosts; its entries need only the broker's name.
+    """True if the list ``passed`` (x-received-from) contains the vhost ``vhost`` of the broker ``name``.
+    Entries without a vhost, as RabbitMQ before 3.8.9 writes them, match by the broker's name alone.
     """
     for one in passed:
         if isinstance(one, dict) and one.get(CLUSTER_NAME) == name and name is not None:

@@ -1,11 +1,11 @@
-"""Random exchange: each message goes to one of the bound destinations at random; keys do not matter."""
+"""Random exchange: each message goes to one randomly chosen bound destination, whatever its routing key."""
 import random
 
 from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class RandomExchange(Exchange):
-    """Chooses a bound destination at random (``x-random``). ``needs_headers`` prevents cached routes."""
+    """Type ``x-random``: chooses a bound destination at random. ``needs_headers`` prevents cached routes."""
 
     type = "x-random"
     needs_headers = True

@@ -2,16 +2,16 @@
 ``*`` for exactly one word, ``#`` for any number of words (AMQP 0-9-1 §3.1.3.3).
 
 A match walks a trie of the patterns, word by word, and visits each node that the key reaches. Patterns with
-``*`` in the same places cost little, however many they are: the key reaches one of their nodes per word. A
-``#`` at the end costs nothing more. Patterns with words behind a ``#``, or with ``*`` in unusual places, cost
-more, because most keys reach most of their nodes. So the trie takes a limited number of them; automata of
-bits (TopicShards) take the rest. An automaton does a few operations on an integer for each word of the key;
-one shard has some thousand words. A shard is rebuilt when more than half of its bits are of removed patterns,
-so no change costs more than one shard. The empty key has no words: ``#`` matches it, ``*`` does not.
-A dot at either end of a key adds an empty word.
+``*`` in the same positions cost little, however many they are: the key reaches one of their nodes per word. A
+``#`` at the end costs nothing more. Patterns with words behind a ``#``, or with ``*`` in unusual positions,
+cost more, because most keys reach most of their nodes. So the trie takes a limited number of such patterns;
+the others go into shards (TopicShards). A shard is a bit-parallel automaton of some thousand words, which
+does a few operations on an integer for each word of the key. A shard is rebuilt when more than half of its
+bits are of removed patterns, so no change costs more than one shard. The empty key has no words: ``#``
+matches it, ``*`` does not. A dot at either end of a key adds an empty word.
 
-A pattern with n words besides ``#`` has n + 1 adjacent bits. A set bit i means that i of the words have been
-found. A ``#`` behind word i lets bit i stay set, whatever word of the key comes next.
+In a shard a pattern with n words besides ``#`` has n + 1 adjacent bits. A set bit i means that i of the words
+have been found. A ``#`` behind word i lets bit i stay set, whatever word of the key comes next.
 """
 
 # Most walked words of patterns with words behind a ``#``: a key of 128 words then costs at most 1 ms, and an
@@ -27,8 +27,8 @@ _ONE = 1
 
 
 class TopicNode:
-    """A node of the trie: has the possible next words, and the destinations of the pattern that ends here.
-    ``seen``: the match step that last visited the node.
+    """A node of the trie: holds its children by word, and the destinations of the pattern that ends at this
+    node. ``seen``: the number of the match step that last visited the node.
     """
 
     __slots__ = ("parent", "word", "words", "star", "hash", "is_hash", "destinations", "seen")
@@ -44,9 +44,7 @@ class TopicNode:
 
 
 class TopicTrie:
-    """Maps patterns to destinations. ``match`` is the compiled part of routing. ``walked``: count of words in
-    those patterns of the trie that have words behind a ``#``.
-    """
+    """Maps topic patterns to destinations. ``walked``: words in its patterns whose ``#`` is not last."""
 
     __slots__ = ("root", "step", "size", "walked", "arrangements", "shards")
 
@@ -60,7 +58,7 @@ class TopicTrie:
         self.shards = TopicShards()
 
     def add(self, pattern, destination):
-        """Bind a destination to a pattern; repeated bindings are counted."""
+        """Bind a destination to a pattern. A binding added n times must be removed n times."""
         words = folded(pattern)
         destinations = self.destinations_of(words)
         if destinations is None:
@@ -69,7 +67,7 @@ class TopicTrie:
         self.size += 1
 
     def remove(self, pattern, destination):
-        """Undo one ``add`` and drop empty nodes."""
+        """Undo one ``add`` of this pattern and destination."""
         words = folded(pattern)
         destinations = self.destinations_of(words)
         destinations[destination] -= 1
@@ -80,7 +78,7 @@ class TopicTrie:
         self.size -= 1
 
     def destinations_of(self, words):
-        """The dict of destinations of a pattern (folded words), or None for an unbound pattern."""
+        """{destination: count of bindings} of a pattern (its folded() words); None for an unbound pattern."""
         if self.shards.words:
             destinations = self.shards.destinations_of(".".join(words))
             if destinations is not None:
@@ -89,9 +87,7 @@ class TopicTrie:
         return None if node is None else node.destinations
 
     def costly_words(self):
-        """Count of words in patterns that most keys must be compared with: all patterns in shards, and
-        patterns in the trie with words behind a ``#``.
-        """
+        """Count the words in slow patterns: patterns in shards, and patterns whose ``#`` is not last."""
         return self.walked + self.shards.words
 
     def costly_words_added(self, pattern):
@@ -101,7 +97,6 @@ class TopicTrie:
         return len(words) if is_costly and self.destinations_of(words) is None else 0
 
     def _may_be_walked(self, words):
-        """True if a new pattern goes into the trie, not into a shard."""
         count = hash_words(words)
         if count:
             return self.walked + count <= WALKED
@@ -109,7 +104,7 @@ class TopicTrie:
         return not stars or stars in self.arrangements or len(self.arrangements) < ARRANGEMENTS
 
     def _added(self, words):
-        """Place a new pattern. Returns its destinations: an empty dict, which the caller fills."""
+        """Add a pattern. Returns the new, empty dict of its destinations, which the caller fills."""
         if not self._may_be_walked(words):
             return self.shards.add(".".join(words), words)
         self._count_walked(words, 1)
@@ -120,7 +115,7 @@ class TopicTrie:
         return node.destinations
 
     def _removed(self, words):
-        """Drop a pattern without destinations."""
+        """Remove a pattern that has no destinations left."""
         pattern = ".".join(words)
         if self.shards.destinations_of(pattern) is not None:
             self.shards.remove(pattern, words)
@@ -175,7 +170,7 @@ class TopicTrie:
                 targets.update(node.destinations)
 
     def is_empty(self):
-        """True if no pattern and no node is left."""
+        """True if no pattern is bound."""
         root = self.root
         return (
             not self.shards.words and not root.words and root.star is None and root.hash is None
@@ -183,7 +178,6 @@ class TopicTrie:
         )
 
     def _enter(self, node, front, targets):
-        """Add a node and its ``#`` child (``#`` may match no word) to ``front``; no node twice in a step."""
         while node is not None and node.seen != self.step:
             node.seen = self.step
             if node.is_hash and not node.words and node.star is None:
@@ -222,13 +216,13 @@ class TopicTrie:
 
 
 def split_key(key):
-    """The words of a key or pattern."""
+    """Split a key or pattern into its words; the empty key has none."""
     return key.split(".") if key else []
 
 
 def folded(pattern):
-    """The words of a pattern, with adjacent wildcards in one order that matches the same keys: every ``*``,
-    then one ``#``.
+    """Split a pattern into words, and order adjacent wildcards: first every ``*``, then one ``#``. The result
+    matches the same keys.
 
     This prevents long chains of ``#`` and duplicate nodes for equivalent patterns.
     """
@@ -248,20 +242,20 @@ def folded(pattern):
 
 
 def hash_words(words):
-    """The number of words of a folded pattern that has words behind a ``#``; 0 for other patterns."""
+    """Count the words of a folded pattern that has a ``#`` before its last word; 0 for all others."""
     return len(words) if "#" in words and words.index("#") < len(words) - 1 else 0
 
 
 def arrangement(words):
-    """The positions of ``*`` in a pattern, as bits of a number; 0 without ``*``."""
+    """Return the positions of ``*`` in a pattern as a bit mask; 0 without ``*``."""
     if "*" not in words:
         return 0
     return sum([_ONE << index for index, word in enumerate(words) if word == "*"])
 
 
 class TopicShards:
-    """Maps the patterns that are not in the trie to destinations, by shards. ``words``: count of words in
-    all these patterns; ``rebuilt``: count of bits in all rebuilds.
+    """Maps patterns that would be slow in the trie to destinations, by automata (shards). ``words``: count of
+    words in all patterns here; ``rebuilt``: count of bits set up by all rebuilds.
     """
 
     __slots__ = ("words", "rebuilt", "_shards", "_room", "_homes")
@@ -273,12 +267,12 @@ class TopicShards:
         self._homes = {}  # pattern (folded words): its shard
 
     def destinations_of(self, pattern):
-        """The dict of destinations of a pattern; None if no shard has the pattern."""
+        """Return {destination: count of bindings} of a pattern; None if no shard has the pattern."""
         shard = self._homes.get(pattern)
         return None if shard is None else shard.destinations_of(pattern)
 
     def add(self, pattern, words):
-        """Add a new pattern. Returns its destinations: an empty dict, which the caller fills."""
+        """Add a pattern. Returns the new, empty dict of its destinations, which the caller fills."""
         shard = self._with_room(len(words))
         self._homes[pattern] = shard
         self.words += len(words)
@@ -299,7 +293,7 @@ class TopicShards:
             self._room[shard] = None
 
     def match(self, words, targets):
-        """Add the destinations of all patterns that match these words to the dict ``targets``, as keys."""
+        """Add the destinations of all patterns that match a key's words to the dict ``targets``, as keys."""
         for shard in self._shards:
             shard.match(words, targets)
 
@@ -308,8 +302,6 @@ class TopicShards:
         return len(self._shards)
 
     def _with_room(self, count):
-        """Find or make a shard with room for ``count`` words. Skips full shards until they are rebuilt.
-        """
         while self._room:
             shard = next(reversed(self._room))
             if shard.used + count <= SHARD_BITS:
@@ -321,8 +313,8 @@ class TopicShards:
 
 
 class TopicBits:
-    """Is one shard, which matches patterns by bits. ``used``: count of its bits; ``dead``: count of the bits
-    of removed patterns.
+    """One shard: a bit-parallel automaton that matches its patterns against a key. ``used``: count of its
+    bits; ``dead``: count of bits that belong to removed patterns.
     """
 
     __slots__ = ("used", "dead", "patterns", "_starts", "_finals", "_stars", "_stays", "_moves", "_ends")
@@ -338,11 +330,11 @@ class TopicBits:
         self._ends = []  # by bit: the destinations of the pattern that is complete there, or None
 
     def destinations_of(self, pattern):
-        """The destinations of an existing pattern."""
+        """Return {destination: count of bindings} of a pattern in this shard."""
         return self.patterns[pattern][2]
 
     def add(self, pattern, words, destinations):
-        """Add a folded pattern, which has no two adjacent ``#``."""
+        """Add a folded() pattern with its dict of destinations. The shard must have free bits for it."""
         at = self.used
         self.patterns[pattern] = (words, at, destinations)
         self._starts |= _ONE << at
@@ -362,7 +354,7 @@ class TopicBits:
         self.used = at + 1
 
     def remove(self, pattern):
-        """Remove a pattern; its bits stay dead until the rebuild."""
+        """Remove a pattern. Its bits count as ``dead`` until the next rebuild."""
         words, start, _ = self.patterns.pop(pattern)
         length = len(words) - words.count("#") + 1
         self._starts ^= _ONE << start
@@ -370,7 +362,7 @@ class TopicBits:
         self.dead += length
 
     def rebuild(self):
-        """Rebuild the shard from its patterns. Returns the number of their bits."""
+        """Rebuild the shard without dead bits. Returns the number of bits of its patterns."""
         left = self.patterns
         self.patterns = {}
         self._clear()
@@ -379,7 +371,7 @@ class TopicBits:
         return self.used
 
     def match(self, words, targets):
-        """Add the destinations of all patterns that match these words to the dict ``targets``, as keys."""
+        """Add the destinations of the patterns here that match a key's words to the dict ``targets``."""
         here = self._starts
         stars, stays, moves = self._stars, self._stays, self._moves
         for word in words:

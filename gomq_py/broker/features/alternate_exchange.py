@@ -16,7 +16,7 @@ ROWS = (
 
 
 def alternate_of(arguments, policy):
-    """The alternate exchange's name from the arguments, or else from the policy, or else None."""
+    """Return the alternate exchange's name: from the arguments, otherwise from the policy, otherwise None."""
     for key in ARGUMENTS:
         if key in arguments:
             return arguments[key]

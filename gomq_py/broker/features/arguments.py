@@ -1,8 +1,9 @@
 """Arguments of queues and consumers: checks the arguments of a declare and of basic.consume against
 features.table, with RabbitMQ's texts.
 
-Vhosts check queues, doors check consumers. Unknown keys are accepted and kept, as in RabbitMQ. An existing
-queue's arguments are compared, never checked again, so that a definition from an older broker stays usable.
+Vhosts check the arguments of queues, protocol servers those of consumers. Unknown keys are accepted and kept,
+as in RabbitMQ. A redeclare compares arguments with the existing queue's and does not check their values, so
+that a definition from an older broker stays usable.
 """
 from gomq_py.broker.features import table
 from gomq_py.broker.features.checks import WrongValue
@@ -22,7 +23,7 @@ ARGUMENTS = {key: (row.check, row.kinds) for key, row in table.ARGUMENTS.items()
 
 
 def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
-    """Check a new queue's arguments; ``entity``: its name in texts. Raises PreconditionFailed."""
+    """Check a new queue's arguments. ``entity``: the queue in error texts. Raises PreconditionFailed."""
     dead_letter_exchange = arguments.get(DEAD_LETTER_EXCHANGE, "")
     if not isinstance(dead_letter_exchange, str):
         raise PreconditionFailed(
@@ -43,14 +44,14 @@ def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
 
 
 def check_may_be_unnamed(arguments):
-    """Refuse server-generated names for quorum queues and streams. Raises PreconditionFailed."""
+    """Raise PreconditionFailed for the arguments of a quorum queue or stream: these need a client's name."""
     kind = arguments.get(QUEUE_TYPE, CLASSIC)
     if kind in (QUORUM, STREAM):
         raise PreconditionFailed(f"Cannot declare a server-named queue for type {TYPE_MODULES[kind]}")
 
 
 def check_same_arguments(entity, received, current):
-    """Compare a declare's arguments with the queue's. Raises PreconditionFailed for the first difference."""
+    """Compare a redeclare's arguments with the queue's. Raises PreconditionFailed if they differ."""
     for key in ARGUMENTS:
         if key == QUEUE_TYPE and queue_type_of(received) == queue_type_of(current):
             continue  # no type means classic
@@ -59,7 +60,7 @@ def check_same_arguments(entity, received, current):
 
 
 def check_values(entity, arguments, keys):
-    """Check the arguments under these keys; ``entity`` is the name in texts. Raises PreconditionFailed."""
+    """Check the values that ``arguments`` has for ``keys``. Raises PreconditionFailed, naming ``entity``."""
     for key in keys:
         if key not in ARGUMENTS or key not in arguments:
             continue
@@ -72,8 +73,8 @@ def check_values(entity, arguments, keys):
 # consumers
 
 def check_common_arguments(entity, kind, arguments):
-    """Check the arguments that every kind of queue takes, and refuse arguments of other kinds. ``entity``
-    names the queue in texts. Raises PreconditionFailed.
+    """Check the consumer arguments that every type of queue accepts, and refuse arguments that belong to
+    other types than ``kind``. ``entity``: the queue's name in error texts. Raises PreconditionFailed.
     """
     _check_consumer(entity, arguments, lambda row: row.kinds == TYPES)
     for row in table.CONSUMER_ARGUMENTS.values():
@@ -83,7 +84,7 @@ def check_common_arguments(entity, kind, arguments):
 
 
 def check_own_arguments(entity, kind, arguments):
-    """Check the arguments that only this ``kind`` of queue accepts. Raises PreconditionFailed."""
+    """Check the consumer arguments that only queues of this ``kind`` accept. Raises PreconditionFailed."""
     _check_consumer(entity, arguments, lambda row: row.kinds != TYPES and kind in row.kinds)
 
 

@@ -10,7 +10,7 @@ _AGE = re.compile(r"([0-9]{1,12})([YMDhms])")
 
 
 class WrongValue(Exception):
-    """The value is not acceptable; the text is RabbitMQ's reason."""
+    """An argument's value is not acceptable; the exception's text is RabbitMQ's reason."""
 
 
 def integer(value, _arguments):
@@ -45,7 +45,7 @@ def positive_milliseconds(value, arguments):
 
 
 def up_to(most):
-    """Make a check that accepts only an integer from 0 to ``most``."""
+    """Make a check that accepts only integers from 0 to ``most``."""
     def check(value, arguments):
         not_negative(value, arguments)
         if value > most:
@@ -75,7 +75,7 @@ def age(value, arguments):
 
 
 def one_of(reason, *allowed):
-    """Make a check that accepts only ``allowed`` texts; ``{}`` in ``reason`` shows the refused value."""
+    """Make a check that accepts only ``allowed`` texts. In the error text ``reason``, ``{}`` is the value."""
     def check(value, arguments):
         text(value, arguments)
         if value not in allowed:
@@ -84,9 +84,7 @@ def one_of(reason, *allowed):
 
 
 def milliseconds_of_age(text):
-    """Milliseconds of an age, in RabbitMQ's form: a number above 0 and a unit, such as "7D" or "1h". Raises
-    ValueError.
-    """
+    """Convert an age in RabbitMQ's form, a number above 0 and a unit ("7D"), to ms. Raises ValueError."""
     match = _AGE.fullmatch(text)
     if match is None or int(match[1]) == 0:
         raise ValueError(f"no age: {text!r}")

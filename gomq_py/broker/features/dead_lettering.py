@@ -1,4 +1,4 @@
-"""Dead-lettering: names where messages that die in a queue go. Applied by broker.transfer.dead_letters."""
+"""Dead-lettering: names a queue's dead letter exchange and key. Applied by broker.transfer.dead_letters."""
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature, Flag
 from gomq_py.broker.features.merging import first_text

@@ -1,11 +1,12 @@
-"""Deduplication: a queue or exchange accepts a message whose id it has seen lately, and drops it.
+"""Deduplication: a queue or exchange drops a message whose id it has seen lately; the publisher gets a
+confirm as for a stored message.
 
 The argument ``x-message-deduplication`` turns it on. The id is the value of the message's header
 ``x-deduplication-header``; an argument of the same name can name another header. ``x-cache-size`` ids are
-remembered, and the oldest is forgotten first. Each id is remembered for ``x-cache-ttl`` milliseconds, or as
-long as a header of that name in the message says. Ids are in memory only: after a restart every message is
-new. An id takes some 150 octets, whatever its length. A message that died in a queue and comes back to that
-queue, as from a retry queue, is no duplicate of itself.
+remembered, and the oldest is forgotten first. Each id is remembered for ``x-cache-ttl`` milliseconds; the
+message's own header ``x-cache-ttl`` overrides this time. Ids are in memory only: after a restart every
+message is new. An id takes some 150 octets, whatever its length. A message that died in a queue and comes
+back to that queue, as from a retry queue, is no duplicate of itself.
 
 An id counts as seen only while its message is kept. An exchange (ExchangeIds) forgets the id of a message
 that a queue or the disk refused, because the publisher is told and may try again. A queue (SeenIds) closes
@@ -38,7 +39,7 @@ MAX_SIZE = 1_000_000
 
 
 def deduplication_of(arguments, policy):
-    """(size, ttl_ms or None, header) by arguments and the policy in force; None without deduplication."""
+    """(count of ids to remember, ttl_ms or None, name of the id's header); None without deduplication."""
     wanted = arguments.get(ENABLED, policy.get(POLICY_KEY))
     if wanted is not True:
         return None
@@ -71,8 +72,8 @@ ROWS = (
 
 
 class SeenIds:
-    """Remembers ids for a queue or exchange. ``settings``: what deduplication_of() returned. ``duplicates``:
-    count of dropped messages.
+    """Remembers the ids of a queue's or exchange's messages. ``settings``: the tuple from deduplication_of().
+    ``duplicates``: count of duplicates found.
     """
 
     __slots__ = ("settings", "duplicates", "_size", "_ttl_ms", "_header", "_seen")
@@ -87,7 +88,8 @@ class SeenIds:
         return len(self._seen)
 
     def read(self, properties):
-        """Read (id, ms to remember it if the message says so, else None) from properties in wire form.
+        """Return (id, ttl_ms) from encoded basic properties. ``ttl_ms``: how long to remember the id, None if
+        the message does not say; the id is None for a message without one.
         """
         headers = PropertyEdit(properties).headers
         value = get_key(headers, self._header)
@@ -97,7 +99,7 @@ class SeenIds:
         return id_of(value), ttl_ms if is_count(ttl_ms) else None
 
     def has(self, id_, now_ms):
-        """True if the id is remembered; a duplicate is then counted. Otherwise False."""
+        """True if the id is remembered at ``now_ms``; the message is then counted as a duplicate."""
         if id_ not in self._seen:
             return False
         until_ms = self._seen[id_]
@@ -108,7 +110,7 @@ class SeenIds:
         return True
 
     def add(self, id_, ttl_ms, now_ms):
-        """Remember the id of a stored message."""
+        """Remember the id of a stored message for ``ttl_ms``; None: for the configured time."""
         if ttl_ms is None:
             ttl_ms = self._ttl_ms
         if self._size <= 0 or (ttl_ms is not None and ttl_ms <= 0):
@@ -119,7 +121,7 @@ class SeenIds:
             self._seen.popitem(last=False)
 
     def take(self, id_, ttl_ms, now_ms):
-        """Remember the id. Returns True if the id is new or None, False for a duplicate."""
+        """Remember an id. Returns False if it was remembered already (a duplicate), True if new or None."""
         if id_ is None:
             return True
         if self.has(id_, now_ms):
@@ -128,13 +130,13 @@ class SeenIds:
         return True
 
     def forget(self, id_):
-        """Forget the id of a message that was refused later, so that its publisher may try again."""
+        """Forget the id of a message that was refused after all, so that its publisher may try again."""
         self._seen.pop(id_, None)
 
 
 class ExchangeIds(SeenIds):
-    """Remembers the ids of an exchange's messages, and forgets the id of a message that is lost.
-    ``when_safe``: the method Durability.when_safe.
+    """Remembers the ids of an exchange's messages, and forgets the id of a message that a queue or disk has
+    lost. ``when_safe``: the method Durability.when_safe.
     """
 
     __slots__ = ("_when_safe", "_unsafe")
@@ -149,7 +151,7 @@ class ExchangeIds(SeenIds):
         super().add(id_, ttl_ms, now_ms)
 
     def until_safe(self, id_, queues):
-        """Watch the message with this id until it is safe in ``queues``; forget the id if it is lost."""
+        """Watch a message until ``queues`` have flushed it to disk; forget its id if they fail to."""
         if id_ in self._seen:
             unsafe = self._unsafe[id_] = _Unsafe(self, id_, queues)
             # Registered before the publisher's refusal, so that a repeat counts as new. ``hurry`` is False: a
@@ -157,14 +159,14 @@ class ExchangeIds(SeenIds):
             self._when_safe(unsafe.answered, unsafe.is_lost, hurry=False)
 
     def queues_of(self, id_):
-        """The queues of the first message with this id, if it is not safe yet: a repeat is confirmed once
-        they are flushed. None if the first message is safe.
+        """Return the queues that have not yet flushed the first message with this id: the duplicate's confirm
+        must wait for them. None if the first message is on disk.
         """
         unsafe = self._unsafe.get(id_)
         return None if unsafe is None else unsafe.queues
 
     def answered(self, unsafe, is_kept):
-        """End the watch of an ``unsafe`` message. Forget its id unless the message ``is_kept``."""
+        """End the watch of an ``unsafe`` message; forget its id if the message was lost."""
         if self._unsafe.get(unsafe.id) is unsafe:  # else the id was forgotten and seen again
             del self._unsafe[unsafe.id]
             if not is_kept:
@@ -172,7 +174,7 @@ class ExchangeIds(SeenIds):
 
 
 class _Unsafe:
-    """A routed message that is not safe yet."""
+    """A routed message that its ``queues`` have not yet flushed to disk."""
 
     __slots__ = ("id", "queues", "_ids")
 
@@ -186,12 +188,12 @@ class _Unsafe:
         return any(queue.failed for queue in self.queues)
 
     def answered(self, error):
-        """Tell ExchangeIds that the message is safe or, after an ``error`` or a queue's failure, lost."""
+        """Tell ExchangeIds that the flush has ended: the message is on disk, or lost after an ``error``."""
         self._ids.answered(self, error is None and not self.is_lost())
 
 
 def has_died_in(queue, properties):
-    """True if a message with these properties (wire form) was a dead letter of this queue."""
+    """True if encoded basic properties have an x-death entry of the queue named ``queue``."""
     if _DEATHS not in properties:
         return False
     deaths = get_key(PropertyEdit(properties).headers, DEATHS)
@@ -202,7 +204,7 @@ def has_died_in(queue, properties):
 
 
 def id_of(value):
-    """Make a key of bounded size. Equal field values have equal keys, also numbers of different widths."""
+    """Convert an id to a key of bounded size. Equal numbers have equal keys, whatever their widths."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     whole = value if isinstance(value, bytes) else repr(value).encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Delivery limit: limits how often a message comes back before it dies. Applied by broker.queues.limits."""
+"""Delivery limit: how often a message is requeued before it is dead-lettered. Applied by queues.limits."""
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, QUORUM, Feature, Flag
 from gomq_py.broker.features.merging import smallest

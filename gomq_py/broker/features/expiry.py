@@ -1,4 +1,4 @@
-"""Expiry: limits the lifetimes of messages and of unused queues. Applied by broker.queues.limits."""
+"""Expiry: time to live of messages, and deletion of unused queues. Applied by broker.queues.limits."""
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature, Flag
 from gomq_py.broker.features.merging import smallest_time

@@ -1,8 +1,9 @@
-"""Feature: describes each setting of a queue, exchange or consumer, by argument or policy, in one row.
+"""Feature: the description of one setting of a queue, exchange or consumer, which an argument or a policy
+sets.
 
-A module of this package declares the rows of one feature. ``features.table`` collects them; checks of
-arguments and policies, and their merging, are derived from it. The module's docstring names the code that
-applies the feature.
+Each module of this package describes the settings of one feature, and its docstring names the code that
+applies them. ``features.table`` collects the descriptions; checks of arguments and policies, and the merging
+of both, are derived from them.
 """
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +17,7 @@ CLASSIC_ONLY, QUORUM_ONLY, STREAM_ONLY = frozenset((CLASSIC,)), frozenset((QUORU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A flag of ``gomq-py-ctl create_queue``. ``kind``: type of its value; ``value``: constant for a flag
-    that takes no value.
-    """
+    """A flag of ``gomq-py-ctl create_queue``: with a value of type ``kind``, or the constant ``value``."""
 
     name: str
     help: str
@@ -30,15 +29,15 @@ class Flag:
 class Feature:
     """Describes one setting of queues or exchanges. Fields:
 
-    ``effect``: a sentence for docs/arguments.md; it begins with "None" if the row has no effect.
-    ``argument``: its name, for queues of ``kinds``; ``check(value, arguments)`` raises WrongValue. ``place``:
-    the place in RabbitMQ's order of checks, of which the first fault is reported. ``policy``: the key in
-    policies, and in operator policies if ``operator``; ``check_policy(feature, value)`` raises PolicyError;
-    ``word``: RabbitMQ's name for the value; ``check_beside(feature, definition)`` checks the policy's other
-    keys. ``hands_on_to``: if the key sends messages on, the kind of entity that its value names ("exchange",
-    "queue"; "" if it names no entity). ``component``: the only owner that acts on the key. ``setting``: the
-    attribute of QueueSettings that ``merge(feature, arguments, policy)`` computes. ``by_queue``: True if the
-    queue itself applies the setting.
+    ``effect``: a sentence for docs/arguments.md; it begins with "None" for a setting without effect.
+    ``argument``: the argument's name, for queues of ``kinds``; ``check(value, arguments)`` raises WrongValue.
+    ``place``: position in RabbitMQ's order of checks, of which the first fault is reported. ``policy``: the
+    key in policies, and in operator policies if ``operator``; ``check_policy(feature, value)`` raises
+    PolicyError; ``word``: RabbitMQ's name for the value; ``check_beside(feature, definition)`` checks the
+    policy's other keys. ``hands_on_to``: for a key that sends messages on, whether its value names an
+    "exchange" or a "queue" ("": neither). ``component``: the parameter component that alone acts on the key.
+    ``setting``: the attribute of QueueSettings that ``merge(feature, arguments, policy)`` computes.
+    ``by_queue``: True if the queue itself applies the setting.
     """
 
     effect: str
@@ -63,8 +62,8 @@ class Feature:
 class ConsumerArgument:
     """Describes one ``argument`` of consumers, which has its ``effect`` on queues of ``kinds``.
 
-    ``check(value, arguments)`` raises WrongValue; ``refusal`` is RabbitMQ's text around the reason. Queues of
-    other kinds ignore the argument or, with ``only_there``, refuse it.
+    ``check(value, arguments)`` raises WrongValue; ``refusal`` is RabbitMQ's error text, with ``{reason}`` in
+    it. Queues of other kinds ignore the argument or, with ``only_there``, refuse it.
     """
 
     argument: str

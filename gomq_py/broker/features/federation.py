@@ -1,7 +1,7 @@
 """Federation: names the upstreams that a queue or exchange gets messages from. Applied by gomq_py.federation.
 
-Upstreams are parameters of the vhost; a policy names an upstream, a set, or a pattern of names. The three
-policy keys belong to one component, and a policy has one of them, as in RabbitMQ.
+Upstreams are parameters of the vhost. A policy names one upstream, a set of upstreams, or a pattern of their
+names; as in RabbitMQ, it has only one of these three keys.
 """
 from gomq_py.broker.features import policy_checks
 from gomq_py.broker.features.feature import Feature

@@ -1,23 +1,26 @@
-"""Merging: combines argument and policy for QueueSettings by rules: ``merge(feature, arguments, policy)``.
+"""Merging: rules that combine a setting's argument and policy for QueueSettings: ``merge(feature, arguments,
+policy)`` returns the value in force.
 
-RabbitMQ's rules: of numbers the smallest counts, of other values the argument's. Values of a wrong type,
-which old definitions may hold, count as not set.
+RabbitMQ's rules: of two numbers the smaller is in force, of other values the argument. Values of a wrong
+type, which old definitions may contain, count as not set.
 """
 from gomq_py.broker.values import MAX_INTEGER, MAX_TIMER_MS, is_count
 
 
 def smallest(feature, arguments, policy):
-    """The smaller number of argument and policy; None if both are not set."""
+    """Return the smaller number of argument and policy; None if neither is set."""
     return min(limits(feature, arguments, policy), default=None)
 
 
 def smallest_time(feature, arguments, policy):
-    """As smallest(), but at most the longest timer in ms: a policy's value may be larger, as in RabbitMQ."""
+    """The smaller time of argument and policy in ms; None if neither is set. At most the longest timer, which
+    a policy's value may exceed, as in RabbitMQ.
+    """
     return min((min(value, MAX_TIMER_MS) for value in limits(feature, arguments, policy)), default=None)
 
 
 def first_text(default=None):
-    """Make a rule that gives the argument's text, or else the policy's text, or else the default."""
+    """Make a merge rule that returns the argument's text, or the policy's text, or else ``default``."""
     def merge(feature, arguments, policy):
         for value in (arguments.get(feature.argument), policy.get(feature.policy)):
             if isinstance(value, str):

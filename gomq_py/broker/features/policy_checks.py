@@ -6,7 +6,7 @@ from gomq_py.patterns import Pattern
 
 
 class PolicyError(ValueError):
-    """The policy is not acceptable; the text is for the caller."""
+    """A policy is not acceptable; the exception's text is for the user who sets it."""
 
 
 def _invalid(feature, value, needed):
@@ -60,7 +60,7 @@ def boolean(feature, value):
 
 
 def one_of(*words):
-    """Make a check that accepts only these texts."""
+    """Make a check that accepts only the texts ``words``."""
     def check(feature, value):
         if value not in words:
             raise _invalid(feature, value, f"one of {', '.join(words)}")
@@ -87,4 +87,4 @@ def pattern(feature, value):
 
 
 def anything(_feature, _value):
-    """Accept anything, for a key that comes with RabbitMQ's definitions and has no effect here."""
+    """Accept any value, for a key of RabbitMQ that has no effect here."""

@@ -1,5 +1,6 @@
-"""Queue type: chooses the kind of a queue, and sets what only some kinds have: priorities, single active
-consumer, version. Applied by broker.topology.queue_factory and broker.queues.
+"""Queue type: the argument that chooses classic queue, quorum queue or stream, and arguments that only some
+types have: priorities, single active consumer, version. Applied by broker.topology.queue_factory and
+broker.queues.
 """
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import (
@@ -13,7 +14,7 @@ QUEUE_MODE_KEY = "queue-mode"
 
 
 def queue_type_of(arguments):
-    """``classic``, ``quorum`` or ``stream``; classic by default."""
+    """Return the x-queue-type in a queue's arguments; "classic" if none is given."""
     return arguments.get(QUEUE_TYPE) or CLASSIC
 
 

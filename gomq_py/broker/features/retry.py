@@ -16,7 +16,7 @@ _WORDS = "disabled", "all", "failed", "returned"
 
 
 def retry_of(arguments, policy):
-    """(kinds of return that wait, min_ms, max_ms or None) by arguments or policy; None without back-off."""
+    """(bits of the kinds of return that wait, such as LOST; min_ms; max_ms or None); None: no back-off."""
     type_, min_ms, max_ms = (arguments.get(row.argument, policy.get(row.policy)) for row in ROWS)
     kinds = TYPES.get(type_, 0)
     if not kinds or not is_count(min_ms) or min_ms == 0:

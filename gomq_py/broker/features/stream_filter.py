@@ -1,7 +1,7 @@
 """Stream filter: arguments by which a stream's consumer selects messages.
 
     x-stream-filter             values (a text, split at commas), conditions (a table), or an array of both
-    x-stream-match-unfiltered   true: messages without a value pass the values, too
+    x-stream-match-unfiltered   true: messages without a value also match the wanted values
     x-filter-match-type         "all" or "any"
 
 Applied by broker.queues.stream_reader. Values are compared with a message's header ``x-stream-filter-value``
@@ -20,8 +20,9 @@ ALL, ANY = "all", "any"
 
 
 def filter_of(arguments):
-    """(values as octets, conditions, match type, match unfiltered) from a consumer's arguments, or None. A
-    condition is a function of a message's headers. Raises ValueError with the reason.
+    """Parse a consumer's filter arguments: (values as octets, conditions, "all" or "any" or None, True if
+    messages without a value match), or None without a filter. A condition is a function of a message's
+    headers. Raises ValueError with the reason.
     """
     match_type = _match_type(arguments.get(MATCH_TYPE))
     match_unfiltered = arguments.get(MATCH_UNFILTERED, False)
@@ -51,7 +52,6 @@ def _match_type(value):
 
 
 def _condition(key, value):
-    """Make one condition: a function of a message's headers."""
     if key in GEO_CONDITIONS:
         return GEO_CONDITIONS[key](value)
     wanted = text_of(value)
@@ -61,7 +61,7 @@ def _condition(key, value):
 
 
 def text_of(value):
-    """A header's value as text for conditions; None for tables, arrays and octets."""
+    """Convert a header's value to the text that conditions compare; None for tables, arrays and octets."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

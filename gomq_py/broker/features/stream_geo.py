@@ -1,12 +1,13 @@
-"""Makes geographic conditions for stream filters, which read a message's headers ``x-geo-lat`` and
-``x-geo-lon`` in degrees. The earth counts as a sphere.
+"""Geographic conditions for stream filters, on a message's headers ``x-geo-lat`` and ``x-geo-lon`` in
+degrees. The earth counts as a sphere.
 
     geo-within-radius   {lat, lon, radius_km}
     geo-bbox            {min_lat, max_lat, min_lon, max_lon}; with min_lon above max_lon it lies across the
                         180th meridian
     geo-polygon         {points: [[lat, lon], ...]}, three or more, in order; edges are straight in degrees
 
-A message without a position matches no condition. Functions that make one raise ValueError for bad values.
+A condition is a function of a message's headers; it is false for a message without a position. The functions
+that make conditions raise ValueError for bad values.
 """
 from math import asin, cos, isfinite, radians, sin, sqrt
 
@@ -73,7 +74,7 @@ GEO_CONDITIONS = {"geo-within-radius": within_radius, "geo-bbox": bbox, "geo-pol
 
 
 def position_of(headers):
-    """(latitude, longitude) from a message's headers; None without a valid position."""
+    """Return (latitude, longitude) in degrees from a message's headers; None without a valid position."""
     try:
         lat, lon = float(headers[LATITUDE]), float(headers[LONGITUDE])
     except (KeyError, TypeError, ValueError):
@@ -82,14 +83,14 @@ def position_of(headers):
 
 
 def distance_km(lat, lon, other_lat, other_lon):
-    """The distance of two positions in km along the surface of the earth."""
+    """Return the great-circle distance of two positions in km."""
     half_lat, half_lon = radians(other_lat - lat) / 2, radians(other_lon - lon) / 2
     a = sin(half_lat) ** 2 + cos(radians(lat)) * cos(radians(other_lat)) * sin(half_lon) ** 2
     return 2 * EARTH_RADIUS_KM * asin(sqrt(min(1.0, a)))
 
 
 def is_inside(there, corners):
-    """True if a position is in a polygon: the ray to the east of it crosses an odd number of edges."""
+    """True if the position ``there`` is in a polygon: a ray to the east crosses an odd number of edges."""
     lat, lon = there
     inside = False
     lat_before, lon_before = corners[-1]

@@ -1,11 +1,11 @@
-"""Stream offset: says where a stream's consumer begins (``x-stream-offset``), and whether the broker stores
+"""Stream offset: where in the stream a consumer begins (``x-stream-offset``), and whether the broker stores
 the consumer's position.
 
     "first"           the oldest message kept
     "last"            the newest message (RabbitMQ: the last chunk, which may hold more)
     "next"            messages published from now on; the default
-    a number          the message of this offset, or else the oldest kept if the message is gone, or the next
-                      published if the offset is not reached: after a power loss offsets may go on lower
+    a number          the message of this offset, or the oldest kept if that message is gone, or the next
+                      published if the offset is not reached yet: a power loss may lower the next offset
     a negative number the newest -n messages
     a timestamp       the first message that came at that time or later
     "1h", "7D"        the first message of the last hour, of the last seven days (Y M D h m s)
@@ -31,8 +31,8 @@ OFFSET_MAX = (1 << 48) - 2
 
 
 class StreamStart:
-    """A parsed ``x-stream-offset``: a ``kind``, and a ``number`` that is an offset, a count, Unix
-    milliseconds or plain milliseconds.
+    """A parsed ``x-stream-offset``: ``kind`` (FIRST, NUMBER, AGO...), and ``number``: an offset, a count of
+    messages, Unix milliseconds or an age in milliseconds, as ``kind`` says.
     """
 
     __slots__ = ("kind", "number")
@@ -51,7 +51,7 @@ class StreamStart:
         return f"<StreamStart {self.kind} {self.number}>"
 
     def move(self, cursor, now_ms):
-        """Move the cursor to this start."""
+        """Move a StreamCursor to this starting point."""
         store = cursor.store
         first, end = store.first_offset, store.next_offset
         if self.kind in (SINCE, AGO):
@@ -67,7 +67,7 @@ class StreamStart:
 
 
 def parse_offset(value):
-    """Parse the argument's value into a StreamStart. Raises ValueError."""
+    """Parse the value of ``x-stream-offset``. Returns a StreamStart. Raises ValueError."""
     if isinstance(value, str):
         if value in (FIRST, LAST, NEXT):
             return StreamStart(value)
@@ -80,7 +80,7 @@ def parse_offset(value):
 
 
 def start_of(arguments):
-    """The StreamStart in checked consumer arguments."""
+    """Return where a consumer with these checked arguments begins, as a StreamStart."""
     return parse_offset(arguments[OFFSET]) if OFFSET in arguments else StreamStart(NEXT)
 
 

@@ -1,4 +1,4 @@
-"""Stream retention: sets how long a stream keeps messages, and how large its segments are. Applied by
+"""Stream retention: sets how long a stream keeps messages, and the size of its segment files. Applied by
 broker.queues.stream_queue and the stream's store.
 """
 from gomq_py.broker.features import checks, policy_checks
@@ -10,7 +10,6 @@ SEGMENT_BYTES = "x-stream-max-segment-size-bytes"
 
 
 def _age_ms(value):
-    """An age such as "7D" in milliseconds, or None if invalid."""
     try:
         return milliseconds_of_age(value) if isinstance(value, str) else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""Table: collects the rows of all features, and derives look-ups from the rows."""
+"""Table: collects all descriptions of features, and indexes them by argument, policy key and setting."""
 from gomq_py.broker.features import (
     alternate_exchange, consumer_priority, consumer_timeout, dead_lettering, deduplication, delivery_limit,
     elsewhere, expiry, federation, length, queue_type, retry, stream_filter, stream_offset, stream_prefetch,

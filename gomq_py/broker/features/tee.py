@@ -1,4 +1,5 @@
-"""Tee: copies the messages of a queue or exchange to a stream, the tee. Applied by broker.routing.routing.
+"""Tee: copies all messages of a queue or exchange to a stream, called its tee. Applied by
+broker.routing.routing.
 
 Programs such as Spark read the tee to see a queue's messages without consuming them. Streams have no tee.
 """

@@ -1,1 +1,1 @@
-"""Holds operators' settings: policies, parameters of components, limits of vhosts and users."""
+"""Operators' settings: policies, parameters (shovels, upstreams...), limits of vhosts and users."""

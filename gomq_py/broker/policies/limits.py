@@ -33,35 +33,35 @@ class LimitsComponent(Component):
 
 
 class UserLimitError(ValueError):
-    """The limit is not acceptable; the text is for the caller."""
+    """A user's limit is not acceptable; the exception's text is for the user who sets it."""
 
 
 class UserLimits:
-    """Sets and shows limits of ``users``; the users' log keeps them until their user is deleted. A negative
-    value means no limit, as in RabbitMQ, and is kept and shown.
+    """Sets and shows the limits of ``users``, which are stored until the user is deleted. A negative value
+    means no limit, as in RabbitMQ, and is stored and shown.
     """
 
     def __init__(self, users):
         self._users = users
 
     def get(self, user):
-        """{name: value} of one user. Raises KeyError for an unknown user."""
+        """Return one user's limits: {name: value}. Raises KeyError for an unknown user."""
         return dict(self._known(user).limits)
 
     def all(self):
-        """{user: {name: value}} of the users with limits."""
+        """Return the limits of all users who have some: {user: {name: value}}."""
         return {user.name: dict(user.limits) for user in self._users if user.limits}
 
     def set(self, user, name, value):
-        """Set one limit. Open connections and channels stay open. Raises KeyError for an unknown user,
-        UserLimitError, OSError.
+        """Set one limit of a user. Connections and channels that exceed it stay open. Raises KeyError for an
+        unknown user, UserLimitError, OSError.
         """
         limits = self.get(user)
         check(name, value)
         self._users.set_limits(user, {**limits, name: value})
 
     def replace(self, user, limits):
-        """Replace a user's limits by these. Raises KeyError for an unknown user, UserLimitError, OSError."""
+        """Replace all limits of a user. Raises KeyError for an unknown user, UserLimitError, OSError."""
         self._known(user)
         check_limits(limits)
         self._users.set_limits(user, limits)
@@ -75,7 +75,7 @@ class UserLimits:
         return True
 
     def limit(self, user, name):
-        """The limit of this name that is in force for a User; None: no limit."""
+        """Return the limit ``name`` of a User; None: no limit."""
         value = user.limits.get(name, -1)
         return value if value >= 0 else None
 
@@ -87,7 +87,7 @@ class UserLimits:
 
 
 def check_limits(limits):
-    """Raise UserLimitError if one of a user's limits is invalid."""
+    """Raise UserLimitError if ``limits`` of a user, {name: value}, are invalid."""
     if not isinstance(limits, dict):
         raise UserLimitError("limits of a user should be an object")
     for name, value in limits.items():
@@ -95,7 +95,7 @@ def check_limits(limits):
 
 
 def check(name, value):
-    """Raise UserLimitError for an invalid limit."""
+    """Raise UserLimitError for an unknown limit of users, or a value that is no integer."""
     if name not in USER_LIMITS:
         raise UserLimitError(f"{name} is not a recognised limit of a user")
     if not is_integer(value):

@@ -1,8 +1,8 @@
 """Parameters: named JSON values of a component, in a vhost or for the whole broker, such as policies, limits,
 shovels and federation upstreams.
 
-Doors (HTTP, definitions) set parameters. The owner of a component registers a Component, which checks values
-and applies changes. The definitions log keeps parameters. Never switches.
+The HTTP API and imports of definitions set parameters. For each component a handler (a Component) is
+registered, which checks values and applies changes. The definitions log stores parameters. Never switches.
 """
 import json
 
@@ -33,14 +33,15 @@ _ALWAYS_OWNED = (POLICY, OPERATOR_POLICY, "vhost-limits")
 
 
 class ParameterError(ValueError):
-    """The value is not acceptable; the text is for the caller."""
+    """A parameter's value is not acceptable; the exception's text is for the user who sets it."""
 
 
 class Component:
-    """Checks and applies the values of one component. Other rooms subclass it; ``vhost`` is a VHost.
+    """Handler of one component's parameters: checks and applies their values. Other packages subclass it.
+    ``vhost`` is a VHost.
 
-    ``administrators_only``: True if the values affect all users of a vhost regardless of their rights; doors
-    then let only administrators set and clear values.
+    ``administrators_only``: True if the values affect all users of a vhost regardless of their rights; the
+    HTTP API then lets only administrators set and clear values.
     """
 
     administrators_only = False
@@ -53,13 +54,13 @@ class Component:
         self.check(vhost, name, value)
 
     def fault_of(self, vhost, name, value):
-        """Text, without passwords, on why an old value has no effect; None if it has an effect."""
+        """Return why a stored value has no effect, as text without passwords; None if it has an effect."""
 
     def changed(self, vhost, name, value):
         """Apply a value that was set, or loaded at boot."""
 
     def cleared(self, vhost, name):
-        """Remove the effect of a cleared value."""
+        """Undo the effect of a value that was removed."""
 
 
 class Parameters:
@@ -68,12 +69,14 @@ class Parameters:
 
     ``on_change(vhost's name or None, component, name, value or None)`` is called after each change.
 
-    A value waits if, when it was set, its component or (in a policy) one of its keys had no owner. It is kept
-    and exported, but a later version that has an owner ignores it until it is set again. Otherwise shovels
-    that were imported from another broker would start to run with an upgrade.
+    A value is *waiting* if its component, or a component that alone acts on a key of a policy, had no handler
+    when the value was set. It is stored and exported, but gets no effect when a later version has the
+    handler, until it is set again. Otherwise shovels imported from another broker would start to run with an
+    upgrade.
 
-    ``vhost.set_by``: {(component, name): the setter's name, or OPERATOR}, for components that act with the
-    setter's rights. Exports leave out the setters: a user who imports values becomes their setter.
+    ``vhost.set_by``: {(component, name): name of the user who set the value, or OPERATOR}, for components
+    that act with that user's rights. Exports leave it out: a user who imports values counts as the one who
+    set them.
     """
 
     def __init__(self, log, tables):
@@ -84,7 +87,7 @@ class Parameters:
         self._components = {}
 
     def register(self, component, handler, vhosts=()):
-        """Make ``handler`` (a Component) the component's owner; apply the vhosts' values that do not wait."""
+        """Register a component's ``handler``, a Component, and apply stored values, except waiting ones."""
         self._components[component] = handler
         for vhost in vhosts:
             for (owner, name), value in list(vhost.parameters.items()):
@@ -95,7 +98,7 @@ class Parameters:
                         LOG.exception("%s %r in vhost %r has no effect", component, name, vhost.name)
 
     def idle_parts(self, component, value):
-        """{part: reason} of a value's parts without an owner: the component itself, or keys of a policy."""
+        """{part: reason} of parts that nothing acts on: the component, or keys of a policy."""
         if component not in self._components:
             return {component: _why_idle(component)}
         return {
@@ -104,17 +107,17 @@ class Parameters:
         }
 
     def is_administrators_only(self, component):
-        """Whether only administrators may set and clear values of this component."""
+        """True if only administrators may set and clear values of this component."""
         handler = self._components.get(component)
         return handler is not None and handler.administrators_only
 
     @staticmethod
     def waits(vhost, component, name):
-        """True if the value was set while its component, or a key of the policy, had no owner."""
+        """True if the value is waiting: nothing acted on it, or on a key of the policy, when it was set."""
         return (component, name) in vhost.waiting
 
     def condition(self, vhost, component, name):
-        """(state, reason) of an existing value without effect: WAITING or FAULTY; None for other values."""
+        """(WAITING or FAULTY, reason) for a stored value that has no effect; None for a value in effect."""
         handler = self._components.get(component)
         if handler is None:
             return WAITING, _why_idle(component)
@@ -127,7 +130,7 @@ class Parameters:
         return None
 
     def set(self, vhost, component, name, value, by=None):
-        """Set a value after its component's check. Raises ValueError, OSError.
+        """Check, store and apply a value. Raises ValueError, OSError.
 
         ``by``: the setting user's name; OPERATOR for this machine's operator; None for a user unknown to this
         broker, such as a token's.
@@ -162,9 +165,9 @@ class Parameters:
         return True
 
     def disown(self, vhosts, by):
-        """Clear the setter of all values that the deleted user ``by`` set, so that a later user of that name
-        does not inherit them. The user's policies stop sending messages on. Raises OSError if the log cannot
-        be written; the change then holds for this run only.
+        """Forget that the deleted user ``by`` has set values, so that a later user of that name does not
+        count as their setter. Policies set by the deleted user send no more messages on. Raises OSError if
+        the log cannot be written; the change then holds for this run only.
         """
         changed = []
         for vhost in vhosts:
@@ -195,8 +198,9 @@ class Parameters:
         return True
 
     def restore(self, vhost, component, name, value, waits=None, by=None):
-        """Load a value of an earlier run. Returns the component's refusal as text, or None; a refused value
-        stays without effect. ``waits``, ``by``: from the value's record; None if the record lacks them.
+        """Load a stored value at boot. Returns None or, if its component refuses it, the reason as text; a
+        refused value is kept without effect. ``waits``, ``by``: from the log's record; None if an old record
+        lacks them.
         """
         if waits is None:
             waits = component not in _ALWAYS_OWNED or bool(_owners_in(component, value))
@@ -227,15 +231,16 @@ class Parameters:
 
 
 class Notes:
-    """Keeps state of rooms, such as that a shovel is paused, in ``vhost.notes``, {(room, name): JSON value},
-    and in the log. A note is deleted with its vhost; lists and exports do not show notes.
+    """Stores small state of other packages, such as that a shovel is paused, in ``vhost.notes``, {(package's
+    name, name): JSON value}, and in the definitions log. Notes are deleted with their vhost, and neither
+    listed nor exported.
     """
 
     def __init__(self, log):
         self._log = log
 
     def set(self, vhost, room, name, value):
-        """Keep a JSON value, unless the vhost is deleted or has the value already. Raises OSError."""
+        """Store a JSON value, unless the vhost is deleted or has this value already. Raises OSError."""
         if vhost.is_gone or vhost.notes.get((room, name)) == value:
             return
         self._log.append(records.note_set(vhost.name, room, name, encoded(value)))
@@ -250,7 +255,6 @@ class Notes:
 
 
 def _check_each(check, what, value):
-    """Call ``check(what, value)``. If one field of the value is at fault, the ValueError names the field."""
     try:
         check(what, value)
     except ValueError:
@@ -260,7 +264,7 @@ def _check_each(check, what, value):
 
 
 def _owners_in(component, value):
-    """{key: component} for a policy's keys that a component owns; {} for other values."""
+    """{key: component that alone acts on it} for a policy's keys; {} for values that are no policies."""
     definition = (
         value.get("definition") if component in (POLICY, OPERATOR_POLICY) and isinstance(value, dict)
         else None

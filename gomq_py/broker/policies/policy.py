@@ -39,12 +39,12 @@ _APPLIES = {
 
 
 class Policy:
-    """One policy. Immutable. ``rights``: the SetterRights of its setter; None: no limit."""
+    """One policy or operator policy. Immutable. ``rights``: the setter's SetterRights, None: no limit."""
 
     __slots__ = ("rights", "name", "pattern", "apply_to", "priority", "definition", "_pattern", "_means")
 
     def __init__(self, name, pattern, definition, priority=0, apply_to=ALL, operator=False):
-        """Check the values of a policy and keep them. Raises PolicyError for an invalid value."""
+        """``operator``: True for an operator policy. Raises PolicyError for an invalid value."""
         self.rights = None
         self.name = name
         self.pattern = pattern
@@ -63,7 +63,7 @@ class Policy:
         return f"<Policy {self.name!r} for {self.apply_to} {self.pattern!r}>"
 
     def applies(self, kind, name):
-        """True if the policy applies to the entity of this name; ``kind`` is EXCHANGE or a type of queue."""
+        """True if the policy matches the entity of this name; ``kind`` is EXCHANGE or a queue type."""
         if not self._means(kind):
             return False
         try:
@@ -78,7 +78,7 @@ class Policy:
 
     @property
     def is_costly(self):
-        """True if matching the pattern with a name has taken longer than the time limit."""
+        """True if matching the pattern has ever exceeded the time limit for one name."""
         return self._pattern.is_costly
 
     def say_untried(self, kind, name):
@@ -90,7 +90,7 @@ class Policy:
         )
 
     def as_value(self):
-        """The policy as a parameter's value."""
+        """Return the policy as a dict, in the form of parameters and definitions files."""
         return {
             "pattern": self.pattern, "apply-to": self.apply_to, "priority": self.priority,
             "definition": self.definition,
@@ -98,7 +98,7 @@ class Policy:
 
 
 def policy_of(name, value, operator=False):
-    """Make a Policy of a value that has the form of parameters and definitions files. Raises PolicyError."""
+    """Make a Policy from a dict in the form of parameters and definitions files. Raises PolicyError."""
     if not isinstance(value, dict) or "pattern" not in value or "definition" not in value:
         raise PolicyError("a policy needs a pattern and a definition")
     return Policy(
@@ -108,7 +108,7 @@ def policy_of(name, value, operator=False):
 
 
 class PolicySet:
-    """The policies, or operator policies, of one vhost, best first."""
+    """The policies, or the operator policies, of one vhost, in order of priority."""
 
     __slots__ = ("by_name", "_ranked")
 
@@ -127,7 +127,7 @@ class PolicySet:
         return found
 
     def best(self, kind, name):
-        """The policy in force for an entity, or None. Among equal priorities the first name wins."""
+        """The matching policy with the highest priority, or None. Equal priorities: the first name wins."""
         tries_left = COSTLY_TRIES
         for policy in self._ranked:
             if policy.is_costly:
@@ -144,15 +144,15 @@ class PolicySet:
 
 
 class InForce:
-    """The policy and operator policy in force for an entity (each may be None), and their merged
-    ``definition``: the smaller of two numbers, otherwise the operator policy's value. Immutable and shared by
-    entities.
+    """The policy and the operator policy in force for an entity (each may be None), and their merged
+    ``definition``: the smaller of two numbers, otherwise the operator policy's value. Immutable; entities
+    with the same policies share one.
     """
 
     __slots__ = ("policy", "operator_policy", "definition")
 
     def __init__(self, policy=None, operator_policy=None, without=frozenset()):
-        """``without``: keys to leave out, because of the entity's kind or of the setter's rights."""
+        """``without``: keys left out, which have no meaning for the entity or exceed the setter's rights."""
         self.policy = policy
         self.operator_policy = operator_policy
         definition = dict(policy.definition) if policy is not None else {}
@@ -200,11 +200,11 @@ def _checked(definition, keys):
 
 
 def usable_definition(definition):
-    """Split another broker's definition into (the part with known keys, sorted list of unknown keys)."""
+    """Split another broker's policy definition: (dict of known keys, sorted list of unknown keys)."""
     unknown = sorted(key for key in definition if key not in KEYS)
     return {key: value for key, value in definition.items() if key in KEYS}, unknown
 
 
 def without_effect(definition):
-    """The keys of a definition that are kept for RabbitMQ and have no effect here: mirrors, queue modes."""
+    """The set of a definition's keys that are accepted without an effect here: mirrors, queue modes."""
     return {key for key in definition if key.startswith("ha-") or key == QUEUE_MODE_KEY}

@@ -1,20 +1,20 @@
 """Queue settings: the limits of a queue, from its arguments and the policies in force. Immutable.
 
 A vhost makes QueueSettings when a queue is declared and when policies change, and passes them to the queue's
-``configure``. Each feature defines how its argument and policy are merged (features.merging); broker.policies
-has merged policy and operator policy before.
+``configure``. Each feature defines how its argument and policy are merged (features.merging); policy and
+operator policy have been merged before (broker.policies.policy).
 """
 from gomq_py.broker.features.length import DROP_HEAD
 from gomq_py.broker.features.table import SETTINGS
 
 
 class QueueSettings:
-    """The limits of one queue; None: not set. Times are in milliseconds; ``max_bytes`` counts bodies."""
+    """The limits of one queue; None: not set. Times are in ms; ``max_bytes`` counts the octets of bodies."""
 
     __slots__ = tuple(row.setting for row in SETTINGS)
 
     def __init__(self, arguments=None, policy=None):
-        """``policy`` is the merged definition of the policies in force."""
+        """Merge a queue's arguments with ``policy``, the merged definition of the policies in force."""
         arguments, policy = arguments or {}, policy or {}
         for row in SETTINGS:
             setattr(self, row.setting, row.merge(row, arguments, policy))
@@ -42,7 +42,7 @@ class QueueSettings:
 
     @property
     def needs_limits(self):
-        """True if the queue must apply limits by itself; channels apply timeouts, streams apply ages."""
+        """True if a setting must be applied by the queue itself, unlike timeouts and a stream's ages."""
         return any(
             getattr(self, row.setting) != getattr(PLAIN, row.setting) for row in SETTINGS if row.by_queue
         )

@@ -1,5 +1,5 @@
-"""Setter rights: a policy sends on only messages that its setter may read, and only to exchanges and queues
-that its setter may write to.
+"""Setter rights: a policy that sends messages on (dead letters, tee...) does so only within the rights of the
+user who set it: read on the queue or exchange, write on the exchange or queue that gets the messages.
 
 The rights are checked when a policy is set, and for each queue and exchange when the policy comes into force.
 RabbitMQ has no such check. Administrators are not checked: they may give themselves any right.
@@ -21,8 +21,8 @@ _KEPT = object()
 
 
 class SetterRights:
-    """Limits a vhost's policy ``name`` to the rights of the user who has set it or, if ``by`` is given, of
-    ``by``, who is about to set it.
+    """Limits the vhost's policy ``name`` to the rights of the user who has set it. ``by``, if given, is the
+    user who is about to set it.
     """
 
     __slots__ = ("_users", "_vhost", "_name", "_by")
@@ -35,11 +35,11 @@ class SetterRights:
 
     @property
     def by(self):
-        """The setter's name, OPERATOR or None, as for Parameters.set."""
+        """The name of the policy's setter, OPERATOR, or None (see Parameters.set)."""
         return self._vhost.set_by.get((POLICY, self._name)) if self._by is _KEPT else self._by
 
     def left_out(self, definition, kind, name):
-        """The keys that the setter may not use for an entity (``kind``: EXCHANGE or the type of a queue)."""
+        """The definition's keys without effect on this entity, because the policy's setter lacks rights."""
         if not HANDS_ON.keys() & definition.keys() or (user := limited(self._users, self.by)) is None:
             return _NONE
         may_take = _reads_all(user, self._vhost, kind, name)
@@ -48,7 +48,7 @@ class SetterRights:
             if not (may_take and _may_fill(user, self._vhost, definition, key)))
 
     def tell(self, left_out, kind, name):
-        """Log that these keys are not in force for the queue or exchange of this name."""
+        """Log that the keys ``left_out`` have no effect on the queue or exchange of this name."""
         QUIET.warning(
             ("rights", self._vhost.name, self._name),
             "policy %r: %s has no effect on %s: user %r, who set the policy, may not read that, or not "
@@ -57,7 +57,7 @@ class SetterRights:
 
 
 def check_hands_on(users, vhost, definition, by):
-    """Raise ParameterError if a definition sends messages where ``by`` (see Parameters.set) may not write."""
+    """Raise ParameterError if a definition sends messages to an entity that ``by`` may not write to."""
     user = limited(users, by)
     for key in HANDS_ON.keys() & definition.keys() if user is not None else ():
         if not _may_fill(user, vhost, definition, key):
@@ -67,7 +67,7 @@ def check_hands_on(users, vhost, definition, by):
 
 
 def limited(users, by):
-    """The User whose rights limit the values that ``by`` sets; None if the values are not limited."""
+    """The User whose rights limit the policies set by ``by`` (see Parameters.set), or None."""
     if by in (None, OPERATOR):
         return None
     user = None if by == DELETED else users.get(by)
@@ -77,7 +77,7 @@ def limited(users, by):
 
 
 class _Nobody:
-    """Stands for a deleted user, without rights."""
+    """Stands for a deleted user, who has no rights."""
 
     tags = ()
 

@@ -1,7 +1,7 @@
 """Applies a vhost's policies to queues and exchanges when these are declared and when policies change.
 
-A change of policies goes through all entities in slices, so that 100 000 queues or slow patterns do not hold
-up the hub. An entity declared meanwhile gets the new policies.
+A change of policies goes through all queues and exchanges in slices, so that 100 000 queues or slow patterns
+do not hold up the hub. A queue or exchange declared during such a round gets the new policies at once.
 """
 import time
 from typing import Any, NamedTuple
@@ -23,8 +23,8 @@ class VHostPolicies(Job):
     """Applies one vhost's policies (the PolicySet ``user``) and operator policies (``operator``).
 
     ``configure(queue, settings)`` and ``when_safe`` are the queue factory's. ``left_out(kind)`` returns the
-    policy keys without meaning for this kind of entity. ``told(vhost, entity)`` is called after the policies
-    of an existing or new entity were computed.
+    policy keys without meaning for a queue type or exchanges. ``told(vhost, entity)`` is called after the
+    policies in force for a queue or exchange were computed.
     """
 
     name = "applying policies"
@@ -45,11 +45,11 @@ class VHostPolicies(Job):
         self._pairs = {}  # ((policy or None, operator policy or None), keys left out): InForce
 
     def configure_queue(self, queue):
-        """Apply to a queue its policies in force, and the settings that result from them."""
+        """Find the policies in force for a queue, and apply the resulting settings to it."""
         self._put_under(queue, queue.type, self._configure_queue)
 
     def configure_exchange(self, exchange):
-        """Apply to an exchange its policies in force."""
+        """Find the policies in force for an exchange, and apply them to it."""
         self._put_under(exchange, EXCHANGE, self._configure_exchange)
 
     def _put_under(self, entity, kind, configure):
@@ -83,7 +83,6 @@ class VHostPolicies(Job):
             self._vhost.routes_changed(exchange)
 
     def _in_force(self, kind, name):
-        """The policies in force for an entity. Entities with the same pair share one InForce."""
         pair = self.user.best(kind, name), self.operator.best(kind, name)
         if pair == (None, None):
             return UNDER_NONE
@@ -96,19 +95,20 @@ class VHostPolicies(Job):
         return found
 
     def _without(self, kind, name, policy):
-        """(all keys not in force for an entity, the keys among them that the setter's rights exclude)."""
+        """(set of policy keys without effect on an entity, its subset excluded by the setter's rights)."""
         refused = NONE_REFUSED
         if policy is not None and policy.rights is not None:
             refused = policy.rights.left_out(policy.definition, kind, name)
         return self._left_out(kind) | refused, refused
 
     def are_set_by(self, by):
-        """True if ``by`` (see Parameters.set) has set a policy whose effect depends on that user's rights."""
+        """True if the user ``by`` has set a policy that is limited by that user's rights."""
         return any(
             policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 
     def change_of(self, entity, kind, policy, would, is_operator):
-        """An entity's PolicyChange if ``would``, a PolicySet with the new ``policy``, came into force."""
+        """The PolicyChange of an entity if ``would``, a PolicySet with the new ``policy``, came into force.
+        """
         user, operator = (self.user, would) if is_operator else (would, self.operator)
         name = entity.name
         best = user.best(kind, name)
@@ -116,14 +116,14 @@ class VHostPolicies(Job):
         return PolicyChange(entity, kind, policy.applies(kind, name), entity.in_force, after)
 
     def changed(self):
-        """Start a round that applies the changed policies to all entities. An unfinished round ends."""
+        """Apply the changed policies to all queues and exchanges, in slices; ends an unfinished round."""
         self._pairs = {}
         self._round = self._go_through()
         if self.step():
             self._scheduler.start(self)
 
     def step(self):
-        """Do a slice of the round. Returns True if more is left."""
+        """Apply the policies to some entities. Returns True if more entities are left."""
         self._clock.begin()
         for _ in self._round:
             if self._clock.is_over():
@@ -131,11 +131,10 @@ class VHostPolicies(Job):
         return False
 
     def failed(self, error):
-        """Go on: _go_through() logs faults of single entities."""
+        """Return True, so that the round goes on."""
         return True
 
     def _go_through(self):
-        """A generator that configures every queue and exchange that still exists."""
         vhost = self._vhost
         for there, configure in (
             (vhost.queues, self.configure_queue), (vhost.exchanges, self.configure_exchange)
@@ -156,8 +155,8 @@ class VHostPolicies(Job):
 # the changes that a policy would bring if it were set now
 
 class PolicyChange(NamedTuple):
-    """Tells how a new policy would change an entity's InForce, from ``before`` to ``after``. ``kind``:
-    EXCHANGE or the type of a queue; ``is_matched``: True if the new policy applies to the entity.
+    """The effect that a new policy would have on one entity: its InForce ``before`` and ``after``. ``kind``:
+    EXCHANGE or the queue type; ``is_matched``: True if the new policy's pattern matches the entity.
     """
 
     entity: Any
@@ -168,14 +167,14 @@ class PolicyChange(NamedTuple):
 
     @property
     def is_one(self):
-        """True if anything changes: a policy in force, or the merged definition."""
+        """True if ``before`` and ``after`` differ in a policy or in the merged definition."""
         return (self.before.policy, self.before.operator_policy, self.before.definition) != (
             self.after.policy, self.after.operator_policy, self.after.definition)
 
 
 def would_be(users, vhost, name, value, is_operator, by):
-    """The Policy or operator policy that this value would make if ``by`` (see Parameters.set) set it. Raises
-    ValueError.
+    """Make the Policy or operator policy ``name`` from ``value``, as if ``by`` (see Parameters.set) set it,
+    without setting it. Raises ValueError.
     """
     policy = policy_of(name, value, is_operator)
     if not is_operator:
@@ -185,7 +184,7 @@ def would_be(users, vhost, name, value, is_operator, by):
 
 
 def previewed(vhost, policy, is_operator):
-    """Yield, for each queue and each exchange with a name, the PolicyChange that ``policy`` would bring."""
+    """Yield the PolicyChange of each queue and each named exchange, supposing that ``policy`` were set."""
     would = PolicySet()
     would.by_name.update((vhost.policies.operator if is_operator else vhost.policies.user).by_name)
     would.put(policy)
@@ -197,8 +196,8 @@ def previewed(vhost, policy, is_operator):
 
 
 class PolicyComponent(Component):
-    """Handles the parameters of component ``policy`` or, with ``operator``, ``operator_policy``. ``users``
-    finds setters, whose rights limit their policies; None: no limit.
+    """Handles the parameters of component ``policy`` or, with ``operator``, ``operator_policy``. ``users``:
+    the Users among whom policies' setters are found; None: setters' rights do not limit policies.
     """
 
     def __init__(self, operator=False, users=None):

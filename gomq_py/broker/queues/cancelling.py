@@ -1,6 +1,6 @@
-"""Cancelling: tells consumers that their queue was deleted or closed, in slices if they are very many.
+"""Cancelling: informs consumers that their queue was deleted or closed, in slices if they are very many.
 
-The queue has dropped these consumers before, and no longer delivers to them.
+The queue no longer delivers to these consumers.
 """
 from gomq_py.hub.scheduler import Job, SliceClock
 
@@ -9,7 +9,7 @@ FEW = 64
 
 
 class Cancelling(Job):
-    """Cancels ``consumers``, from the end of the list."""
+    """Cancels the ``consumers`` of a deleted or closed queue in slices, from the end of the list."""
 
     name = "cancelling consumers"
 
@@ -20,7 +20,7 @@ class Cancelling(Job):
         self._reason = reason
 
     def step(self):
-        """Cancel some consumers. Returns True if more are left."""
+        """Cancel a slice of the consumers. Returns True if more are left."""
         clock = SliceClock()
         while self._consumers:
             self._consumers.pop().cancelled_by(self._queue, self._reason)
@@ -29,7 +29,7 @@ class Cancelling(Job):
         return bool(self._consumers)
 
     def failed(self, error):
-        """Go on with the other consumers."""
+        """Return True, so that the remaining consumers are cancelled, too."""
         return True
 
 

@@ -1,9 +1,9 @@
-"""Consumers: defines how a queue delivers (Consumer), whose turn it is (ConsumerRing), and what a queue asks
-its limits (QueueGuard).
+"""Consumers: what a queue needs of a consumer (Consumer), which consumer gets the next messages
+(ConsumerRing), and the interface to a queue's limits (QueueGuard).
 
-Doors subclass Consumer; a queue with consumers has a ConsumerRing, which holds the consumers that can take a
-message now, as far as is known. A consumer without credit, or with a full socket, leaves the ring until its
-door offers the consumer again, so that other consumers never wait for it.
+Protocol servers subclass Consumer. A queue with consumers has a ConsumerRing, which holds the consumers that
+can take a message now. A consumer without credit, or with a full socket, leaves the ring until its server
+offers it again (``queue.offer``), so that other consumers never wait for it.
 """
 from collections import deque
 
@@ -34,9 +34,9 @@ class Consumer:
         self.ringed = False
 
     def capacity(self):
-        """Count of messages that the consumer may take now.
+        """Return how many messages the consumer can take now.
 
-        At 0 the consumer leaves the ring until its door calls ``queue.offer(consumer)``.
+        At 0 the consumer leaves the queue's ring, until its server calls ``queue.offer(consumer)``.
         """
         return UNLIMITED
 
@@ -48,40 +48,41 @@ class Consumer:
         raise NotImplementedError
 
     def hand_over(self, message):
-        """Write a message that no store has, if the socket takes it without waiting and this consumer needs
-        no acks. Returns True if the message was written; otherwise False, and the queue stores it.
+        """Write a message that was not stored, if the socket takes it without waiting and this consumer needs
+        no acks. Returns True if the message was written; after False the queue stores it.
         """
         return False
 
     def wait_for(self, message, now_ms):
-        """If the message may wait for this consumer, which has no capacity now but may have some soon, return
-        the function for ``message.lacking``. Otherwise return None: the queue then stores the message.
+        """Return the function to set as ``message.lacking`` if the message may wait until this consumer,
+        which has no capacity now, may have some; None if the queue must store the message.
         """
         return None
 
     def is_behind(self):
-        """For streams only: True if there are messages that the consumer has not looked at."""
+        """True if the stream has messages that this consumer has not been offered. Used for streams only."""
         return True
 
     def cancelled_by(self, queue, reason):
-        """Cancel the consumer because the queue is gone, unless the consumer has left the queue before."""
+        """Cancel the consumer, because ``queue`` was deleted or closed, unless it has left the queue."""
         if self.queue is queue:
             self.queue = None
             self.cancel(reason)
 
     def cancel(self, reason):
-        """Tell the peer that the queue was deleted, closed or fenced and has dropped this consumer.
+        """Tell the client that its queue was deleted, closed or fenced and delivers no more to this consumer.
 
         ``reason`` is for the log.
         """
 
 
 class ConsumerRing:
-    """Keeps a queue's consumers, and gives turns to those that are ready: highest priority first, round robin
-    within a priority.
+    """A queue's consumers, and the order in which those with capacity are served: highest priority first,
+    round robin within a priority.
 
-    With ``single_active`` only the active consumer is ever ready; when it goes, the earliest attached of the
-    highest priority takes over. ``handed``: the consumer that hand_over() last succeeded for, or None.
+    With ``single_active`` only the active consumer is served; when it leaves, the consumer of the highest
+    priority that was attached first becomes active. ``handed``: the last consumer that took a message by
+    hand_over(), or None.
     """
 
     __slots__ = (
@@ -98,13 +99,13 @@ class ConsumerRing:
         self.handed = self.take_rate = None
 
     def rate(self):
-        """The TakeRate, which measures how fast the consumers take messages."""
+        """The TakeRate, which measures how fast the consumers take messages; made at the first call."""
         if self.take_rate is None:  # most rings need no rate
             self.take_rate = TakeRate()
         return self.take_rate
 
     def add(self, consumer):
-        """Attach a consumer. A consumer that offer() accepts is ready at once."""
+        """Attach a consumer, and offer() it."""
         at = len(self.consumers)
         while at > 0 and self.consumers[at - 1].priority < consumer.priority:
             at -= 1
@@ -129,7 +130,9 @@ class ConsumerRing:
         return True
 
     def offer(self, consumer):
-        """Put a consumer that has capacity and may be served into the ring, behind others of its priority."""
+        """Put a consumer with capacity into the ring, behind others of its priority. With ``single_active``
+        only the active consumer is put in.
+        """
         if (
             consumer.ringed or (self.single_active and consumer is not self.active)
             or consumer.capacity() <= 0
@@ -146,9 +149,9 @@ class ConsumerRing:
         self.ready += 1
 
     def take_next(self):
-        """Take the next consumer out of the ring; None if no consumer has capacity.
+        """Remove the next consumer with capacity from the ring and return it; None if there is none.
 
-        Consumers that have lost their capacity meanwhile are dropped from the ring.
+        Consumers that have lost their capacity are removed, too.
         """
         for level in self.levels:
             while level:
@@ -160,7 +163,7 @@ class ConsumerRing:
         return None
 
     def show_next(self):
-        """Return what take_next() would return (a consumer or None); the consumer stays in the ring."""
+        """Return the next consumer with capacity, which stays in the ring; None if there is none."""
         for level in self.levels:
             while level:
                 consumer = level[0]
@@ -172,7 +175,7 @@ class ConsumerRing:
         return None
 
     def pass_on(self, consumer):
-        """Move a consumer, which had its turn and is still in the ring, behind others of its priority."""
+        """Move a consumer that was just served, if it is still in the ring, behind others of its priority."""
         if consumer.ringed:
             self._unring(consumer)
         self.offer(consumer)
@@ -201,43 +204,43 @@ class ConsumerRing:
 
 
 class QueueGuard:
-    """Is the interface by which a queue calls its limits. QueueLimits overrides the methods, which do nothing
-    here. A queue without limits has no guard, and compares with None instead of each call.
+    """The interface by which a queue calls its limits; the methods do nothing here, and QueueLimits overrides
+    them. A queue without limits has None instead of a guard, and calls nothing.
     """
 
     __slots__ = ()
 
     def admits(self, message):
-        """Called before the queue stores a message. Returns REFUSED, ADMITTED, or DUPLICATE to drop it."""
+        """Called before a message is stored. Returns ADMITTED, REFUSED, or DUPLICATE (confirm but drop)."""
         return ADMITTED
 
     def appended(self):
         """Called when the queue has stored a message."""
 
     def asked(self):
-        """Called before basic.get, or a count of ready messages, looks at the head."""
+        """Called before basic.get takes the oldest message, and before ready messages are counted."""
 
     def peek(self, message):
-        """Fill ``message`` with the next deliverable message, as Queue.peek does."""
+        """Fill ``message`` with the next deliverable message, without taking it; False if there is none."""
         return False
 
     def enforce(self):
-        """Called at the end of the queue's turn."""
+        """Called at the end of the queue's turn, after the deliveries."""
 
     def returned(self, location, how):
-        """Called when an unacked message comes back; ``how``: LOST, RETURNED or FAILED. Returns True if the
-        limits handle the message, False if the queue must.
+        """Called when an unacked message is to be requeued. Returns True if the limits take care of it, False
+        if the queue must make it ready. ``how``: LOST, RETURNED or FAILED (features.retry).
         """
         return False
 
     def came_back(self):
-        """Called when an unacked message is ready again."""
+        """Called when a requeued message is ready."""
 
     def rejected(self, location):
         """Called when a client has rejected an unacked message without requeue."""
 
     def used(self):
-        """Called when the queue was used: by a get, a declare, or the end of a consumer."""
+        """Called when a get, a declare or the end of a consumer postpones the queue's expiry."""
 
     def close(self):
         """Called when the queue is deleted or closed."""

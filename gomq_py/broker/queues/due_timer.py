@@ -1,8 +1,7 @@
-"""Due timer: reports when messages are due and returns them in order, with a heap of 16 to 18 octets a
-message and one timer.
+"""Due timer: a priority queue of waiting messages by due time, with 16 to 18 octets a message and one timer.
 
-Used by broker.transfer.delayed and broker.queues.retry, whose stores hold the messages and whose jobs take
-due messages; this module has only locations. Never switches.
+Used for delayed messages (broker.transfer.delayed) and back-offs (broker.queues.retry). Messages lie in the
+users' stores; this module has only their locations. Never switches.
 """
 import heapq
 from array import array
@@ -37,15 +36,15 @@ class DueTimer:
         return self._heap.count
 
     def first(self, count):
-        """[(due_ms, location)] of the first ``count`` waiting messages, in order."""
+        """Return [(due_ms, location)] of the ``count`` messages that are due first, in order."""
         return self._heap.first(count)
 
     def push(self, due_ms, location):
-        """Add a message; the caller must then call ``arm``."""
+        """Add a message due at ``due_ms`` (Unix milliseconds). The caller must then call ``arm``."""
         self._heap.push(due_ms, location)
 
     def take(self):
-        """Remove the first due message and return its location; None if no message is due."""
+        """Remove the message that was due first and return its location; None if no message is due."""
         if self.has_due():
             return self._heap.pop()
         self._now_ms = 0
@@ -62,7 +61,7 @@ class DueTimer:
         return True
 
     def arm(self):
-        """Start the timer for the first message."""
+        """Start or advance the timer, so that it ends when the first message is due."""
         if self._stopped or not self._heap.count:
             return
         due_ms = self._heap.first_due_ms()
@@ -74,13 +73,13 @@ class DueTimer:
         self._timer = self._timers.start_at(due_ms, self._first_is_due)
 
     def hasten(self):
-        """Make all messages due now."""
+        """Make all waiting messages due now."""
         self._hastened = True
         self._stop_timer()
         self._first_is_due()
 
     def stop(self):
-        """Stop for good; the messages stay in their store."""
+        """Stop for good and forget all messages; they stay in their store."""
         self._stopped = True
         self._stop_timer()
         self._heap = DueHeap()
@@ -97,8 +96,8 @@ class DueTimer:
 
 
 class DueHeap:
-    """A binary heap of (due_ms, location), both unsigned 64-bit numbers, in typed arrays without objects. The
-    earliest message comes first; of messages due at the same time, the message stored first.
+    """A binary heap of (due_ms, location), both unsigned 64-bit numbers, in typed arrays. First comes the
+    earliest message; of messages due at the same time, the one stored first.
     """
 
     __slots__ = ("count", "_due", "_locations", "_room")
@@ -110,11 +109,11 @@ class DueHeap:
         self._locations = array("Q", (0,)) * FIRST_SLOTS
 
     def first_due_ms(self):
-        """When the first message is due. Requires ``count`` > 0."""
+        """Return when the first message is due, in Unix milliseconds. Requires ``count`` > 0."""
         return self._due[0]
 
     def first(self, count):
-        """[(due_ms, location)] of the first ``count`` messages, in order; they stay."""
+        """Return [(due_ms, location)] of the first ``count`` messages, in order, without removing them."""
         found = []
         ahead = [(self._due[0], self._locations[0], 0)] if self.count else []
         while ahead and len(found) < count:
@@ -145,7 +144,7 @@ class DueHeap:
         self._locations[at] = location
 
     def pop(self):
-        """Remove the first message; returns its location. Requires ``count`` > 0."""
+        """Remove the first message and return its location. Requires ``count`` > 0."""
         first = self._locations[0]
         self.count -= 1
         if self.count:
@@ -187,7 +186,7 @@ class DueHeap:
 
 
 def moved(items, count, room):
-    """Copy the first ``count`` numbers of an array to a new array of ``room`` numbers."""
+    """Return a new array of ``room`` numbers that begins with the first ``count`` numbers of ``items``."""
     larger = array("Q", (0,)) * room  # avoids a bytes object of that size
     memoryview(larger).cast("B")[:8 * count] = memoryview(items).cast("B")[:8 * count]
     return larger

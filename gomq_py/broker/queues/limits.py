@@ -1,9 +1,9 @@
 """Limits: applies a queue's limits of expiry, length, delivery count and idleness, and dead-letters or drops
 messages. A queue with a dead letter exchange always has QueueLimits.
 
-The queue calls its limits as its guard. As in RabbitMQ only the head, the oldest ready message, is checked:
-before a delivery and at the end of the queue's turn; one timer waits for the head's expiry. Very many
-messages are removed in slices. Never switches.
+The queue calls its QueueLimits as its guard. As in RabbitMQ only the head, the oldest ready message, is
+checked for expiry: before a delivery and at the end of the queue's turn; one timer waits for the head's
+expiry. Very many messages are removed in slices. Never switches.
 """
 from gomq_py.broker.features.deduplication import SeenIds, has_died_in
 from gomq_py.broker.features.length import DROP_HEAD, REJECT_PUBLISH_DLX
@@ -37,9 +37,9 @@ TRY_AGAIN_MS = 10_000
 class QueueLimits(guard.QueueGuard):
     """Applies the limits of ``queue``.
 
-    ``dead_letters`` takes unacked messages by ``send(queue, location, reason)`` and refused messages by
-    ``send_refused(queue, message, reason)``. ``on_idle(queue)`` is called when the queue was unused for its
-    ``expires_ms``.
+    ``dead_letters`` (a DeadLetters) gets unacked messages by ``send(queue, location, reason)`` and refused
+    messages by ``send_refused(queue, message, reason)``. ``on_idle(queue)`` is called when the queue was
+    unused for its ``expires_ms``.
     """
 
     __slots__ = (
@@ -63,7 +63,7 @@ class QueueLimits(guard.QueueGuard):
         self.configure(PLAIN)
 
     def configure(self, settings):
-        """Apply these QueueSettings from now on; excess messages are removed in the queue's next turn."""
+        """Apply new QueueSettings. Excess messages are removed in the queue's next turn."""
         if (
             self.idle_timer is not None
             and (self.settings is None or settings.expires_ms != self.settings.expires_ms)
@@ -101,7 +101,8 @@ class QueueLimits(guard.QueueGuard):
     # called by the queue
 
     def admits(self, message):
-        """Return REFUSED beyond a limit with reject-publish, DUPLICATE for a message to drop, else ADMITTED.
+        """Return ADMITTED, REFUSED (the queue is full, with overflow reject-publish), or DUPLICATE: the
+        message is to be confirmed and dropped.
 
         Messages that ready consumers would take at once do not count: a read brings many messages, and
         RabbitMQ delivers each message before it takes the next.
@@ -123,8 +124,8 @@ class QueueLimits(guard.QueueGuard):
         return guard.REFUSED
 
     def _lets_in(self, message):
-        """Called when the oldest message may not be dropped. Returns True if a new message fits in the
-        queue. Otherwise returns False, and dead-letters the new message if the queue has an exchange for it.
+        """True if a new message fits in a queue whose oldest message may not be dropped. Otherwise the new
+        message is dead-lettered, if the queue has an exchange for that.
         """
         self._trim()
         if not self.is_stuck or not self._overflows(message):
@@ -134,7 +135,6 @@ class QueueLimits(guard.QueueGuard):
         return False
 
     def _overflows(self, message):
-        """True if the message would exceed the length or size limit."""
         queue = self.queue
         return (
             0 <= self.max_length < queue.ready_count + 1
@@ -142,14 +142,14 @@ class QueueLimits(guard.QueueGuard):
         )
 
     def appended(self):
-        """Remember the stored message's id. Drop excess messages from the head unless a consumer is ready."""
+        """Remember the message's deduplication id. If no consumer is ready, drop excess messages."""
         if self.seen is not None and self.seen_id is not None:
             self.seen.add(self.seen_id, self.seen_ttl_ms, self.queue.scheduler.now_ms)
         if self.is_bounded and self.drops and (self.queue.ring is None or self.queue.ring.ready == 0):
             self._trim()
 
     def asked(self):
-        """Drop messages with a TTL of 0 from the head: on their arrival no consumer was ready."""
+        """Drop messages with a TTL of 0 from the head: no consumer was ready when they arrived."""
         left = SLICE
         while (
             left and self.queue.head(self.message) and self._due_ms(self.message) == self.message.timestamp_ms
@@ -159,7 +159,7 @@ class QueueLimits(guard.QueueGuard):
             left -= 1
 
     def peek(self, message):
-        """Fill ``message`` with the next message that has not expired; drop expired messages before it."""
+        """Drop expired messages, and fill ``message`` with the next; returns False if there is none."""
         queue = self.queue
         now_ms = queue.scheduler.now_ms
         left = SLICE
@@ -188,7 +188,7 @@ class QueueLimits(guard.QueueGuard):
         return False
 
     def enforce(self):
-        """End a turn: drop excess and expired messages, and start the timer for the head."""
+        """Drop excess and expired messages at a turn's end, and start the timer for the head's expiry."""
         queue = self.queue
         if queue.closed or self.slicing:
             return
@@ -206,8 +206,9 @@ class QueueLimits(guard.QueueGuard):
             queue.limits = None  # no message with its own expiry is left
 
     def returned(self, location, how):
-        """True if a returned message died by the delivery limit or waits for its back-off; False if the queue
-        must make the message ready. ``how``: LOST, RETURNED or FAILED.
+        """Dead-letter a returned message that has reached its delivery limit, or start its back-off, and
+        return True. False if neither applies: the queue must make it ready. ``how``: LOST, RETURNED or
+        FAILED.
         """
         if self.delivery_limit < 0 and not self.retried & how:
             return False
@@ -223,16 +224,16 @@ class QueueLimits(guard.QueueGuard):
         return False
 
     def came_back(self):
-        """Drop excess messages, usually the returned message itself, which is the oldest."""
+        """Drop excess messages after a requeue: usually the requeued message, which is the oldest."""
         if self.is_bounded and self.drops:
             self._trim()
 
     def rejected(self, location):
-        """Dead-letter or drop a rejected message."""
+        """Dead-letter a rejected message or, without a dead letter exchange, drop it."""
         self._let_go(location, REJECTED)
 
     def used(self):
-        """Start the idle time anew."""
+        """Restart the idle time after which the queue expires."""
         if self.settings.expires_ms is None:
             return
         self.used_ms = self.timers.steady_ms()
@@ -247,9 +248,7 @@ class QueueLimits(guard.QueueGuard):
         self.timer = self.idle_timer = None
 
     def _left_ms(self, message):
-        """Milliseconds that the peeked message still has to wait, if an earlier run recorded an unfinished
-        back-off; otherwise 0.
-        """
+        """Milliseconds left of the peeked message's back-off, if a restart has interrupted it; else 0."""
         store = self.queue.store
         if not store.shows_recovered():
             return 0
@@ -260,8 +259,8 @@ class QueueLimits(guard.QueueGuard):
         return left_ms if left_ms > 0 else 0
 
     def _is_duplicate(self, message):
-        """True if a message with the same id was stored lately; otherwise False, and appended() will remember
-        the id. A message that died in this queue and comes back is no duplicate.
+        """True if a message with the same deduplication id was stored lately. A message that died in this
+        queue and comes back is no duplicate. Leaves the id in ``seen_id`` for appended().
         """
         self.seen_id = None
         try:
@@ -300,14 +299,14 @@ class QueueLimits(guard.QueueGuard):
         self._let_go(location, reason)
 
     def _let_go(self, location, reason):
-        """Dead-letter or drop an unacked message."""
+        """Dead-letter an unacked message or, without a dead letter exchange, drop it."""
         if self.has_exchange:
             self.dead_letters.send(self.queue, location, reason)
         else:
             self.queue.drop(location)
 
     def _trim(self):
-        """Drop messages from the head until the queue is within its limits."""
+        """Drop messages from the head until the queue is within its length and size limits."""
         queue = self.queue
         left = SLICE
         self.is_stuck = False
@@ -328,14 +327,14 @@ class QueueLimits(guard.QueueGuard):
                 return
 
     def _go_on_later(self):
-        """Stop deliveries from the queue, and go on with removing messages in a later slice."""
+        """Pause deliveries until the next slice goes on removing messages."""
         if not self.slicing:
             self.slicing = True
             self.queue.hold_deliveries()
             self.queue.scheduler.start(LimitSlice(self))
 
     def go_on(self):
-        """Allow deliveries from the queue again, and remove the next slice of messages."""
+        """Resume deliveries, and remove the next slice of expired and excess messages."""
         self.slicing = False
         if not self.queue.closed:
             self.queue.resume_deliveries()
@@ -380,7 +379,7 @@ def _or_minus_one(value):
 
 
 class LimitSlice(Job):
-    """Removes one slice of expired and excess messages; another LimitSlice removes the rest."""
+    """Job that removes one slice of expired and excess messages, and starts another if more are left."""
 
     name = "what expires or is too much"
 
@@ -393,6 +392,6 @@ class LimitSlice(Job):
         return False
 
     def failed(self, error):
-        """Close the queue: after a fault of the store, or a bug, it cannot go on."""
+        """Close the queue, which cannot go on after a fault of its store or a bug."""
         self._limits.queue.fail(error)
         return False

@@ -1,4 +1,4 @@
-"""Peeking: looks at a queue's ready messages without changing it, for doors, which do not see stores."""
+"""Peeking: looks at ready messages without changing the queue, for servers without access to stores."""
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.errors import Malformed
 from gomq_py.storage.errors import StoreError
@@ -15,8 +15,9 @@ def browse(queue):
 
 
 def next_properties_length(queue, most):
-    """Octets of the properties of the message that ``queue.get()`` would take; 0 if there is no message. For
-    a message of another protocol returns an upper bound, which is at most ``most``.
+    """Return the size in octets of the properties of the message that basic.get would return now, as basic
+    properties; 0 if there is no message. For a message of another protocol the result is an upper bound, at
+    most ``most``.
     """
     message = Message()
     try:

@@ -1,8 +1,9 @@
-"""Queue: keeps messages in order of arrival, and hands them to consumers in turns.
+"""Queue: keeps messages in order of arrival, and delivers them to consumers.
 
-Routes publish into a queue, doors consume from it, and storage.stores.message_store keeps its messages. A
-queue schedules its own consumers (docs/decisions/0003): a change that may allow a delivery touches the queue,
-which gets one turn at the end of the read. Never switches, never waits for a socket or a disk.
+Routes publish into a queue, protocol servers consume from it, and storage.stores.message_store keeps its
+messages. A queue schedules its own consumers (docs/decisions/0003): a change that may allow a delivery
+schedules the queue ("touches" it), and at the end of the socket read it gets one *turn*, in which it
+delivers. Never switches, never waits for a socket or a disk.
 """
 from gomq_py.broker.features.queue_type import SINGLE_ACTIVE_CONSUMER, queue_type_of
 from gomq_py.broker.features.retry import LOST
@@ -31,15 +32,15 @@ UNREADABLE_MAX = 200
 class Queue(routes.Destination):
     """A FIFO queue in the vhost named ``vhost``. ``type``: ``classic``, ``quorum`` or ``stream``.
 
-    Subclasses and collaborators make queues that order, limit or expire messages in other ways.
+    Subclasses order messages in other ways; ``limits`` (a QueueGuard, or None) limits or expires them.
 
     ``on_unused(queue)`` is called when the last consumer has gone. ``on_expiring(queue)`` is called when a
     message that expires comes to a queue without limits; the callback may give limits to the queue.
     ``consumer_timeout_ms``: how long a delivery may stay unacked, 0: no limit; channels apply it.
     ``dead_letter_count``: dead letters not moved yet. ``aside``: the queue's SetAside, or None. ``in_force``:
-    the policies in force (an InForce). ``is_state``: True if the queue is state of clients, and no definition
-    (broker.topology.kinds). ``on_turn(queue)``, or None, is called at the end of each turn, for rooms that
-    watch ``has_hungry``.
+    the policies in force (an InForce). ``is_state``: True for an MQTT session's queue, which is no
+    definition. ``on_turn(queue)``, or None, is called at the end of each turn, for code that watches
+    ``has_hungry``.
     """
 
     __slots__ = (
@@ -76,7 +77,7 @@ class Queue(routes.Destination):
     # publishing
 
     def publish(self, message):
-        """Store or hand over the message. Returns 1: taken; 0: refused; LATER: see Destination.publish."""
+        """Store the message, or hand it to a consumer. Returns 1: taken; 0: refused; LATER: publish again."""
         if self.closed:
             self.unable = True
             return 0
@@ -108,9 +109,9 @@ class Queue(routes.Destination):
         return 1
 
     def _hand_over(self, message):
-        """Hand a message that fills an output buffer to the next consumer instead of storing it, if that
-        consumer acknowledges nothing and no other message is ready: storing costs more than everything else.
-        Returns 1: handed over; LATER: perhaps in a moment; 0: store it.
+        """Write a large message directly to the next consumer instead of storing it, which would cost more
+        than all else, if that consumer needs no acks and no other message is ready. Returns 1: written;
+        LATER: the consumer may take it soon; 0: store it.
         """
         if self.paused or self.holds or self.turning or self._waiting_for_files is not None:
             return 0
@@ -144,7 +145,7 @@ class Queue(routes.Destination):
     # consuming: the three steps of a delivery, used by consumers and get()
 
     def peek(self, message):
-        """Fill ``message`` with the next message, without taking it.
+        """Fill ``message`` with the next deliverable message, without taking it.
 
         Returns False if no message is ready, or the queue ``is_opening``. The message is valid until the next
         call.
@@ -156,43 +157,44 @@ class Queue(routes.Destination):
     # the head, for limits and dead letters; kinds with several stores override these methods too
 
     def head(self, message):
-        """Fill ``message`` with the oldest ready message, even if that is expired or must wait.
+        """Fill ``message`` with the oldest ready message, even if it has expired or must wait for its
+        back-off.
 
         Returns False if no message is ready, or the queue ``is_opening``.
         """
         return self.store.peek(message)
 
     def shift_head(self):
-        """Make the message that the last head() or peek() showed unacked, without a delivery."""
+        """Take the message that head() or peek() has shown, without a delivery: it becomes unacked."""
         self.store.shift()
 
     def may_go(self, message):
-        """True if the oldest ready message may expire or be dropped as excess. Kinds that have promised a
-        message to a client return False for it.
+        """True if the oldest ready message may expire, or be dropped as excess. Subclasses return False for a
+        message that they have promised to a client.
         """
         return True
 
     def spare(self, message):
-        """Move the message that head() has just shown, which may_go() forbids to drop, out of the way until
-        the client, to which it was promised, connects again. Returns False if the queue cannot do so now.
+        """Put aside a message shown by head() that may_go() protects, until the client to which it was
+        promised reconnects. Returns False if the queue cannot do so now.
         """
         return False
 
     def counted_bytes(self, message):
-        """Octets of the ready messages and of ``message`` (None: no other), as the size limit counts them."""
+        """Octets that count for the size limit: the ready messages and, unless None, ``message``."""
         return self.store.ready_bytes + (0 if message is None else message.body_length)
 
     def read(self, location, message):
-        """Fill ``message`` with an unacked message. Returns False if it is missing."""
+        """Fill ``message`` with the unacked message at ``location``. Returns False if it is missing."""
         return not self.closed and self.store.read(location, message)
 
     def body_file(self, message):
-        """A Reading of the file with a peeked message's body, or None; see Store.body_file."""
+        """A Reading of the file that contains a peeked message's body, or None (see Store.body_file)."""
         return self.store.body_file(message)
 
     def take(self, message, no_ack):
-        """Take the message that the last peek() showed. With ``no_ack`` the message is gone; otherwise it
-        stays unacked until ack(), requeue() or reject() of its location.
+        """Take the message that the last peek() has shown. With ``no_ack`` it is removed; otherwise it stays
+        unacked until ack(), requeue() or reject() with its location.
         """
         self.store.shift()
         self.delivered += 1
@@ -203,8 +205,9 @@ class Queue(routes.Destination):
     def get(self, message, no_ack):
         """Fill ``message`` with the next message and take it (basic.get).
 
-        Returns False if no message is ready, or the queue ``is_opening``: then ask again ``when_opened``. The
-        message is valid until the next call on this queue, and with ``no_ack`` also after that.
+        Returns False if no message is ready, or if the queue ``is_opening``; in that case call get() again
+        from a ``when_opened`` callback. The message is valid until the next call on this queue, with
+        ``no_ack`` beyond that.
         """
         if self.limits is not None:
             self.limits.used()
@@ -229,8 +232,8 @@ class Queue(routes.Destination):
         return True
 
     def _show_readable(self, message):
-        """Fill ``message`` as peek() does, for basic.get. Messages whose properties cannot be read as basic
-        properties are set aside, and the message behind them is shown.
+        """Fill ``message`` with the next message whose properties can be read as basic properties, for
+        basic.get. Unreadable messages before it are set aside.
         """
         for _ in range(UNREADABLE_MAX):
             if not self.waiting() or not self.peek(message):
@@ -246,9 +249,9 @@ class Queue(routes.Destination):
         return False
 
     def count_ready(self):
-        """Count of ready messages, after dropping expired ones at the head.
+        """Drop expired messages from the head, and return the count of ready messages.
 
-        A peeked message is invalid afterwards.
+        A message peeked before is no longer valid.
         """
         if self.limits is not None and self.ready_count:
             try:
@@ -259,25 +262,24 @@ class Queue(routes.Destination):
         return self.ready_count
 
     def is_opening(self):
-        """True if the next message lies in files that a thread has yet to open.
+        """True if a thread is still opening the files of the next message.
 
-        The queue has a turn once they are open.
+        The queue gets a turn once they are open.
         """
         return not self.closed and self.store.is_waiting()
 
     def when_opened(self, callback):
-        """Call ``callback()`` in a turn of the queue when it is no longer ``is_opening``."""
+        """Call ``callback()`` once, in the first turn of the queue in which it is not ``is_opening``."""
         self._waiting_for_files = [*(self._waiting_for_files or ()), callback]
 
     def segment_opened(self, store):
-        """Give the queue a turn: the store has the files that it waited for."""
+        """Schedule a turn of the queue. Called when the store has opened the files that it waited for."""
         self.wake()
 
     def _tell_opened(self):
-        """Call the callbacks of when_opened() before consumers have their turn, since these would take all
-        messages up to the next closed segment.
+        """Call the callbacks of when_opened(), before consumers take all messages of the opened files.
 
-        Once files must be opened again, or time runs out, the rest of the callbacks wait for a later turn.
+        If files must be opened again, or time runs out, the remaining callbacks wait for a later turn.
         """
         waiting, self._waiting_for_files = self._waiting_for_files, None
         clock = SliceClock()
@@ -293,24 +295,23 @@ class Queue(routes.Destination):
         self._waiting_for_files = [*waiting[told:], *(self._waiting_for_files or ())] or None
 
     def ack(self, location):
-        """Remove an acked message (basic.ack)."""
+        """Remove the unacked message at ``location``, because it was acked (basic.ack)."""
         if self.drop(location):
             self.acked += 1
 
     def requeue(self, location):
-        """Put an unacked message back in its place, marked redelivered, because its channel has ended."""
+        """Put an unacked message back to its position, marked redelivered, as its channel has ended."""
         if self.limits is None or not self._waits(location, LOST):
             self.ready_again(location)
 
     def give_back(self, location, how):
-        """Put a message back that a client wants redelivered; ``how``: RETURNED or FAILED."""
+        """Requeue a message for a client; ``how``: RETURNED (nack, recover) or FAILED (reject)."""
         if self.limits is None:
             self.requeue(location)
         elif not self._waits(location, how):
             self.ready_again(location)
 
     def _waits(self, location, how):
-        """True if the limits handle a message that came back; ``how``: LOST, RETURNED or FAILED."""
         try:
             return not self.closed and self.limits.returned(location, how)
         except StoreError as error:
@@ -318,7 +319,7 @@ class Queue(routes.Destination):
             return True
 
     def ready_again(self, location):
-        """Make an unacked message ready, in its old place."""
+        """Make an unacked message ready at its old position."""
         if self.closed:
             return
         try:
@@ -333,7 +334,7 @@ class Queue(routes.Destination):
             self.scheduler.touch(self)
 
     def reject(self, location, requeue):
-        """Put an unacked message back or, without ``requeue``, dead-letter or drop it (basic.reject)."""
+        """Put an unacked message back (``requeue``), or else dead-letter or drop it (basic.reject)."""
         if requeue:
             self.requeue(location)
         elif self.limits is None or self.closed:
@@ -342,9 +343,9 @@ class Queue(routes.Destination):
             self.limits.rejected(location)
 
     def drop(self, location):
-        """Remove an unacked message: it was acked, a limit drops it, or it went elsewhere.
+        """Remove the unacked message at ``location``: it was acked, exceeds a limit, or was moved.
 
-        Returns False if the queue is closed, or closes because of this.
+        Returns False if the queue is closed, or closes because this failed.
         """
         if self.closed:
             return False
@@ -358,9 +359,8 @@ class Queue(routes.Destination):
         return True
 
     def set_aside(self, location, error, doing):
-        """Leave an unacked message as it is, because it cannot be handled, until the queue is opened again.
-
-        Arguments as in SetAside.add.
+        """Set aside an unacked message that cannot be handled: it stays unacked until the queue is next
+        opened. ``error`` was raised while ``doing``, a text such as "moving".
         """
         if self.aside is None:
             self.aside = SetAside(f"queue '{self.name}' in vhost '{self.vhost}'")
@@ -381,22 +381,19 @@ class Queue(routes.Destination):
         self.wake()
 
     def check_exclusive(self, exclusive):
-        """Raise AccessRefused if a new consumer, which may ask for ``exclusive`` use, may not be added."""
+        """Raise AccessRefused if there is an exclusive consumer, or a new one cannot be exclusive."""
         consumers = () if self.ring is None else self.ring.consumers
         if (consumers and (exclusive or consumers[0].exclusive)) or (exclusive and self.single_active):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
 
     def check_taking(self):
-        """Raise AccessRefused if this kind of queue lets no client take messages."""
+        """Raise AccessRefused if clients may not take messages from this kind of queue."""
 
     def check_binding_from(self, source):
-        """Raise AccessRefused if this kind of queue takes nothing from the exchange ``source``, to which a
-        client wants to bind the queue.
-        """
+        """Raise AccessRefused if clients may not bind this kind of queue to the exchange ``source``."""
 
     def remove_consumer(self, consumer):
-        """Detach ``consumer``; its channel keeps its unacked messages. If it was the last consumer, call
-        ``on_unused``."""
+        """Detach ``consumer``; its unacked messages stay unacked. Calls ``on_unused`` after the last one."""
         if self.ring is None or not self.ring.remove(consumer):
             consumer.queue = None  # the queue may be gone, and the consumer not told yet
             return
@@ -413,29 +410,29 @@ class Queue(routes.Destination):
                 self.on_unused(self)
 
     def offer(self, consumer):
-        """Make a consumer ready that has capacity again."""
+        """Make ``consumer``, which has capacity again, ready for deliveries."""
         if self.ring is not None:
             self.ring.offer(consumer)
             if not self.touched and self.waiting():
                 self.scheduler.touch(self)
 
     def wake(self):
-        """Give the queue a turn."""
+        """Schedule a turn of the queue."""
         if not self.touched:
             self.scheduler.touch(self)
 
     def hold_deliveries(self):
-        """Until resume_deliveries(), deliver nothing that could overtake messages put back in slices."""
+        """Pause deliveries until resume_deliveries(): none may overtake messages requeued in slices."""
         self.holds += 1
 
     def resume_deliveries(self):
-        """Undo one hold_deliveries()."""
+        """Undo one call of hold_deliveries(), of which several may be in force."""
         self.holds -= 1
         self.wake()
 
     def has_hungry(self):
-        """True if no message is ready and a consumer of priority 0 or higher waits. Links of other brokers
-        have negative priorities and do not count.
+        """True if no message is ready, and a consumer of priority 0 or higher could take one. Federation
+        links have negative priorities and do not count.
         """
         return (
             self.ring is not None and self.ring.ready > 0 and not self.ready_count and not self.closed
@@ -444,7 +441,7 @@ class Queue(routes.Destination):
 
     @property
     def single_active(self):
-        """True if only one consumer at a time is served."""
+        """True if the queue has ``x-single-active-consumer``: only one consumer at a time gets messages."""
         return self.arguments.get(SINGLE_ACTIVE_CONSUMER) is True
 
     @property
@@ -454,7 +451,7 @@ class Queue(routes.Destination):
 
     @property
     def ready_count(self):
-        """Count of deliverable messages."""
+        """Count of ready messages."""
         return 0 if self.closed else self.store.ready_count
 
     @property
@@ -468,7 +465,7 @@ class Queue(routes.Destination):
         return 0 if self.closed else self.store.unacked_count
 
     def waiting(self):
-        """Count of messages that a turn could deliver now."""
+        """Return the count of ready messages; 0 while deliveries are paused or held."""
         if self.closed or self.paused or self.holds:
             return 0
         return self.store.ready_count
@@ -476,7 +473,7 @@ class Queue(routes.Destination):
     # the scheduler's side
 
     def write_out(self):
-        """Write the batch's acks and delivered marks into the files, where they outlive a kill."""
+        """Write the acks and delivered marks of this batch into the files, so that they outlive a kill."""
         if not self.closed:
             try:
                 self.store.write_out()
@@ -484,7 +481,7 @@ class Queue(routes.Destination):
                 self.fail(error)
 
     def turn(self):
-        """Deliver up to about TURN_OCTETS to ready consumers; the rest waits for the hub's next poll."""
+        """Deliver about TURN_OCTETS to ready consumers; more after the next poll. Returns octets written."""
         octets = 0
         self.turning = True
         try:
@@ -546,8 +543,8 @@ class Queue(routes.Destination):
             self.scheduler.now_ms, self.delivered - self.requeued, ready, self.store.ready_bytes)
 
     def serve(self):
-        """Deliver now the messages that this read has brought, not at the end of the read: the caller's next
-        step, such as a basic.cancel, must come after their delivery.
+        """Deliver at once the messages published in this socket read, instead of at its end, because the
+        caller's next step, such as a basic.cancel, must come after them.
 
         Does nothing within a turn, or if the last turn could not deliver all messages.
         """
@@ -561,7 +558,7 @@ class Queue(routes.Destination):
     # ends
 
     def purge(self):
-        """Drop the ready messages; returns their count. The next flush puts the purge on disk."""
+        """Drop all ready messages. Returns their count. The purge is on disk with the next flush."""
         count = self.store.purge()
         if self.durable:
             self.store.mark()
@@ -569,11 +566,11 @@ class Queue(routes.Destination):
         return count
 
     def after_purge(self, durability, callback):
-        """Call ``callback(error or None)`` once the purge is safe."""
+        """Call ``callback(error or None)`` once the purge is on disk."""
         durability.when_safe(callback, lambda: self.failed)
 
     def purge_some(self, limit):
-        """Drop the oldest ready messages, up to ``limit``, as ``purge`` does.
+        """Drop up to ``limit`` ready messages, the oldest first.
 
         Returns the count of dropped messages: less than ``limit`` if the queue has no more or ``is_opening``.
         """
@@ -593,22 +590,22 @@ class Queue(routes.Destination):
         return count
 
     def redefine(self, arguments):
-        """Replace the arguments. Called by the vhost, which records the new arguments."""
+        """Replace the queue's arguments. Called by the vhost, which records the new arguments in its log."""
         self.arguments = arguments
 
     def on_added(self, vhost):
-        """Called when the queue (new, recovered, or reopened) is in place in its vhost. Kinds that keep more
-        than messages override it; it must not switch.
+        """Called when a new, recovered or reopened queue was added to its vhost. For subclasses that keep
+        more than messages; must not switch.
         """
 
     def redistribution(self):
-        """Called before the queue is deleted, while it is still in its vhost. Returns a function that finds a
-        ready message's new Destination (or None); returns None if all ready messages are to be dropped.
+        """Called just before the queue is deleted. Returns None (drop all ready messages), or a function that
+        returns the new Destination of a ready message, or None to drop it.
         """
         return None
 
     def on_deleted(self, reason):
-        """Called once the queue is deleted and its vhost has removed it. Must not switch."""
+        """Called once the queue is deleted and removed from its vhost. Must not switch."""
 
     def close(self, reason="queue closed"):
         """Cancel the consumers and close the store; its files stay."""
@@ -618,9 +615,9 @@ class Queue(routes.Destination):
             self.store.close()
 
     def retire(self, reason):
-        """Cancel the consumers and close the queue. Its store stays open, because dead letters may be in it.
+        """Cancel the consumers and close the queue, but not its store, in which dead letters may still lie.
 
-        Acks are written into the files first, so they hold even after a kill that undoes the deletion.
+        Acks are written into the files first, so that they hold even if a kill undoes the deletion.
         """
         if not self.closed:
             try:
@@ -642,13 +639,11 @@ class Queue(routes.Destination):
         return count
 
     def not_stored(self, error):
-        """Refuse a message that publish() answered with LATER, because its files could not be made."""
+        """Treat a message that publish() answered with LATER as refused: its files could not be made."""
         self._refuse(StoreFull(self.name, 0, f"no new segment: {error}"))
 
     def _refuse(self, error):
-        """Handle a message that could not be stored: a full disk may have room for the next one; any other
-        fault closes the queue.
-        """
+        """Handle the failure to store a message: a full disk is logged, any other fault closes the queue."""
         self.unable = True
         if not isinstance(error, StoreFull):
             self.fail(error)
@@ -657,7 +652,7 @@ class Queue(routes.Destination):
             LOG.error("queue '%s' in vhost '%s' refuses messages: %s", self.name, self.vhost, error)
 
     def fail(self, error):
-        """Close the queue: its store cannot go on (I/O error, fenced). The broker lives on."""
+        """Close the queue after a fault of its store (I/O error, fenced). The broker goes on."""
         self.failed = True  # set even if it is closed already: its last flush may have failed
         if self.closed:
             return
@@ -666,11 +661,11 @@ class Queue(routes.Destination):
         self._let_go(str(error))
 
     def store_fenced(self, store, error):
-        """Close the queue: its store has learned of an I/O error of the disk (storage.flush.group_commit)."""
+        """Close the queue, because the disk has reported an I/O error (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):
-        """Log that the store has set damaged records aside; the queue goes on."""
+        """Log that the store has quarantined damaged records; the queue goes on without them."""
         LOG.error(
             "queue '%s' in vhost '%s': %d damaged records in %s, octets %d to %d, set aside", self.name,
             self.vhost, count, path, start, end,

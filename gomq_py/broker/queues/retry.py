@@ -15,7 +15,7 @@ SLICE = 1000
 
 
 class Retries(Job):
-    """Keeps the returned messages of ``queue`` that wait, and makes due messages ready again."""
+    """Keeps the returned messages of ``queue`` during their back-off, and then makes them ready."""
 
     name = "messages that came back"
 
@@ -30,35 +30,35 @@ class Retries(Job):
 
     @property
     def count(self):
-        """Count of waiting messages."""
+        """Count of messages in back-off."""
         return self._due.count
 
     def delay_ms(self, count):
-        """The back-off of a message that has come back ``count`` times."""
+        """Return the back-off in ms of a message that was returned ``count`` times."""
         return min(self.min_ms * count, MAX_TIMER_MS if self.max_ms is None else self.max_ms)
 
     def wait(self, location, count):
-        """Make a message that came back for the ``count``-th time wait; the store records until when."""
+        """Start the back-off after a message's ``count``-th return, and record its end in the store."""
         due_ms = self._timers.now_ms() + self.delay_ms(count)
         self._queue.store.wait_until(location, count, -(-due_ms // 1000))
         self._push(due_ms, location)
 
     def left_ms(self, count, due_s):
-        """Milliseconds that a message of an earlier run still has to wait: until the recorded ``due_s`` (Unix
-        seconds) or, if ``due_s`` is 0, for the full back-off from the boot on.
+        """Return the milliseconds left of a back-off that a restart interrupted: until the recorded ``due_s``
+        (Unix seconds) or, if ``due_s`` is 0, the full back-off, counted from the boot.
 
-        Never longer than a full back-off, whatever happened to the clock.
+        At most a full back-off, whatever happened to the clock.
         """
         now_ms = self._timers.now_ms()
         whole_ms = self.delay_ms(count)
         return min(due_s * 1000 - now_ms if due_s else self._began_ms + whole_ms - now_ms, whole_ms)
 
     def wait_on(self, location, left_ms):
-        """Make a message of an earlier run wait for the rest of its back-off."""
+        """Resume the back-off of a message, interrupted by a restart, for ``left_ms``."""
         self._push(self._timers.now_ms() + left_ms, location)
 
     def release(self):
-        """End all back-offs; all waiting messages then become ready, in slices."""
+        """End all back-offs: the waiting messages become ready, in slices."""
         self._due.hasten()
 
     def stop(self):
@@ -66,7 +66,7 @@ class Retries(Job):
         self._due.stop()
 
     def step(self):
-        """Make a slice of due messages ready. Returns True if more are due."""
+        """Make a slice of messages ready whose back-off is over. Returns True if more are left."""
         for _ in range(SLICE):
             location = self._due.take()
             if location is None:
@@ -78,7 +78,7 @@ class Retries(Job):
         return self._goes_on()
 
     def failed(self, error):
-        """Go on: step() handles faults of single messages."""
+        """Return True if messages are due, so that the job goes on."""
         return self._goes_on()
 
     def _goes_on(self):

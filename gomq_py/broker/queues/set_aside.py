@@ -1,8 +1,8 @@
-"""Set aside: keeps messages that cannot be moved, such as a dead letter with unreadable headers, out of the
-way of others.
+"""Set aside: keeps messages that cannot be handled, such as a dead letter with unreadable headers, from
+blocking the messages behind them.
 
-A queue or delayed exchange has at most one SetAside. A message set aside stays in place, unacknowledged; it
-is tried again when its queue is next opened, usually at a restart. Operators see the count and the reasons.
+A message set aside stays in its queue, unacked, until the queue is next opened, usually at a restart.
+Operators see the count and the reasons. A queue or delayed exchange has at most one SetAside.
 """
 from gomq_py.errors import Refused
 from gomq_py.observability.log import logger
@@ -18,7 +18,7 @@ OTHER = "other reasons"
 
 
 class SetAside:
-    """Counts an ``owner``'s messages set aside. ``owner``: name in the log; ``reasons``: {reason: count}."""
+    """Counts the set-aside messages of ``owner``, a name for the log. ``reasons``: {reason: count}."""
 
     __slots__ = ("count", "reasons", "_owner", "_log")
 
@@ -29,8 +29,8 @@ class SetAside:
         self._log = QuietLog(LOG)
 
     def add(self, location, error, doing):
-        """Leave the unacked message at ``location`` (storage.stores.message_store) in place: ``error`` was
-        raised while ``doing``.
+        """Count and log the unacked message at ``location`` (storage.stores.message_store), which stays
+        there: ``error`` was raised while ``doing``, a text such as "moving".
         """
         reason = f"{doing}: {described(error)}"[:REASON_LENGTH]
         if reason not in self.reasons and len(self.reasons) >= REASONS:
@@ -44,7 +44,7 @@ class SetAside:
 
 
 def described(error):
-    """Text of an error caused by a message."""
+    """Text of an error for the log; unexpected errors also show the name of their type."""
     if isinstance(error, (Refused, ValueError, OSError)) and str(error):
         return str(error)
     return f"{type(error).__name__}: {error}"

@@ -1,10 +1,10 @@
-"""Stream pace: limits the turns of a stream with several readers, so that messages published close together
-are sent together.
+"""Stream pace: delays deliveries of a stream with several readers by up to 2 ms, so that messages published
+close together are sent together.
 
-A stream queue asks here before a turn. A message for a hundred readers costs a hundred system calls, whether
-a call carries one message or fifty. The first message after a pause goes at once; messages that come within
-PACE_MS after that turn wait until PACE_MS have passed. Readers that are behind for lack of credit do not
-wait, nor does a large batch. Never switches; an idle stream has no timer.
+A message for a hundred readers costs a hundred system calls, whether a call carries one message or fifty. The
+first message after a pause goes at once; messages that come within PACE_MS after that wait until PACE_MS have
+passed. Readers that were behind for lack of credit do not wait, nor does a large batch. Never switches; an
+idle stream has no timer.
 """
 
 # Streams with fewer readers never wait: their calls are few.
@@ -17,7 +17,7 @@ MESSAGES = 64
 
 
 class StreamPace:
-    """Delays the turns of one stream. ``wake()`` gives the stream a turn."""
+    """Decides when one stream may deliver. ``wake()`` schedules the stream's next delivery."""
 
     def __init__(self, timers, wake):
         self._timers = timers
@@ -28,17 +28,17 @@ class StreamPace:
         self._is_urgent = False
 
     def is_waiting(self):
-        """True if the timer will give the stream a turn."""
+        """True if deliveries wait for the timer."""
         return self._timer is not None
 
     def hurry(self):
-        """Let the next turn come at once: a reader may go on, or the last turn did not deliver all."""
+        """Do not delay the next delivery: a reader has new credit, or messages are left to deliver."""
         self._is_urgent = True
 
     def must_wait(self, now_ms, next_offset):
-        """True if the turn must wait for the timer; False if the turn may begin now, and is noted as begun.
+        """True if deliveries must wait for the timer, which is then running. False if they may begin now.
 
-        ``next_offset``: the stream's, by which a large batch is known.
+        ``next_offset``: the stream's next offset, which shows whether a large batch was published.
         """
         since_ms = now_ms - self._turned_ms
         if not self._is_urgent and 0 <= since_ms < PACE_MS and next_offset - self._turned_at < MESSAGES:

@@ -1,7 +1,8 @@
 """Stream queue: a Queue whose messages stay, so that every consumer reads all of them.
 
-The messages are kept by storage.stores.stream_store. In a turn each consumer with credit that is not at the
-end gets a share, round robin; consumers at the end cost nothing until a message is published. Never switches.
+The messages are kept by storage.stores.stream_store. In a turn of the scheduler the consumers that have
+credit and are not at the end get messages, round robin; consumers at the end cost nothing until a message is
+published. Never switches.
 """
 from gomq_py.broker.queues import consumers as _consumers, queue
 from gomq_py.broker.queues.stream_pace import READERS, StreamPace
@@ -13,8 +14,8 @@ from gomq_py.storage.stores.stream_cursor import StreamCursor
 
 
 class StreamQueue(queue.Queue):
-    """A stream: durable, shared, never deleted automatically. ``stream`` is its store. Messages cannot be
-    taken: peek(), head(), read() and get() return False.
+    """A stream: durable, shared, never deleted automatically. ``stream`` is its store. Consumers read through
+    StreamReaders; peek(), head(), read() and get() return False.
     """
 
     __slots__ = ("stream", "retention", "pace", "_readers", "_moved", "_free_slots", "_unacked")
@@ -32,11 +33,12 @@ class StreamQueue(queue.Queue):
     # readers
 
     def open_reader(self, start, tag=None, wanted=None, is_counted=False):
-        """Make a StreamReader that begins at ``start`` (a StreamStart); close_reader ends it. Raises
+        """Make a StreamReader that begins at ``start`` (a StreamStart); close_reader() ends it. Raises
         OutOfResources.
 
-        With a ``tag`` the reader begins at the stored position of that consumer, if any, and its position is
-        stored from now on. ``wanted``: a StreamFilter; ``is_counted``: True to count octets in flight.
+        With a ``tag`` the reader begins at the position stored under that consumer tag, if any, and its
+        position is stored from now on. ``wanted``: a StreamFilter, or None; ``is_counted``: True to count
+        octets in flight.
         """
         if not self._free_slots and len(self._readers) >= SLOTS:
             raise OutOfResources(
@@ -70,7 +72,7 @@ class StreamQueue(queue.Queue):
                 self._free(reader)
 
     def forget_offset(self, tag):
-        """Delete a consumer's stored position. Returns whether it existed."""
+        """Delete the position stored under a consumer tag. Returns whether it existed."""
         return not self.closed and self.stream.forget_offset(tag)
 
     def readers(self):
@@ -81,12 +83,12 @@ class StreamQueue(queue.Queue):
 
     @property
     def epoch(self):
-        """Distinguishes this stream from deleted streams of the same name: 32 hexadecimal digits."""
+        """32 hexadecimal digits that distinguish this stream from deleted streams of the same name."""
         return "" if self.stream is None else self.stream.incarnation.hex()
 
     def describe(self):
-        """The stream as plain data: offsets, consumers with their lag, stored positions. Messages before
-        ``synced_offset`` do not change any more.
+        """Return the stream as a dict for the API: offsets, consumers with their lag, stored positions.
+        Messages before ``synced_offset`` are on disk and do not change any more.
         """
         if self.closed:
             return {"epoch": self.epoch, "state": "closed"}
@@ -110,15 +112,15 @@ class StreamQueue(queue.Queue):
         }
 
     def cursor_at(self, offset):
-        """A StreamCursor at the first message from this offset on; the caller closes it."""
+        """A StreamCursor at ``offset`` or the oldest message after it. The caller closes it."""
         return StreamCursor(self.stream, min(max(offset, self.stream.first_offset), self.stream.next_offset))
 
     def segments(self):
-        """The segments as plain data, see StreamStore.describe."""
+        """Describe the segment files as a list of dicts (see StreamStore.describe)."""
         return [] if self.closed else self.stream.describe()
 
     def open_segment(self, number):
-        """(descriptor, readable octets) of a segment's file, or None. Raises OSError."""
+        """(file descriptor, readable octets) of a segment, or None if it does not exist. Raises OSError."""
         return None if self.closed else self.stream.open_for_reading(number)
 
     def offset_for_timestamp(self, timestamp_ms):
@@ -135,19 +137,19 @@ class StreamQueue(queue.Queue):
         self._unacked += 1
 
     def configure(self, settings):
-        """Apply these QueueSettings from now on."""
+        """Apply new QueueSettings."""
         if not self.closed:
             self.retention.configure(settings)
 
     def segment_opened(self, store):
-        """Deliver again: a segment's files are open."""
+        """Schedule deliveries at once, because a thread has opened the files of a segment."""
         self.pace.hurry()
         self.wake()
 
     # settling removes nothing; the consumer gets credit
 
     def ack(self, location):
-        """basic.ack: settle a delivery."""
+        """Settle a delivery as processed (basic.ack). The message stays in the stream."""
         if not self.closed:
             self._give_back(location, True)
             self.acked += 1
@@ -165,7 +167,7 @@ class StreamQueue(queue.Queue):
         self.requeued += 1
 
     def reject(self, location, requeue):
-        """Settle a rejected delivery: by requeue() or, without ``requeue``, by ack()."""
+        """Settle a rejected delivery: as returned by the client (``requeue``) or else as processed."""
         if requeue:
             self.requeue(location)
         else:
@@ -188,7 +190,7 @@ class StreamQueue(queue.Queue):
     # overrides for streams
 
     def check_exclusive(self, exclusive):
-        """Allow any consumer: readers exclude no others."""
+        """Do nothing: a stream allows any number of consumers."""
 
     def purge(self):
         """Drop all messages; returns their count. Raises OutOfResources if a full disk prevents the purge of
@@ -203,8 +205,8 @@ class StreamQueue(queue.Queue):
                 f"room: {error.reason}") from error
 
     def after_purge(self, durability, callback):
-        """Call ``callback(error or None)`` once the purge is safe. One flush secures the rest of the stream,
-        then the files are removed; a second flush secures the removal of their names.
+        """Call ``callback(error or None)`` once the purge is on disk. That takes two flushes: one of the
+        remaining stream, after which the files are removed, and one of their removal.
         """
         def flushed(error):
             if error is None:
@@ -215,7 +217,7 @@ class StreamQueue(queue.Queue):
         durability.when_on_disk(flushed, concerns=lambda: self.failed)
 
     def purge_some(self, limit):
-        """Drop all messages whatever the limit: a stream loses whole segments only. Returns how many."""
+        """Drop all messages, whatever the ``limit``: a stream drops whole segments. Returns their count."""
         return 0 if self.closed else self.purge()
 
     @property
@@ -226,7 +228,7 @@ class StreamQueue(queue.Queue):
     # turns
 
     def write_out(self):
-        """Write the batch's publishes and positions into the files, where they outlive a kill."""
+        """Write the publishes and positions of this batch into the files, so that they outlive a kill."""
         if self._moved and not self.closed:
             self._store_positions()
         queue.Queue.write_out(self)
@@ -240,7 +242,7 @@ class StreamQueue(queue.Queue):
                 self.stream.put_offset(reader.tag, position, self.scheduler.now_ms)
 
     def turn(self):
-        """Deliver to ready consumers that are behind, then apply retention."""
+        """Deliver to consumers with credit that are behind, then apply retention. Returns octets written."""
         if (
             self.ring is not None and self.ring.ready >= READERS
             and self.pace.must_wait(self.scheduler.now_ms, self.stream.next_offset)
@@ -252,7 +254,7 @@ class StreamQueue(queue.Queue):
         return octets
 
     def offer(self, consumer):
-        """Make a reader ready that has capacity again."""
+        """Make ``consumer``, which has capacity again, ready for deliveries."""
         if self.ring is None:
             return
         was_ready = consumer.ringed
@@ -265,12 +267,12 @@ class StreamQueue(queue.Queue):
             self.scheduler.touch(self)
 
     def is_outrun(self):
-        """Return False: a stream keeps messages for later readers, and never waits for present readers."""
+        """Return False: a stream never slows its publishers down for slow consumers."""
         return False
 
     def waiting(self):
-        """Count of messages that a turn could deliver to a reader at the first message. hold_deliveries() has
-        no effect: no message comes back that others could overtake.
+        """Return the count of messages kept; 0 while deliveries are paused. hold_deliveries() has no effect
+        on streams, because no message is requeued that others could overtake.
         """
         return 0 if self.closed or self.paused else self.stream.ready_count
 

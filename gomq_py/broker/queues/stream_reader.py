@@ -1,8 +1,8 @@
-"""Stream reader: keeps one consumer's position in a stream and its unsettled messages (StreamFlight), and
-selects the messages that the consumer wants (StreamFilter).
+"""Stream reader: one consumer's position in a stream, its unsettled messages (StreamFlight), and its
+selection of messages (StreamFilter).
 
-A door's consumer asks its StreamReader for messages. A location in a channel's unacked ring is made of slot
-and offset, so an ack finds the reader without a look-up. broker.features.stream_filter defines the arguments
+A consumer gets messages from its StreamReader. The location in a channel's unacked ring contains the reader's
+slot, so that an ack finds the reader without a look-up. broker.features.stream_filter defines the arguments
 of a filter. Never switches.
 
 Location: slot (16 bits) << 48 | (offset + 1) (48 bits): 0 is no location.
@@ -38,8 +38,8 @@ class StreamReader:
     """Reads a stream for one consumer; StreamQueue.open_reader makes it.
 
     ``outstanding``: count of unsettled deliveries. ``attached``: False once the consumer has gone. ``tag``:
-    name of the stored position, or None; ``moved``: True if the position must be stored. ``flight``: the
-    StreamFlight, or None if not needed. ``wanted``: the StreamFilter, or None.
+    consumer tag under which the position is stored, or None; ``moved``: True if the position is yet to be
+    stored. ``flight``: the StreamFlight, or None if not needed. ``wanted``: the StreamFilter, or None.
     """
 
     __slots__ = ("cursor", "slot", "outstanding", "attached", "tag", "moved", "flight", "wanted", "passed")
@@ -55,7 +55,9 @@ class StreamReader:
         self.moved = False
 
     def next(self, message):
-        """Show the next wanted message. Returns False at the end, or after PASSED_OVER skips in this turn."""
+        """Fill ``message`` with the next wanted message, without taking it. Returns False at the end of the
+        stream, or after skipping PASSED_OVER messages in this turn.
+        """
         if self.wanted is None:
             return self.cursor.peek(message)
         while self.passed < PASSED_OVER and self.cursor.peek(message):
@@ -66,12 +68,12 @@ class StreamReader:
         return False
 
     def pass_over(self):
-        """Skip the shown message, which is unreadable."""
+        """Skip the message that next() has shown, because it is unreadable."""
         self.cursor.step()
         self.passed += 1
 
     def take(self, body_length):
-        """Deliver the shown message. Returns its location."""
+        """Take the message that next() has shown, for delivery. Returns its location."""
         offset = self.cursor.offset
         self.cursor.step()
         self.outstanding += 1
@@ -80,8 +82,8 @@ class StreamReader:
         return (self.slot << 48) | (offset + 1)
 
     def settle(self, location, is_done):
-        """Settle a message; ``is_done``: True if the client has processed it. Returns True if the position
-        must now be stored, and was not waiting to be stored before.
+        """Settle a delivery; ``is_done``: True if the client has processed it. Returns True if the position
+        has moved and ``moved`` was not set before: the caller must have it stored.
         """
         self.outstanding -= 1
         if self.flight is None or not (is_done or self.attached):
@@ -92,43 +94,43 @@ class StreamReader:
         return True
 
     def forget_passed(self):
-        """End a turn. Returns how many octets of the turn's limit the skipped and damaged messages cost."""
+        """Called after a turn. Returns the cost of skipped and damaged messages in octets of the turn."""
         cost = self.passed * PASSED_OVER_OCTETS + self.cursor.forget_skipped()
         self.passed = 0
         return cost
 
     def is_behind(self):
-        """True if there are messages that the reader has not looked at."""
+        """True if the stream has messages after the reader's cursor."""
         return self.cursor.offset < self.cursor.store.next_offset
 
     def position(self):
-        """The offset to continue with: the oldest unsettled message's, or else the cursor's."""
+        """Return the offset to resume from: that of the oldest unsettled message, otherwise the cursor's."""
         return self.flight.oldest() if self.flight is not None and self.flight.count else self.cursor.offset
 
     def octets_in_flight(self):
-        """Octets of the unsettled bodies; 0 if the reader does not count them (has no StreamFlight)."""
+        """Return the octets of unsettled bodies; 0 for a reader without a StreamFlight."""
         return 0 if self.flight is None else self.flight.octets
 
     def describe(self):
-        """The reader as plain data."""
+        """Return offset, position, lag and count of unacked messages as a dict."""
         return {
             "offset": self.cursor.offset, "position": self.position(), "lag": self.lag(),
             "unacknowledged": self.outstanding,
         }
 
     def lag(self):
-        """Messages between the reader and the end of the stream."""
+        """Count the messages between the reader's cursor and the end of the stream."""
         store = self.cursor.store
         return max(0, store.next_offset - max(self.cursor.offset, store.first_offset))
 
 
 class StreamFlight:
-    """Keeps a reader's unsettled messages in order of offsets. A reader has a StreamFlight if its position is
-    stored or its octets in flight are limited. ``octets`` sums the bodies in flight; ``count`` includes
-    settled messages that wait for an older message.
+    """A reader's unsettled messages in order of offsets. A reader has a StreamFlight if its position is
+    stored or its octets in flight are limited. ``octets``: octets of the bodies in flight; ``count``:
+    messages in flight, and settled ones behind an older message in flight.
 
-    A ring of 16 octets a message: offset u64, size u64 with the highest bit set once settled. Settling in
-    order, as most clients do, only looks at the head.
+    A ring of 16 octets a message: offset u64, size u64. The highest bit of the size marks a processed
+    message, the next bit a returned one. Settling in order, as most clients do, only looks at the head.
     """
 
     __slots__ = ("octets", "count", "_done", "_items", "_room", "_first")
@@ -140,7 +142,7 @@ class StreamFlight:
         self._items = array("Q", bytes(16 * FIRST_ROOM))
 
     def add(self, offset, size):
-        """Add a delivered message; offsets must rise."""
+        """Add a delivered message; its offset must be higher than all before."""
         if self.count == self._room:
             self._grow()
         at = self._place(self.count)
@@ -151,10 +153,10 @@ class StreamFlight:
         return 0
 
     def settle(self, offset, is_done=True):
-        """Settle a message in flight. Returns whether the oldest unsettled one has changed.
+        """Settle the message at this offset. Returns True if the oldest message in flight is another one now.
 
-        A returned message (not ``is_done``) remains the oldest until a later message is done: clients return
-        their messages before they disconnect.
+        A returned message (not ``is_done``) remains the oldest until a later message is processed: clients
+        return their messages before they disconnect.
         """
         at = self._find(offset)
         if at < 0:
@@ -187,7 +189,6 @@ class StreamFlight:
         return 2 * index
 
     def _find(self, offset):
-        """The index in the ring of the message with this offset; -1 if that message is not in flight."""
         if self.count == 0:
             return -1
         if self._items[self._place(0)] == offset:
@@ -214,9 +215,9 @@ class StreamFlight:
 
 
 class StreamFilter:
-    """Selects the messages that a consumer wants; the broker skips the others. Made by parse_filter.
+    """Selects the messages that a consumer wants; the broker skips all others. Made by parse_filter().
 
-    ``values``: octets wanted; ``conditions``: functions of a message's headers.
+    ``values``: wanted values as octets; ``conditions``: functions of a message's headers.
     """
 
     __slots__ = ("values", "conditions", "match_unfiltered", "all_values", "any_part")
@@ -239,7 +240,6 @@ class StreamFilter:
         return self._matches(message, octets.pointer(properties), 0)
 
     def _matches(self, message, p, at):
-        """As matches(), for a message whose basic properties begin at ``p[at]``."""
         if self.any_part:
             return self._matches_value(p, at) if not self.conditions else (
                 bool(self.values) and self._matches_value(p, at) or self._matches_conditions(message))
@@ -271,7 +271,7 @@ class StreamFilter:
 
 
 def headers_of(message):
-    """A message's headers as a dict."""
+    """Decode a message's headers to a dict."""
     properties = message.get_properties()
     if not properties[0] & 0x20:
         return {}

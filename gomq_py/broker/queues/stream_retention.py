@@ -22,7 +22,7 @@ class StreamRetention:
         self._max_length = self._max_bytes = self._max_age_ms = None
 
     def configure(self, settings):
-        """Apply these QueueSettings from now on."""
+        """Apply new QueueSettings, at the stream's next turn."""
         self._max_length, self._max_bytes, self._max_age_ms = (
             settings.max_length, settings.max_bytes, settings.max_age_ms
         )
@@ -33,7 +33,9 @@ class StreamRetention:
         self._wake()
 
     def apply(self):
-        """Drop excess and old segments."""
+        """Drop the oldest segments while the stream is too large or they are too old. At most a slice per
+        call; more follow in the next turn.
+        """
         store = self._store
         store.rolled = False
         octets = 0 if self._max_bytes is None else store.record_bytes()
@@ -61,7 +63,6 @@ class StreamRetention:
         )
 
     def _wait_for(self, oldest):
-        """Start the timer, which ends when the ``oldest`` segment becomes too old."""
         if self._max_age_ms is not None and oldest is not None and self._timer is None:
             due_ms = oldest[2] + self._max_age_ms + SLACK_MS
             self._timer = self._timers.start_at(due_ms, self._fired)

@@ -1,7 +1,7 @@
 """Unacked: keeps the deliveries that one client session has not settled, by delivery tag.
 
-A door's session (an AMQP channel) settles a tag here; this tells the tag's Holder, which tells the queue the
-message's location. A ring holds an entry of 20 octets for each tag from the oldest outstanding to the newest:
+A session (an AMQP channel) settles a tag here; the entry leads to a Holder, which settles the message with
+its queue. A ring has an entry of 20 octets for each tag from the oldest outstanding to the newest:
 
     offset  octets
     0       8       location in the queue's store; 0: settled, or delivered without need of an ack
@@ -9,9 +9,9 @@ message's location. A ring holds an entry of 20 octets for each tag from the old
     12      4       delivered at, Unix seconds
     16      4       size of the body
 
-When the ring is full and mostly settled, the stale entries at its head move aside into a list of 28-octet
-entries {tag, entry} sorted by tag, so that one forgotten message does not make the ring grow with every later
-delivery. An outstanding message costs 20 to 40 octets. Never switches.
+When the ring is full and mostly settled, the outstanding entries of its older half move into the *list aside*
+of 28-octet entries {tag, entry}, sorted by tag, so that one forgotten message does not make the ring grow
+with every later delivery. An outstanding message costs 20 to 40 octets. Never switches.
 """
 from gomq_py import octets
 from gomq_py.broker.features.retry import ACK, LOST, REJECT, TAKE
@@ -27,9 +27,7 @@ LONG = 2500
 
 
 class Holder:
-    """Holds unacked messages of one ``queue``, for a ``consumer`` or, if that is None, for the session's
-    basic.get calls.
-    """
+    """Owner of unacked messages of one ``queue``: a ``consumer``, or None for basic.get calls."""
 
     __slots__ = ("queue", "consumer", "unacked_count", "slot", "gone")
 
@@ -41,7 +39,7 @@ class Holder:
         self.gone = False
 
     def settle(self, location, how):
-        """Tell the queue what becomes of a message; ``how``: ACK, LOST, RETURNED, FAILED or REJECT."""
+        """Settle a message with its queue. ``how``: ACK, LOST, RETURNED, FAILED or REJECT."""
         if how == ACK:
             self.queue.ack(location)
         elif how == LOST:
@@ -52,13 +50,14 @@ class Holder:
             self.queue.give_back(location, how)
 
     def timeout_ms(self):
-        """How long a message may stay unacked; 0: no limit."""
+        """Return how long a message may stay unacked in ms; 0: no limit."""
         return self.queue.consumer_timeout_ms
 
 
 class Unacked:
-    """Keeps a session's deliveries. ``next_tag``: the tag of the next delivery. ``count``, ``body_octets``:
-    sums over outstanding messages; ``consumer_count``: as ``count``, but without messages of basic.get.
+    """A session's unsettled deliveries. ``next_tag``: the tag of the next delivery. ``count`` and
+    ``body_octets``: number and octets of all outstanding messages; ``consumer_count``: their number without
+    those of basic.get.
     """
 
     __slots__ = (
@@ -79,8 +78,8 @@ class Unacked:
     # holders
 
     def make_holder(self, queue, consumer):
-        """Make a Holder with its own slot, which let_go() frees. All basic.get calls on one queue
-        (``consumer`` is None) share a Holder.
+        """Make a Holder for a consumer; let_go() frees it. With ``consumer`` None returns the one Holder for
+        all basic.get calls on ``queue``.
         """
         if consumer is None:
             for holder in self.holders:
@@ -96,7 +95,7 @@ class Unacked:
         return holder
 
     def let_go(self, holder):
-        """Free the holder's slot once its messages are settled; it gets no more messages."""
+        """Free the holder once its messages are settled. No more messages may be added for it."""
         holder.gone = True
         if holder.unacked_count == 0:
             self._free(holder)
@@ -104,7 +103,7 @@ class Unacked:
     # deliveries
 
     def skip(self):
-        """Count a delivery that needs no ack. Returns the delivery's tag."""
+        """Count a delivery without need of an ack. Returns its delivery tag."""
         tag = self.next_tag
         if tag == self.first_tag:
             self.first_tag += 1
@@ -116,7 +115,7 @@ class Unacked:
         return tag
 
     def add(self, holder, location, size, now_s):
-        """Add a delivery that waits for its ack. Returns the delivery's tag.
+        """Add a delivery that needs an ack. Returns its delivery tag.
 
         ``size``: octets of the body; ``now_s``: Unix seconds.
         """
@@ -165,14 +164,15 @@ class Unacked:
         return self._settle_slow(tag, multiple, ACK)
 
     def reject(self, tag, multiple, requeue):
-        """Settle as settle() does, but return the messages (``requeue``: LOST, RETURNED or FAILED) or, if
-        ``requeue`` is 0, reject them.
+        """Requeue a delivery (``requeue``: LOST, RETURNED or FAILED) or reject it (``requeue``: 0).
+        ``multiple``: all deliveries up to ``tag``, too (0: all). Returns False for an unknown tag, otherwise
+        True.
         """
         return self._settle_slow(tag, multiple, requeue if requeue else REJECT)
 
     def take(self, tag, taker):
-        """Settle one message here as settle() does, but call ``taker(queue, location)`` instead of the queue;
-        the taker settles the message with the queue later.
+        """Remove one delivery and call ``taker(queue, location)``; the taker settles the message with the
+        queue later. Returns False for an unknown tag, otherwise True.
         """
         self.taker = taker
         try:
@@ -181,7 +181,10 @@ class Unacked:
             self.taker = None
 
     def take_some(self, tag, taker, limit):
-        """As settle_some(), but calls ``taker(queue, location)`` for each message instead of its queue."""
+        """Remove up to ``limit`` outstanding deliveries up to ``tag``, the oldest first, and call
+        ``taker(queue, location)`` for each; the taker settles it with the queue later. Returns True if more
+        up to ``tag`` are left.
+        """
         self.taker = taker
         try:
             return self.settle_some(tag, TAKE, limit)
@@ -189,15 +192,15 @@ class Unacked:
             self.taker = None
 
     def is_long(self, tag):
-        """True if ``multiple`` with this tag (0: all) may cover very many messages."""
+        """True if settling with ``multiple`` and this tag (0: all) may cover more than LONG messages."""
         if tag == 0 or tag >= self.next_tag:
             tag = self.next_tag - 1
         return self.aside_count > LONG or tag >= self.first_tag + LONG
 
     def settle_some(self, tag, how, limit):
-        """Settle the oldest outstanding messages up to ``tag``, but at most ``limit`` messages.
+        """Settle up to ``limit`` outstanding messages up to ``tag``, the oldest first.
 
-        Returns True if messages up to ``tag`` are still outstanding.
+        Returns True if more messages up to ``tag`` are outstanding.
 
         ``how``: ACK, LOST, RETURNED, FAILED or REJECT.
         """
@@ -214,7 +217,7 @@ class Unacked:
         return self.first_tag <= tag and self.first_tag < self.next_tag
 
     def next_outstanding(self, tag):
-        """The first outstanding tag behind ``tag``, or 0."""
+        """Return the first outstanding tag above ``tag``; 0 if there is none."""
         if self.aside_count:
             row = self._aside_from(tag + 1)
             while row < self.aside_end:
@@ -231,8 +234,8 @@ class Unacked:
         return 0
 
     def entries(self, limit):
-        """Up to ``limit`` outstanding messages as (tag, holder, location, delivered at, size), oldest first;
-        for inspection, not for the hot path.
+        """List up to ``limit`` outstanding messages as (tag, Holder, location, delivered at in Unix seconds,
+        octets of the body), oldest first. Slow; for inspection only.
         """
         found = []
         for row in range(self.aside_first, self.aside_end):
@@ -259,23 +262,24 @@ class Unacked:
         return self._describe(octets.pointer(self.aside), self._find_aside(tag) * ASIDE + 8)[0].queue
 
     def due_ms(self):
-        """Unix milliseconds at which the first outstanding message exceeds its queue's timeout; 0: never.
+        """Return the Unix milliseconds at which the first outstanding message exceeds its queue's consumer
+        timeout; 0: never.
 
-        Entries are in order of delivery, so the search ends at the first entry that is young enough: it looks
-        at one entry if all queues have the same timeout.
+        Entries are in order of delivery, so the search ends at the first that is young enough: it looks at
+        one entry if all queues have the same timeout.
         """
         self._find_due()
         return self.found_ms
 
     def overdue(self, now_ms):
-        """The Holder of the first overdue message; None if no message is overdue."""
+        """The Holder of the first message beyond its consumer timeout; None if there is none."""
         self._find_due()
         if self.found_ms == 0 or self.found_ms > now_ms:
             return None
         return self.holders[self.found_slot]
 
     def _find_due(self):
-        """Find the message that is due first, and set ``found_ms`` and ``found_slot``."""
+        """Find the message that exceeds its consumer timeout first; set ``found_ms`` and ``found_slot``."""
         self.found_ms = self.found_slot = 0
         shortest_ms = 0
         for holder in self.holders:
@@ -299,7 +303,6 @@ class Unacked:
             tag += 1
 
     def _note_due(self, at, offset, shortest_ms):
-        """Check one entry. Returns False if no later entry can be due before the one found."""
         # The delivery time is known in whole seconds: count from the end of its second.
         since_ms = octets.le32(at, offset + 12)
         since_ms = (since_ms + 1) * 1000
@@ -318,7 +321,7 @@ class Unacked:
         return {holder.queue: None for holder in self.holders if holder is not None and holder.unacked_count}
 
     def memory_octets(self):
-        """Octets of the ring and of the list of entries moved aside."""
+        """Return the octets of memory used by the ring and the list aside."""
         return self.capacity * ENTRY + (0 if self.aside is None else len(self.aside))
 
     def _describe(self, at, offset):
@@ -334,7 +337,6 @@ class Unacked:
         return index * ENTRY
 
     def _advance(self):
-        """Move the head to the oldest entry that is not settled."""
         while self.first_tag < self.next_tag and octets.le64(self.at, self.first * ENTRY) == 0:
             self.first_tag += 1
             self.first += 1
@@ -352,7 +354,6 @@ class Unacked:
             self._release(self.at, offset, location, how)
 
     def _release(self, at, offset, location, how):
-        """Count the entry as settled and tell its holder."""
         holder = self.holders[octets.le32(at, offset + 8)]
         self.count -= 1
         if holder.consumer is not None:
@@ -367,8 +368,8 @@ class Unacked:
             holder.settle(location, how)
 
     def _make_room(self):
-        """Make room in the full ring: grow it or, if mostly settled, move its older half's stale entries
-        aside.
+        """Free entries in the full ring: enlarge it or, if it is mostly settled, move outstanding entries of
+        its older half to the list aside.
         """
         if self.capacity > KEPT_CAPACITY and self.count - self.aside_count <= self.capacity // 2:
             self._move_aside(self.capacity // 2)
@@ -411,21 +412,21 @@ class Unacked:
         self._advance()
 
     def _aside_tag(self, row):
-        """The tag in this row, or 0 when it is settled."""
+        """Return the tag in a row of the list aside; 0 if it is settled."""
         at = octets.pointer(self.aside)
         if octets.le64(at, row * ASIDE + 8) == 0:
             return 0
         return octets.le64(at, row * ASIDE)
 
     def _find_aside(self, tag):
-        """The row of an outstanding tag in the list aside; -1 if the tag is not there."""
+        """Return the row of an outstanding tag in the list aside; -1 if the tag is not in the list."""
         row = self._aside_from(tag)
         if row < self.aside_end and self._aside_tag(row) == tag:
             return row
         return -1
 
     def _aside_from(self, tag):
-        """The first row in the list aside that has this tag or a later tag."""
+        """Return the first row in the list aside whose tag is ``tag`` or higher."""
         low = self.aside_first
         high = self.aside_end
         while low < high:
@@ -446,7 +447,7 @@ class Unacked:
         self._release(octets.pointer(self.aside), offset, location, how)
 
     def _tidy_aside(self):
-        """Skip settled rows at the front; give the space back when most rows are settled."""
+        """Skip settled rows at the front of the list aside; shrink the list when most rows are settled."""
         if self.aside_count == 0:
             self.aside = None
             self.aside_first = self.aside_end = 0

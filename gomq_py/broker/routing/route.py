@@ -1,8 +1,8 @@
-"""Routes: remember which destinations messages with one exchange and routing key reach. Also defines the
-ExchangeState that each exchange has: counters, and the revision that routes are checked against.
+"""Routes: the cached destinations of messages with one exchange and routing key.
 
-The broker makes a route for a publisher. The fast lane of the publisher's connection remembers the route and
-publishes each message to all destinations (to_all). Slow lanes use broker.verbs.publishing. Never switches.
+The broker makes a Route for a publisher, and the publisher's connection caches it. Its fast publish path (the
+"fast lane") then publishes to all destinations (to_all) without looking at bindings. All other messages take
+the general path, broker.verbs.publishing. Never switches.
 """
 from gomq_py.hub import scheduler as _scheduler
 
@@ -19,11 +19,12 @@ ROUTES = 4096
 
 
 class ExchangeState:
-    """Has the numbers of an exchange that the fast lane uses for each message: the ``revision`` of its routes
-    and counters of messages in, copies out, unroutable messages, and unroutable messages returned.
+    """Numbers of one exchange that the fast publish path uses for each message: the ``revision`` of its
+    routes, and counters of messages in, copies out, unroutable messages, and unroutable messages returned.
 
-    Every change that may affect a route increments ``revision``; cached routes with an old revision are
-    dropped when next used. A user's permissions, on which routes depend, too, also have an ExchangeState.
+    Every change that may affect a route increments ``revision``; a cached route with an older revision is
+    dropped when next used. Each user's permissions have an ExchangeState, too, whose ``revision`` changes
+    with them.
     """
 
     __slots__ = ("revision", "publish_in", "publish_out", "unroutable", "returned")
@@ -33,12 +34,12 @@ class ExchangeState:
 
 
 class Destination(_scheduler.TurnTaker):
-    """The target of a route: a queue, or a sink without a store (direct reply-to, QoS 0 sessions, event
-    exchanges). Takes one message at a time. When first touched in a read it joins the scheduler's list
-    (hub.scheduler), for work done once per read, such as deliveries.
+    """The target of a route: a queue, or a sink, which has no store (direct reply-to, QoS 0 sessions, event
+    exchanges). Takes one message at a time. The scheduler (hub.scheduler) calls its ``turn`` once at the end
+    of each socket read that brought it messages, for work such as deliveries.
 
-    ``unable``: the store caused the last refusal (a full disk, a fault), and the message may be accepted
-    later. ``failed``: the store had a fault, so the last messages may not be on disk.
+    ``unable``: the last refusal was caused by the store (a full disk, a fault), and the message may be
+    accepted later. ``failed``: the store had a fault, so the last messages may not be on disk.
     """
 
     __slots__ = ("durable", "unable", "failed")
@@ -52,9 +53,9 @@ class Destination(_scheduler.TurnTaker):
         self.unable = self.failed = False
 
     def publish(self, message):
-        """Take one message, copying the needed parts. Returns 1: taken; 0: refused, and a confirming
-        publisher is told; LATER: no effect, publish again after ``message.lacking(callback)`` has called
-        back. Never raises because of the message.
+        """Take one message, copying the needed parts. Returns 1: taken; 0: refused; LATER: not taken, because
+        files must be made first: publish again when ``message.lacking(callback)`` calls back. Never raises
+        because of the message.
         """
         return 0
 
@@ -63,16 +64,16 @@ class Destination(_scheduler.TurnTaker):
         return None
 
     def stores(self):
-        """List the durable stores that may have its messages."""
+        """List the durable stores that may hold this destination's messages."""
         store = self.next_store()
         return [] if store is None else [store]
 
     def is_one_of(self, keys):
-        """True if the key of one of this destination's durable stores is in ``keys``."""
+        """True if one of this destination's durable stores has its key in ``keys``."""
         return any(store.key in keys for store in self.stores())
 
     def outlives_kill(self):
-        """True if all durable messages that the destination has taken outlive a kill."""
+        """True if all durable messages taken so far would outlive a kill of the broker's process."""
         return True
 
     def is_outrun(self):
@@ -80,17 +81,18 @@ class Destination(_scheduler.TurnTaker):
         return False
 
     def not_stored(self, error):
-        """Refuse a message that publish() answered with LATER, because its files could not be made."""
+        """Treat a message that publish() answered with LATER as refused: its files could not be made."""
 
 
 class Route:
-    """Remembers ``queues``, the Destinations that messages reach, each once. The route is valid until the
-    exchange or the publisher's permission changes. Its users do not look at bindings, so only exchanges that
-    route by the key, or also by one header or a delay, have routes.
+    """The cached destinations ``queues`` of messages with one exchange and routing key, each once. Valid
+    until the exchange's bindings or the publisher's permissions change. Only exchanges that route by the key,
+    or also by one header or a delay, have routes.
 
-    ``permission``: an ExchangeState that has only the revision of the publisher's rights, or None.
-    ``watched``: a header's name as a short string; the route holds for messages with the same list (or no
-    list) in that header; empty if headers do not matter. ``delayed``: the Route of delayed messages, or None.
+    ``permission``: an ExchangeState with the revision of the publisher's rights, or None. ``watched``: name
+    of the header that also decides, as a short string: the route holds for messages with the same list (or no
+    list) in that header; empty: headers do not matter. ``delayed``: the Route for messages with a delay, or
+    None.
     """
 
     __slots__ = (
@@ -111,7 +113,7 @@ class Route:
         self.needs_headers = bool(watched) or delayed is not None
 
     def is_current(self):
-        """True if nothing that the route was made from has changed."""
+        """True if no binding or permission on which the route depends has changed since it was made."""
         if self.revision != self.exchange.revision:
             return False
         return self.permission is None or self.permission_revision == self.permission.revision
@@ -128,11 +130,12 @@ class Route:
 
 
 class RememberedRoutes:
-    """One connection's cache of routes, keyed by octets that its door defines. For an outdated or missing
-    route it calls ``ask(key)``, which returns a Route, or None if such messages must take the slow lane.
+    """One connection's cache of routes. The keys are octets, in a form that its protocol server chooses. For
+    a missing or outdated route it calls ``ask(key)``, which returns a Route, or None if such messages must
+    take the general publish path.
 
-    ``last``: the route found last, or None. ``last_key``: the key of ``last``; a lane compares it in place
-    before it calls ``find``, because publishers stay with one key for long.
+    ``last``: the route found last, or None. ``last_key``: its key, which the publish path compares before it
+    calls ``find``, because publishers use one key for long.
     """
 
     __slots__ = ("last", "last_key", "ask", "routes", "most")
@@ -151,12 +154,12 @@ class RememberedRoutes:
         self.last_key = b""
 
     def find(self, at, start, length):
-        """The route for ``length`` octets at ``start`` of the buffer ``at``; None: use the slow lane."""
+        """The route for the key at ``at[start:start + length]``; None: use the general publish path."""
         # bytes() would cost 1000 instructions for an object that is bytes already.
         return self.find_key(b"" + at[start:start + length])
 
     def find_key(self, key):
-        """The route for these octets; None: use the slow lane."""
+        """Return the route for this key; None: use the general publish path."""
         route = self.routes.get(key)
         if route is None or not route.is_current():
             route = self.ask(key)
@@ -175,9 +178,9 @@ class RememberedRoutes:
 def to_all(message, route):
     """Publish the message to each destination of the route, in order.
 
-    Returns ALL if all destinations took it; SOME_REFUSED if some refused it; otherwise an ``answer`` from 2
-    on: destination number ``answer >> 1``, counted from 1, answered LATER, later destinations were not asked,
-    and ``answer & 1`` is 1 if an earlier destination refused it.
+    Returns ALL if all destinations took it, SOME_REFUSED if some refused it. Any other ``answer`` is 2 or
+    more: destination number ``answer >> 1`` (from 1) answered LATER and those behind it have not had the
+    message; ``answer & 1`` is 1 if a destination before it refused.
     """
     refused = 0
     number = 0

@@ -1,9 +1,9 @@
-"""Routing: finds every queue that a message to an exchange reaches, over exchange bindings and alternates,
-and invalidates cached routes.
+"""Routing: finds every queue that a message to an exchange reaches, through bindings between exchanges and
+alternate exchanges, and invalidates cached routes.
 
-This is the part of a vhost that works for each message; it declares nothing. A route stays valid until its
-exchange's revision changes: a change of an exchange increments the revision of all exchanges that lead to it.
-Routes include tees, so tees cost nothing where they are not used.
+It is the part of a vhost that works for each message. A cached route stays valid until its exchange's
+revision changes: a change of an exchange increments the revisions of all exchanges that lead to it. A *tee*
+is a stream that gets copies of all messages of a queue or exchange; routes contain tees as destinations.
 """
 from gomq_py.broker.exchanges.consistent_hash import PROPERTIES
 from gomq_py.broker.exchanges.delayed import X_DELAY
@@ -15,7 +15,7 @@ from gomq_py.content.properties import Properties
 
 class Routing:
     """Routes messages; the base class of VHost. ``exchanges`` and ``queues`` are dicts by name;
-    ``bindings_to(destination)`` returns the bindings that lead to a destination.
+    ``bindings_to(destination)`` returns the bindings to a queue or exchange.
     """
 
     def __init__(self, bindings_to):
@@ -29,32 +29,32 @@ class Routing:
         self._teed = {}  # name of a tee stream: {queue or exchange: None}
 
     def route(self, exchange, routing_key, headers=None, more_keys=(), apart=None, left_out=()):
-        """Every queue and sink that a message to ``exchange`` reaches, each once, over exchange bindings,
-        alternates and onward exchanges, which may form cycles. Tees come last.
+        """Return a tuple of all queues and sinks that a message to ``exchange`` reaches, each once, through
+        bindings between exchanges, alternate exchanges and set_onward(), even in cycles. Tee streams come
+        last.
 
-        ``more_keys``: keys of CC and BCC; the alternate exchange is used if no key matches. ``apart``: a
-        queue whose messages are being moved; it is left out, and so are all tees: a tee might be the only
-        destination to take a message that its queue refuses. ``left_out``: destinations to leave out, with
-        their tees.
+        ``more_keys``: keys of CC and BCC; an alternate exchange is used if no key matches. ``left_out``:
+        destinations to leave out, with their tees. ``apart``: a queue whose messages are being moved: it is
+        left out, and so are all tees, since a tee must not be the only destination that takes the message.
         """
         return tuple(self._reach(exchange, routing_key, headers, more_keys, apart, left_out)[0])
 
     def route_message(self, exchange, message, headers, more_keys):
-        """Like route(), for a stored message with these headers."""
+        """Route a stored message with these headers to ``exchange``. Returns what route() returns."""
         if self.needs_properties:
             headers = with_properties(headers, Properties.decode(message.get_properties()))
         routing_key = message.get_routing_key().decode("utf-8", "surrogateescape")
         return self.route(exchange, routing_key, headers, more_keys)
 
     def route_by_key(self, exchange, routing_key, more_keys=()):
-        """The destinations of all messages with these keys; None if an exchange on the way needs headers."""
+        """Tuple of destinations for these keys; None if the destinations also depend on headers."""
         found = self.route_watching(exchange, routing_key, more_keys=more_keys)
         return found[0] if found is not None and found[1] is None else None
 
     def route_watching(self, exchange, routing_key, headers=None, more_keys=()):
-        """(destinations, header name) for all messages with this key that have the same list (or no list) in
-        that header as ``headers`` has. The name is None if no exchange on the way needs headers. Returns None
-        if an exchange needs other headers.
+        """Return (destinations, name of the header that also decides, or None): the destinations of all
+        messages with this key whose list in that header equals the list in ``headers`` (or that have no
+        list). Returns None if the destinations depend on headers in another way.
         """
         found, passed = self._reach(exchange, routing_key, headers, more_keys)
         if exchange.deduplication is not None:
@@ -68,8 +68,8 @@ class Routing:
         return tuple(found), watched
 
     def route_by_delay(self, exchange, routing_key):
-        """(destinations of messages with this key that are not delayed, destinations of delayed ones); None
-        if an exchange on the way needs other headers.
+        """Return (destinations of messages with this key and no delay, destinations of those with a delay);
+        None if the destinations also depend on other headers.
         """
         if exchange.deduplication is not None:
             return None
@@ -81,7 +81,7 @@ class Routing:
         return tuple(found), tuple(delayed)
 
     def _reach(self, exchange, routing_key, headers, more_keys, apart=None, left_out=()):
-        """(destinations in the order found, exchanges passed), as keys of dicts. Arguments as of route()."""
+        """Two dicts used as ordered sets: (destinations, exchanges passed). Arguments as for route()."""
         found = {}
         seen = {exchange: None}
         ahead = [exchange]
@@ -117,9 +117,9 @@ class Routing:
     # tees
 
     def _add_tees(self, found, passed):
-        """Add the tee streams of these destinations and of the exchanges passed.
+        """Add the tee streams of the destinations ``found`` and of the exchanges ``passed`` to ``found``.
 
-        Called only if a destination was found: tees must not hide that no queue takes a publisher's messages.
+        Called only if a destination was found: a tee must not hide that no queue takes a publisher's message.
         """
         names = [self._tees.get(destination) for destination in found]
         # A delayed message is routed when it is due.
@@ -131,7 +131,7 @@ class Routing:
                 found[stream] = None
 
     def set_tee(self, entity, name):
-        """Set the name of an entity's tee, a stream that need not exist yet; None: no tee."""
+        """Make the stream ``name``, which need not exist, the tee of a queue or exchange; None: no tee."""
         if name == self._tees.get(entity):
             return
         self.forget_tee(entity)
@@ -153,12 +153,12 @@ class Routing:
                 del self._teed[name]
 
     def tee_of(self, entity):
-        """The existing tee stream of a queue or exchange, or None."""
+        """The stream that is the tee of a queue or exchange; None if it has none or the stream is missing."""
         stream = self.queues.get(self._tees.get(entity))
         return stream if stream is not None and queue_type_of(stream.arguments) == STREAM else None
 
     def tee_changed(self, name):
-        """Invalidate routes after a queue that may be a tee, by its name, was created or deleted."""
+        """Invalidate routes that may contain the queue ``name`` as a tee: it was created or deleted."""
         if name in self._teed:
             # Cheaper than routes_changed() for each entity: there may be 100 000 queues.
             for exchange in self.exchanges.values():
@@ -167,7 +167,7 @@ class Routing:
     # alternates
 
     def set_alternate(self, exchange, from_policy):
-        """Set the exchange's alternate from its argument, or else its policy."""
+        """Set the exchange's alternate exchange, from its argument or else a policy's definition."""
         alternate = alternate_of(exchange.arguments, from_policy)
         if alternate == exchange.alternate:
             return
@@ -187,8 +187,9 @@ class Routing:
     # onward
 
     def set_onward(self, exchange, onward):
-        """Make ``exchange`` send all its messages also to the exchange ``onward``; None ends this. The
-        alternate gets a message if neither the bindings nor ``onward`` have a destination for it.
+        """Make ``exchange`` also send every message to the exchange ``onward``, as if bound to it; None ends
+        this. The alternate exchange gets a message if neither the bindings nor ``onward`` have a destination
+        for it.
         """
         if exchange.onward is onward:
             return
@@ -199,7 +200,7 @@ class Routing:
         self.routes_changed(exchange)
 
     def forget_onward(self, exchange):
-        """Remove a deleted exchange from the onward links."""
+        """End all links made by set_onward() from or to a deleted exchange."""
         self._part_from_onward(exchange)
         for source in list(self._onward_of.get(exchange, ())):
             self.set_onward(source, None)
@@ -213,7 +214,7 @@ class Routing:
             exchange.onward = None
 
     def routes_changed(self, exchange):
-        """Invalidate cached routes of this exchange and of every exchange that leads to it."""
+        """Invalidate cached routes of this exchange and of every exchange whose messages reach it."""
         seen = {exchange}
         ahead = [exchange]
         while ahead:
@@ -228,14 +229,14 @@ class Routing:
                     ahead.append(source)
 
     def alternate_changed(self, name):
-        """Invalidate routes after an exchange of this name, used as an alternate, was created or deleted."""
+        """Invalidate routes of exchanges with the alternate exchange ``name``: it was created or deleted."""
         for user in self._alternates.get(name, ()):
             self.routes_changed(user)
 
 
 def takes_onward(exchange, keys):
-    """True if ``exchange.onward`` has a destination for a message with these keys. The destination that only
-    keeps retained messages does not count, because no subscriber gets the message from there.
+    """True if ``exchange.onward`` has a destination for a message with one of these keys. A destination that
+    only stores retained messages does not count, because no subscriber gets the message from there.
     """
     onward, taken = exchange.onward, {}
     for key in keys if onward is not None else ():
@@ -251,8 +252,8 @@ def published(message, destinations):
 
 
 def with_properties(headers, properties):
-    """The headers plus decoded ``properties`` that an exchange may hash, under names that no client uses (a
-    NUL in front).
+    """Return the headers plus those decoded ``properties`` that an exchange may hash. Their names begin with
+    NUL, which no client's header names do.
     """
     found = {f"\0{name}": getattr(properties, name) for name in PROPERTIES}
     return {**(headers or {}), **{name: value for name, value in found.items() if value is not None}}

@@ -1,7 +1,7 @@
-"""Trial: finds the way that a message with given keys and headers would take, with each step's binding.
+"""Trial: shows an operator which way a message with given keys and headers would take, binding by binding.
 
-A trial explains each step to an operator, and publishes and counts nothing. Each binding is tried alone in an
-exchange of the same type, so that the reason given is the type's own answer.
+A trial publishes and counts nothing. Each binding is tried alone in a temporary exchange of the same type, so
+that the reason given is that of the exchange type itself.
 """
 from typing import Any, NamedTuple
 
@@ -23,8 +23,8 @@ BINDINGS_MAX = 5
 
 
 class Step(NamedTuple):
-    """A step from ``source`` to ``destination`` (a queue, a sink or an exchange), by ``binding`` (or None),
-    with the reason ``why``.
+    """One step of a message from ``source`` to ``destination`` (a queue, a sink or an exchange). ``binding``:
+    the binding that leads there, or None; ``why``: the reason, as text.
     """
 
     source: Any
@@ -34,8 +34,9 @@ class Step(NamedTuple):
 
 
 class Trial:
-    """Result of try_out(): ``steps`` in order; ``destinations`` of a publish; ``is_whole``: False if steps
-    were cut off; ``due_ms``: {delayed exchange: Unix milliseconds until which the message waits there}.
+    """Result of try_out(): ``steps`` in order; ``destinations`` that the message would reach; ``is_whole``:
+    False if there were too many steps to show; ``due_ms``: {delayed exchange: Unix milliseconds until which
+    the message would wait there}.
     """
 
     def __init__(self):
@@ -46,7 +47,7 @@ class Trial:
 
 
 def try_out(routing, exchange, routing_keys, headers, now_ms):
-    """A Trial of a message to ``exchange``; ``routing_keys``: its key and those of CC and BCC. May switch."""
+    """The Trial of a message to ``exchange``. ``routing_keys``: its own, then CC's and BCC's. May switch."""
     found = Trial()
     seen = {exchange: None}
     ahead = [exchange]
@@ -73,7 +74,7 @@ def try_out(routing, exchange, routing_keys, headers, now_ms):
 
 
 def _steps_from(routing, current, keys, headers, found, now_ms):
-    """The steps that lead away from an exchange. A generator; may switch."""
+    """Yield the Steps that lead away from the exchange ``current``. May switch."""
     matched: dict[Any, None] = {}
     judge = current
     if isinstance(current, DelayedExchange):
@@ -117,9 +118,7 @@ def _due_ms(exchange, headers, now_ms):
 
 
 def _rule(exchange, binding, headers):
-    """Make a function that returns True for a routing key if the binding, without the exchange's other
-    bindings, matches a message with that key and ``headers``.
-    """
+    """Make a function that tells if the binding alone matches a message with a key and ``headers``."""
     if isinstance(exchange, DirectExchange):
         return lambda key: binding.routing_key == key
     if not isinstance(exchange, (TopicExchange, HeadersExchange)):
@@ -137,7 +136,6 @@ def _rule(exchange, binding, headers):
 
 
 def _why(exchange, binding, key):
-    """Text that tells why a binding matches a message."""
     if isinstance(exchange, DirectExchange):
         return f"the binding's key is the message's, '{key}'"
     if isinstance(exchange, TopicExchange):

@@ -1,8 +1,8 @@
-"""Alarms: report that the broker is short of memory or disk. During an alarm doors hold publishers and serve
-all other clients.
+"""Alarms: report that the broker is short of memory or disk. During an alarm protocol servers stop reading
+from publishers and serve all other clients.
 
-The resource watch (or a test) raises and lifts alarms; doors act on them. Publishers resume when the last
-alarm is lifted. Never switches.
+The resource watch (or a test) raises and lifts alarms. Publishers resume when the last alarm is lifted. Never
+switches.
 """
 from gomq_py.observability.log import logger
 
@@ -12,7 +12,7 @@ LOW_ON = "low on "
 
 
 class Alarms:
-    """Keeps the alarms of one broker, one for each source, and tells listeners about them."""
+    """Keeps the alarms of one broker, at most one for each source, and reports changes to listeners."""
 
     def __init__(self):
         self._raised = {}
@@ -39,7 +39,7 @@ class Alarms:
             self._tell()
 
     def clear(self, source, detail=""):
-        """Lift the alarm of ``source``, if it is on."""
+        """Lift the alarm of ``source``, if it is on. ``detail`` goes to the log."""
         resource = self._raised.pop(source, None)
         if resource is None:
             return
@@ -48,17 +48,17 @@ class Alarms:
             self._tell()
 
     def is_on(self, resource=None):
-        """True if an alarm is on: about this resource, or with None about any resource."""
+        """True if an alarm about this resource is on; with None, about any resource."""
         return bool(self._raised) if resource is None else resource in self._raised.values()
 
     @property
     def resources(self):
-        """List the resources that have alarms, each once, in order of the alarms."""
+        """The resources with alarms, each once, in the order in which the alarms were raised."""
         return list(dict.fromkeys(self._raised.values()))
 
     @property
     def reason(self):
-        """RabbitMQ's connection.blocked text during an alarm; otherwise None."""
+        """The text for RabbitMQ's connection.blocked; None without an alarm."""
         return LOW_ON + " & ".join(self.resources) if self._raised else None
 
     def _tell(self):

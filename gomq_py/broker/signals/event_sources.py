@@ -1,6 +1,6 @@
 """Turns alarms and changes of users and parameters into events, with RabbitMQ's routing keys and headers.
 
-Alarms, users and parameters know nothing of events; they call the objects made here.
+Alarms, Users and Parameters know nothing of events; they call the objects of these classes as callbacks.
 """
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.policies.limits import COMPONENT as LIMITS
@@ -77,7 +77,7 @@ _RIGHTS = {
 
 
 class ParameterEvents:
-    """Emits an event when called with a change of a parameter. ``value`` is None for a removed parameter;
+    """Emits an event about a changed parameter when called. ``value`` is None for a removed parameter;
     ``vhost`` is the vhost's name, or None for a parameter of the whole broker.
     """
 

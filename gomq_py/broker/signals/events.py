@@ -3,8 +3,8 @@ operator has enabled it.
 
 The exchange, routing keys (``queue.created``...) and header names are RabbitMQ's; the body is empty. Sources
 call ``emit`` with a function that makes the headers. ``emit`` calls the function only if the exchange has
-bindings, so unwanted events cost a comparison. Events are published after the next poll, when the change that
-they report is complete.
+bindings, so an unwanted event costs almost nothing. Events are published after the next poll of the event
+loop, when the change that they report is complete.
 """
 import socket
 from collections import deque
@@ -36,9 +36,10 @@ CUT = "(nested too deep to be shown)"
 
 
 class Events(Job):
-    """Publishes the events of one broker. ``actor``: the user in whose name the broker acts; doors set it.
+    """Publishes the events of one broker. ``actor``: the user named in events as the one who acted; protocol
+    servers set it.
 
-    No event is published before ``start``: entities loaded at boot are not new.
+    No event is published before ``start``, because entities loaded at boot are not new.
     """
 
     name = "events"
@@ -53,8 +54,8 @@ class Events(Job):
         self._listeners = []
 
     def subscribe(self, listener, keys=None):
-        """Call ``listener(key, subjects)`` at each event, or only at those with ``keys`` if given, even
-        if the exchange does not exist. The listener must not switch.
+        """Call ``listener(key, subjects)`` at each event, or with ``keys`` only at events with these keys.
+        Listeners are called even if the event exchange does not exist. The listener must not switch.
         """
         self._listeners.append((listener, keys))
 
@@ -63,17 +64,17 @@ class Events(Job):
         self._listeners = [one for one in self._listeners if one[0] != listener]
 
     def start(self, vhosts):
-        """Publish events from now on to the exchange in ``vhosts["/"]``, if it exists."""
+        """From this call on, publish events to the event exchange in ``vhosts["/"]``, if it exists."""
         self._vhosts = vhosts
 
     def stop(self):
-        """Stop publishing, and drop the events that wait."""
+        """Stop publishing, and drop the events not yet published."""
         self._vhosts = None
         self._waiting.clear()
 
     def on_behalf_of(self, actor, do, *arguments):
-        """Return ``do(*arguments)``. All events emitted meanwhile name this user as the actor, even events
-        that other users cause while ``do`` switches.
+        """Return ``do(*arguments)``. All events emitted until ``do`` returns name this user as the actor; if
+        ``do`` switches, that includes events caused by other users.
         """
         before, self.actor = self.actor, actor
         try:
@@ -82,7 +83,7 @@ class Events(Job):
             self.actor = before
 
     def emit_for(self, actor, key, headers_of, *subjects):
-        """Emit an event, as emit() does, that names this user as the actor."""
+        """Emit an event with ``actor`` as the user who acted. Other arguments as for emit()."""
         self.on_behalf_of(actor, self.emit, key, headers_of, *subjects)
 
     @property
@@ -91,11 +92,11 @@ class Events(Job):
         return bool(self._listeners) or self._is_bound()
 
     def emit(self, key, headers_of, *subjects):
-        """Report an event. ``headers_of(*subjects)`` returns the event's headers, a dict of field values; if
-        the exchange has a binding, emit() calls this function at once, otherwise never.
+        """Report an event with the routing key ``key``. ``headers_of(*subjects)`` returns the event's
+        headers, a dict of field values; it is called at once, and only if the exchange has a binding.
 
-        Listeners get the subjects themselves. Passwords in arguments, client properties and the like are
-        hidden, because users who may bind to the exchange need not know them.
+        Listeners get the subjects themselves. In the headers passwords are hidden (in arguments, client
+        properties and the like), because users who may bind to the exchange need not know them.
         """
         for listener, keys in self._listeners:
             if keys is not None and key not in keys:
@@ -130,7 +131,7 @@ class Events(Job):
         return None if vhost is None else vhost.exchanges.get(NAME)
 
     def step(self):
-        """Publish some of the waiting events. Returns True if more wait."""
+        """Publish a slice of the emitted events. Returns True if more are left."""
         exchange = self._exchange()
         if self._left_out:
             LOG.warning(
@@ -148,7 +149,7 @@ class Events(Job):
         return bool(self._waiting)
 
     def failed(self, error):
-        """Return True, to go on, if events wait; step() itself handles faults of single events."""
+        """Return True if events are left, so that the job goes on."""
         return bool(self._waiting)
 
     def _publish(self, exchange, key, headers):
@@ -169,13 +170,13 @@ class Events(Job):
 
 
 def node_name():
-    """The node's name in RabbitMQ's form."""
+    """Return the node's name in RabbitMQ's form: gomq@HOST."""
     return f"gomq@{socket.gethostname()}"
 
 
 def told_in_headers(properties):
-    """Encode properties whose headers contain other messages' tables; cut tables that are nested too deep
-    for clients. Raises ValueError or TypeError for a value that a table cannot hold.
+    """Encode properties. Tables and arrays in the headers, which may come from other messages, are cut if
+    they are nested too deep for clients. Raises ValueError or TypeError for a value that a table cannot hold.
     """
     raw = properties.encode()
     if not PropertyScan().scan_octets(raw):
@@ -185,7 +186,7 @@ def told_in_headers(properties):
 
 
 def _cut(value, levels):
-    """Return the value, with CUT in place of tables and arrays nested more than ``levels`` deep."""
+    """Replace tables and arrays nested more than ``levels`` deep by the text CUT."""
     if not isinstance(value, (dict, list, tuple)):
         return value
     if levels < 0:
@@ -267,7 +268,7 @@ def connection_closed(connection):
 
 
 def logged_in(name, username, socket, peer, protocol, error=""):
-    """Headers of ``user.authentication.success`` or, with the text of an ``error``, of
+    """Make the headers of ``user.authentication.success`` or, if ``error`` is not empty, of
     ``user.authentication.failure``. ``name``: the connection's name; ``peer``: the client's (host, port).
     """
     headers = {
@@ -280,7 +281,7 @@ def logged_in(name, username, socket, peer, protocol, error=""):
 
 
 def _ends(socket, peer_host, peer_port):
-    """Headers with the addresses of both ends; a proxy may have told ``peer_host`` and ``peer_port``."""
+    """Headers with the addresses of both ends; ``peer_host`` and ``peer_port`` may be a proxy's."""
     try:
         address = socket.getsockname()
     except OSError:  # the socket is closed

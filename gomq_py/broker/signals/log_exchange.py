@@ -1,8 +1,8 @@
 """Log exchange: publishes the broker's log to ``amq.rabbitmq.log`` in the default vhost, if enabled.
 
 The exchange and routing keys (debug, info, warning, error, critical) are RabbitMQ's; the body is "area:
-message". Lines are published after the next poll, never within a change of state. Lines that publishing
-itself logs are not published.
+message". Lines are published after the next poll of the event loop, never within a change of state. Lines
+logged while a line is published are left out, because they could cause themselves without end.
 """
 import logging
 import threading
@@ -22,7 +22,7 @@ _PROPERTIES = b"\x80\x00\x0atext/plain"  # content_type
 
 
 class LogExchange(logging.Handler):
-    """Passes log lines to the exchange, until ``close`` is called when the broker stops."""
+    """A logging handler that passes log lines to the exchange, until ``close`` at the broker's stop."""
 
     def __init__(self, vhost, scheduler):
         super().__init__(logging.INFO)
@@ -33,7 +33,7 @@ class LogExchange(logging.Handler):
         self._logger.addHandler(self)
 
     def emit(self, record):
-        """Keep a line of the hub's thread; drop other threads' lines, which must not wake the scheduler."""
+        """Queue a line for publishing. Drops lines of other threads, which must not touch the scheduler."""
         if self._job.is_publishing or threading.get_native_id() != self._thread:
             return
         try:
@@ -45,7 +45,7 @@ class LogExchange(logging.Handler):
         self._scheduler.start(self._job)
 
     def close(self):
-        """Stop publishing, and drop the lines that wait."""
+        """Stop publishing, and drop the lines not yet published."""
         self._logger.removeHandler(self)
         self._job.lines.clear()
         super().close()
@@ -82,5 +82,5 @@ class LogLines(Job):
         return False
 
     def failed(self, error):
-        """Return True, to go on, if lines wait; the failed line is in the log itself."""
+        """Return True if lines are left, so that the job goes on; the line at fault is in the log itself."""
         return bool(self.lines)

@@ -1,8 +1,8 @@
-"""Resource watch: checks memory and disk regularly, and raises and lifts the broker's alarms.
+"""Resource watch: measures used memory and free disk regularly, and raises and lifts the broker's alarms.
 
-observability.resources measures; broker.signals.alarms tells the doors. One greenlet checks every few
-seconds, and more often if a resource may soon be used up, as RabbitMQ's disk monitor does. A thread asks the
-file system, which may not answer; the greenlet checks memory meanwhile.
+One greenlet checks every few seconds, and more often if a resource may soon be used up, as RabbitMQ's disk
+monitor does. The file system, which may hang, is asked in a thread; the greenlet checks memory meanwhile.
+observability.resources measures; broker.signals.alarms informs the protocol servers.
 """
 
 import gevent
@@ -29,10 +29,10 @@ MIN_SEGMENTS, WARN_SEGMENTS = 3, 6
 
 
 class ResourceWatch:
-    """Watches memory and disk for one broker. A change of ``settings`` applies at the next check."""
+    """Watches memory and disk for one broker. Changed ``settings`` apply from the next check on."""
 
     def __init__(self, alarms, settings, path, probe=resources):
-        """``path``: the data folder; ``probe`` has the functions of observability.resources."""
+        """``path``: the data folder. ``probe``: module that measures; tests replace it."""
         self.used_memory = self.memory_limit = self.free_disk = self.total_disk = 0
         """What the last look found, in octets; ``memory_limit`` is where the alarm is raised, 0 for never."""
         self._alarms = alarms
@@ -45,7 +45,7 @@ class ResourceWatch:
         self._identity = None  # of the data folder that the broker has opened
 
     def start(self):
-        """Check once, then go on in a greenlet. Blocks until the file system answers: call it at boot."""
+        """Check once, then start the checking greenlet. Blocks until the file system answers."""
         self.look_at_memory()
         try:
             self._identity = self._probe.identity(self._path)
@@ -56,23 +56,23 @@ class ResourceWatch:
         self._greenlet.name = "resource watch"
 
     def stop(self):
-        """Stop checking; alarms stay on."""
+        """Stop checking. Alarms that are on stay on."""
         if self._greenlet is not None:
             self._greenlet.kill(block=False)
             self._greenlet = None
 
     def look_now(self):
-        """Check at once, because a limit has changed."""
+        """Make the greenlet check at once, because a configured limit has changed."""
         self._wake.set()
 
     @property
     def disk_limit(self):
-        """Free octets below which publishers are held."""
+        """The disk alarm is raised if fewer octets than this are free."""
         return max(self._settings.free_disk_min, MIN_SEGMENTS * self._settings.segment_size)
 
     def interval_s(self):
-        """Seconds until the next check: the time in which memory or disk could reach its limit, within
-        bounds. A resource beyond its limit is checked most often, so that its alarm is lifted soon.
+        """Return the seconds until the next check: the time in which memory or disk could reach its limit,
+        within bounds. During an alarm the shortest interval is used, so that the alarm is lifted soon.
         """
         rooms = [self.free_disk - self.disk_limit]
         if self.memory_limit:
@@ -80,7 +80,7 @@ class ResourceWatch:
         return min(max(min(rooms) / FILL_RATE, INTERVAL_MIN_S), INTERVAL_MAX_S)
 
     def look_at_memory(self):
-        """If memory is over its limit, raise the alarm and return True; else lift it and return False."""
+        """Raise the memory alarm and return True if memory is over its limit; else lift it, return False."""
         watermark = self._settings.memory_high_watermark
         self.memory_limit = (
             int(watermark * self._probe.total_memory()) if isinstance(watermark, float) else watermark
@@ -95,7 +95,7 @@ class ResourceWatch:
         return over
 
     def judge_disk(self, free, total):
-        """Raise the alarm if too little disk is free, otherwise lift it. Log a warning if disk runs low."""
+        """Raise the disk alarm if ``free`` octets are too few, otherwise lift it. Warns if disk runs low."""
         self.free_disk, self.total_disk = free, total
         limit = self.disk_limit
         if free < limit:
@@ -111,7 +111,9 @@ class ResourceWatch:
         self._warned = low
 
     def judge_folder(self, identity):
-        """Raise an alarm if the data folder is gone or replaced, as messages would be lost; else lift it."""
+        """Raise an alarm if the data folder is gone (None) or is another folder than at boot, since messages
+        would be lost; otherwise lift it.
+        """
         if self._identity is None or identity == self._identity:
             self._alarms.clear("data folder", f"{self._path} is there again")
         else:
@@ -122,12 +124,10 @@ class ResourceWatch:
             )
 
     def _ask(self):
-        """In a thread: return (identity of the data folder, free octets, total octets). Raises OSError."""
         identity = self._probe.identity(self._path)
         return (None, 0, 0) if identity is None else (identity, *self._probe.free_disk(self._path))
 
     def _run(self):
-        """Check at intervals until killed. May switch."""
         while True:
             self._wake.wait(self.interval_s())
             self._wake.clear()
@@ -137,7 +137,6 @@ class ResourceWatch:
                 LOG.exception("the watch over memory and disk failed; it goes on")
 
     def _look(self):
-        """Check memory and disk. May switch."""
         was_on = self._alarms.is_on(MEMORY)
         if self.look_at_memory():
             # Garbage and the allocator's reserves could keep the alarm on for ever. A collection holds up
@@ -162,7 +161,7 @@ class ResourceWatch:
 
 
 def shown(octets):
-    """Return a count of octets as text, such as 1.5 GiB or 20 MiB."""
+    """Format a count of octets, such as 1.5 GiB or 20 MiB."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
         if abs(octets) >= size:
             return f"{octets / size:.1f} {unit}"

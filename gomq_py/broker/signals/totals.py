@@ -1,8 +1,8 @@
-"""Totals: keep the counters of deleted queues, closed channels and connections, so that the sums of a vhost
-or node never fall.
+"""Totals: keep the counters of deleted queues and exchanges, closed channels and connections, so that the
+sums of a vhost or node never fall.
 
-Each vhost has a Totals object, and the broker has another for deleted vhosts. The code that deletes a thing
-adds the thing's counters. Doors read the totals.
+Each vhost has a Totals object, and the broker has another for deleted vhosts. The code that deletes an entity
+adds the entity's counters. The HTTP API and metrics read the totals.
 """
 from gomq_py.observability.counters import Counters, counted
 
@@ -40,20 +40,20 @@ class Totals(Counters):
         self.confirmed += channel.confirmed_count
 
     def add_unkept(self, kind, delivered, dropped):
-        """Add the counts of a gone client's messages that no queue kept: ``delivered`` to the sums of the
-        queue type ``kind``, and ``dropped``.
+        """Add the counts of a client that has gone: messages ``delivered`` to it without being stored in a
+        queue, counted for the queue type ``kind``, and messages ``dropped``.
         """
         if delivered:
             self._add_queues(kind, of_delivered(delivered))
         self.dropped += dropped
 
     def delivered(self, kind):
-        """Count of messages that deleted queues of this type, and clients in add_unkept(), have delivered."""
+        """Count of messages delivered by deleted queues of this type, with those of add_unkept()."""
         counters = self.queues.get(kind)
         return 0 if counters is None else counters[QUEUE_COUNTERS.index("delivered")]
 
     def add(self, gone, names):
-        """Add the values of ``gone``'s attributes of these names to the counters of the same names."""
+        """Add the counters ``names`` of a deleted object ``gone`` to the counters of the same names."""
         for name in names:
             setattr(self, name, getattr(self, name) + getattr(gone, name))
 
@@ -70,5 +70,5 @@ class Totals(Counters):
 
 
 def of_delivered(count):
-    """List the values of QUEUE_COUNTERS for ``count`` messages that were delivered without acks."""
+    """Return the QUEUE_COUNTERS, as a list, of ``count`` messages delivered without acks."""
     return [count if name in ("delivered", "auto_delivered") else 0 for name in QUEUE_COUNTERS]

@@ -1,8 +1,9 @@
 """Firehose: copies every message that clients publish or get in a traced vhost to ``amq.rabbitmq.trace``.
 
-broker.verbs and deliveries call it if ``vhost.tracing`` is on. The exchange, keys (``publish.<exchange>``,
-``deliver.<queue>``) and headers are RabbitMQ's. Copies are not traced again, nor are the broker's own moves
-(dead letters, delayed messages). A failed copy is logged; the traced message goes on. Never switches.
+Publishes and deliveries call this module if ``vhost.tracing`` is on. The exchange, keys
+(``publish.<exchange>``, ``deliver.<queue>``) and headers are RabbitMQ's. Copies are not traced in turn, nor
+are the broker's own moves (dead letters, delayed messages). A failed copy is logged; the traced message goes
+on. Never switches.
 """
 from gomq_py.broker.exchanges.types import TRACE
 from gomq_py.broker.names import to_octets, to_text
@@ -17,7 +18,7 @@ QUIET = QuietLog(logger("queue"))
 
 
 class TracedClient:
-    """Tells a trace who the client is: names of ``connection`` and ``user``, number of ``channel``."""
+    """Identifies the client in a trace: names of ``connection`` and ``user``, number of ``channel``."""
 
     __slots__ = ("connection", "channel", "user")
 
@@ -28,12 +29,12 @@ class TracedClient:
 
 
 def published(vhost, client, message, more_keys, destinations):
-    """Trace a client's publish. ``more_keys``: keys of CC and BCC; ``destinations``: found by routing."""
+    """Trace a message that a client publishes. ``more_keys``: the routing keys in CC and BCC."""
     _trace(_published, vhost, client, message, more_keys, destinations)
 
 
 def delivered(vhost, client, message, queue_name, added=None):
-    """Trace a message that a client gets from a queue. ``added``: headers that only the delivery has."""
+    """Trace a delivery to a client from ``queue_name``. ``added``: headers of this delivery only."""
     _trace(_delivered, vhost, client, message, queue_name, added)
 
 

@@ -1,1 +1,1 @@
-"""Keeps a vhost's exchanges, queues and bindings, makes them durable, and exports and imports them."""
+"""A vhost's exchanges, queues and bindings: keeps them, makes them durable, exports and imports them."""

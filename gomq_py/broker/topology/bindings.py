@@ -1,8 +1,7 @@
-"""Bindings: keeps the rules that lead messages from a vhost's exchanges to queues and exchanges; checks bind
-and unbind.
+"""Bindings: keeps the bindings of a vhost's exchanges to queues and exchanges; checks bind and unbind.
 
-Each vhost has a Bindings. As in the vhost, a method checks everything first, then writes the log, then
-changes the model, all without switching.
+Each vhost has a Bindings. A method checks everything first, then writes the definitions log, then changes the
+model, all without switching.
 """
 from base64 import urlsafe_b64encode
 from collections import Counter
@@ -20,7 +19,7 @@ _source_of = attrgetter("source")
 
 
 class Bindings:
-    """Holds one vhost's bindings, except the default exchange's, and reports changes to ``events``."""
+    """One vhost's bindings, except the default exchange's implicit ones. Reports changes to ``events``."""
 
     def __init__(self, vhost, events):
         self._vhost = vhost
@@ -28,8 +27,9 @@ class Bindings:
         self._to = {}  # destination: {binding: None}
 
     def bind_queue(self, queue, exchange, routing_key, arguments=None, owner=None):
-        """Do a queue.bind; all objects are given by name. Returns True if the binding is new. Raises
-        NotFound, AccessRefused, PreconditionFailed, ResourceLocked.
+        """Do a queue.bind; all entities are given by name. ``owner``: the client's connection, for exclusive
+        queues. Returns True if the binding is new. Raises NotFound, AccessRefused, PreconditionFailed,
+        ResourceLocked.
         """
         source, destination = self._ends(exchange, queue, self._vhost.queue, owner)
         destination.check_binding_from(source)
@@ -45,16 +45,16 @@ class Bindings:
         return self._bind(source, target, routing_key, arguments or {})
 
     def unbind_queue(self, queue, exchange, routing_key, arguments=None, owner=None):
-        """Do a queue.unbind. Returns True if the binding existed, False if queue, exchange or binding is
-        missing. Raises AccessRefused, ResourceLocked.
+        """Do a queue.unbind; all entities are given by name. Returns True if the binding existed; False if
+        it, the queue or the exchange is missing. Raises AccessRefused, ResourceLocked.
         """
         self._vhost.check_not_default(cleaned(exchange))
         destination = self._vhost.queues.get(cleaned(queue))
         return self._unbind(exchange, destination, routing_key, arguments or {}, owner)
 
     def unbind_exchange(self, destination, source, routing_key, arguments=None):
-        """Do an exchange.unbind. Returns True if the binding existed, False if an exchange or the binding is
-        missing. Raises AccessRefused.
+        """Do an exchange.unbind; both exchanges are given by name. Returns True if the binding existed; False
+        if it or an exchange is missing. Raises AccessRefused.
         """
         self._vhost.check_not_default(cleaned(source))
         self._vhost.check_not_default(cleaned(destination))
@@ -62,8 +62,9 @@ class Bindings:
         return self._unbind(source, target, routing_key, arguments or {})
 
     def attach(self, source, destination, routing_key, arguments=None):
-        """Bind a Destination, which may have no name, to an exchange, without checks. Returns True if the
-        binding is new. Raises OutOfResources, PreconditionFailed if a durable binding cannot be recorded.
+        """Bind a Destination, which may have no name, to the exchange ``source``, without checks. Returns
+        True if the binding is new. Raises OutOfResources, PreconditionFailed if a durable binding cannot be
+        recorded.
         """
         return self._bind_checked(Binding(source, destination, routing_key, arguments))
 
@@ -76,19 +77,19 @@ class Bindings:
         return True
 
     def to(self, destination):
-        """List all bindings to a queue or exchange."""
+        """List all bindings to the queue or exchange ``destination``."""
         return list(self._to.get(destination, ()))
 
     # changes of the model, for the vhost and recovery
 
     def add(self, binding):
-        """Add a binding, which the caller has checked, to its exchange."""
+        """Add a binding that the caller has checked and recorded."""
         binding.source.bind(binding)
         self._to.setdefault(binding.destination, {})[binding] = None
         self._vhost.routes_changed(binding.source)
 
     def move(self, destination, again):
-        """Replace all bindings to ``destination`` by bindings to ``again``, a new object of the same name."""
+        """Replace all bindings to ``destination`` by bindings to ``again``, a reopened queue's object."""
         for binding in self._to.pop(destination, ()):
             binding.source.unbind(binding)
             self.add(Binding(binding.source, again, binding.routing_key, binding.arguments))
@@ -109,8 +110,8 @@ class Bindings:
         self._vhost.in_slices(remove_one, "removing bindings")
 
     def remove_to(self, destination):
-        """Remove all bindings to a deleted destination, and the auto-delete exchanges that had no other
-        binding. At once the destination gets no more messages; many bindings are removed in slices.
+        """Remove all bindings to a deleted destination, in slices if they are many; it gets no more messages
+        at once. Then delete auto-delete exchanges that had no other binding.
         """
         bindings = list(self._to.pop(destination, ()))
         bindings.reverse()
@@ -192,8 +193,8 @@ class Bindings:
 
 
 class Binding:
-    """Leads messages from ``source``, an Exchange, to ``destination``, a queue, Exchange or sink.
-    Bindings of one source with equal ``identity`` are the same.
+    """A binding of ``source``, an Exchange, to ``destination``, a queue, Exchange or sink. Two bindings of
+    one source with equal ``identity`` are the same binding.
     """
 
     __slots__ = ("source", "destination", "routing_key", "arguments", "identity")
@@ -212,12 +213,12 @@ class Binding:
 
     @property
     def destination_type(self):
-        """ "exchange" or "queue"; a sink counts as a queue."""
+        """"exchange" or "queue"; a sink, which has no store, counts as a queue."""
         return "exchange" if isinstance(self.destination, Exchange) else "queue"
 
     @property
     def properties_key(self):
-        """The binding's name in URLs: the percent-encoded key and, if it has arguments, their digest."""
+        """The binding's name in the API: encoded routing key and, with arguments, ``~`` and a digest."""
         if not self.arguments:
             return escaped(self.routing_key) or "~"
         digest = md5(
@@ -233,20 +234,20 @@ class Binding:
 
 
 def escaped(routing_key):
-    """Percent-encode a routing key for a properties key as RabbitMQ does, with ``+`` for a space. ``~`` is
-    encoded, too, because it divides the routing key from the digest.
+    """Percent-encode a routing key for a ``properties_key``, as RabbitMQ does: ``+`` for a space. ``~`` is
+    encoded, too, because it separates the routing key from the digest.
     """
     return quote_plus(routing_key, safe="", errors="surrogateescape").replace("~", "%7E")
 
 
 def identity_of(destination, routing_key, arguments):
-    """A hashable value that is equal for equal bindings of one source."""
+    """A hashable value; two bindings of one source are the same if and only if it is equal."""
     return (destination, routing_key, _same(frozen(arguments)) if arguments else ())
 
 
 @lru_cache(64)
 def _same(value):
-    """Return the first value that equals this one, so that very many bindings share equal arguments."""
+    """Return the cached value that equals ``value``, so that very many bindings share equal arguments."""
     return value
 
 

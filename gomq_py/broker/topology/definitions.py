@@ -1,8 +1,8 @@
 """Definitions: exports everything that operators have set up, as RabbitMQ's JSON, and imports files of this
 broker, RabbitMQ or LavinMQ.
 
-Doors use it, and a broker that boots. An import only adds: existing entities stay unchanged, and differences
-are reported. So are unsupported definitions.
+Used by the HTTP API and at boot. An import only adds: existing entities stay unchanged. Entries that differ
+from existing entities, and entries of kinds unsupported here, are reported.
 """
 import json
 from base64 import b64decode, b64encode
@@ -50,7 +50,7 @@ def exported(broker):
 
 
 def sections(broker):
-    """Yield the whole broker's definitions in pieces: (key, text or iterator of entries)."""
+    """Yield the keys of the broker's definitions with their values: (key, text or iterator of entries)."""
     vhosts = list(broker.vhosts.values())
     yield from header().items()
     yield "users", map(_user, list(broker.users))
@@ -70,7 +70,7 @@ def sections(broker):
 
 
 def sections_of_vhost(vhost):
-    """Yield a vhost's definitions as sections() does, without its name: another vhost may import them."""
+    """Yield one vhost's definitions as (key, text or iterator of entries), without the vhost's name."""
     yield from header().items()
     for key, entries in _OF_A_VHOST.items():
         yield key, map(_without_vhost, entries(vhost))
@@ -100,7 +100,6 @@ def _user(user):
 
 
 def _rights(users, key):
-    """Yield the permissions or topic permissions (``key``) of users, with the keys of RabbitMQ's files."""
     for user in users:
         for right in list(getattr(user, key).values()):
             yield {name: getattr(right, name) for name in _LISTS[key]}
@@ -114,7 +113,7 @@ def _parameters(vhost):
 
 
 def _policies(vhost):
-    """Yield all policies, even stored ones that would be refused now, so that an export loses nothing."""
+    """Yield a vhost's policies, even stored ones that would be refused now, so that none is lost."""
     in_use = vhost.policies.user.by_name
     for (component, name), value in list(vhost.parameters.items()):
         if component == POLICY and isinstance(value, dict):
@@ -133,7 +132,7 @@ def _queues(vhost):
 
 
 def _is_definition(queue):
-    """True if an export has this queue: it is neither exclusive nor state of clients (MQTT sessions)."""
+    """True if exports contain this queue: it is not exclusive and no MQTT session's queue."""
     return queue.exclusive_owner is None and not queue.is_state
 
 
@@ -169,8 +168,7 @@ _OF_A_VHOST = {
 
 
 def jsonable(value):
-    """Convert a field value for JSON: octets to text or RabbitMQ's base64, times to s, decimals to numbers.
-    """
+    """Convert a field value for JSON: octets to text or base64, timestamps to seconds, decimals to floats."""
     if isinstance(value, dict):
         return {key: jsonable(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -186,7 +184,7 @@ def jsonable(value):
 
 
 def with_octets(value):
-    """Turn the base64 texts that jsonable() wrote back into octets."""
+    """Convert texts in jsonable()'s base64 form back to octets, in a value from JSON."""
     if isinstance(value, dict):
         return {key: with_octets(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -202,7 +200,7 @@ def with_octets(value):
 # import
 
 def load(broker, path):
-    """Import a JSON file, and log entries that fail. Called at boot: blocks, may switch. Raises
+    """Import a definitions file at boot; entries that fail are logged. Blocks; may switch. Raises
     DefinitionsError with a line for the operator.
     """
     try:
@@ -227,9 +225,8 @@ def load(broker, path):
 
 
 class Report:
-    """Holds the result of an import. ``imported``: {list: count of entries}. The other lists hold lines for
-    the operator about entries that were ``changed`` on import, ``ignored`` because they are unsupported, or
-    ``refused`` for a reason.
+    """The result of an import. ``imported``: {name of a list in the file: count of entries}. ``changed``,
+    ``ignored`` (unsupported) and ``refused``: lists of texts for the operator, about one entry each.
     """
 
     def __init__(self):
@@ -240,11 +237,11 @@ class Report:
 
     @property
     def problems(self):
-        """The lines about definitions that were not imported."""
+        """The texts about entries that were refused or ignored."""
         return [*self.refused, *self.ignored]
 
     def as_json(self):
-        """The report as the API shows it."""
+        """Return the report as a dict for the HTTP API."""
         return {
             "imported": self.imported, "changed": self.changed, "ignored": self.ignored,
             "refused": self.refused, "problems": self.problems,
@@ -255,20 +252,21 @@ class Report:
 
 
 class Importer:
-    """Imports parsed JSON into a broker or, if ``vhost`` (a VHost) is given, only into this vhost."""
+    """Imports parsed JSON definitions into a broker or, if given, only into ``vhost`` (a VHost)."""
 
     def __init__(self, broker, vhost=None, by=None):
-        """``by``: the user who imports, in the form that Parameters.set takes."""
+        """``by``: the user who imports (see Parameters.set)."""
         self._broker = broker
         self._by = by
         self._vhost = vhost
         self._report = Report()
 
     def run(self, definitions, keep=True):
-        """Import. Returns the Report. Raises DefinitionsError before any change, OSError later. May switch.
+        """Import all entries and return the Report. Raises DefinitionsError, before any change, if the
+        definitions are malformed; OSError. May switch.
 
-        If ``keep`` is False, the given lists are emptied first and their entries freed one by one: freeing
-        100 000 queues with their bindings at once takes 60 ms.
+        With ``keep`` False the lists in ``definitions`` are emptied and their entries freed one by one:
+        freeing 100 000 queues with their bindings at once takes 60 ms.
         """
         work = self._checked(definitions)[::-1]
         for entries in () if keep else filter(None, map(definitions.get, _LISTS)):
@@ -297,7 +295,7 @@ class Importer:
         return self._report
 
     def _checked(self, definitions):
-        """Check all entries and return [(list's name, entry)], in order of import."""
+        """Check the form of all entries. Returns [(name of the list, entry)], in order of import."""
         if not isinstance(definitions, dict):
             raise DefinitionsError("definitions should be an object")
         work = []
@@ -499,7 +497,7 @@ def _line(key, entry, reason):
 
 
 def _algorithm_of(password_hash):
-    """Find a hash's algorithm by its size, because RabbitMQ's files before 3.6 do not name it."""
+    """The algorithm of a password hash, judged by its size: RabbitMQ's files before 3.6 do not name it."""
     if passwords.is_costly(password_hash):
         return passwords.BCRYPT
     try:
@@ -509,7 +507,6 @@ def _algorithm_of(password_hash):
 
 
 def _is_of(value, *types):
-    """True if a value has one of these types and, if it is a list, holds only texts."""
     return isinstance(value, types) and (
         not isinstance(value, list) or all(isinstance(item, str) for item in value))
 

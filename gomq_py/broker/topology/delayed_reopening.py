@@ -1,4 +1,4 @@
-"""Delayed reopening: reopens a delayed exchange's store after a fault. Never switches."""
+"""Delayed reopening: reopens the message store of a delayed exchange after a fault. Never switches."""
 from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.timers import RetryJob
 from gomq_py.observability.log import logger
@@ -7,8 +7,8 @@ LOG = logger("broker")
 
 
 class Reopening(RetryJob):
-    """Reopens the store of a delayed exchange after a fault, then loads the waiting messages in slices.
-    ``make(store)`` returns a DelayQueue over the store.
+    """Job that reopens the store of a delayed exchange after a fault, loads its messages in slices, and
+    retries later if that fails. ``make(store)`` returns a DelayQueue over the store.
     """
 
     name = "opening a delayed store again"

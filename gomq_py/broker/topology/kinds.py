@@ -1,9 +1,9 @@
-"""Kinds: a register of this broker's kinds of exchanges and queues, and of each vhost's first contents.
+"""Kinds: the register of exchange types, queue types, predeclared exchanges and callbacks of one broker.
 
 The code that builds the broker (node, or gomq-py-ctl for a folder without a broker) makes the Kinds. That
-code, and a door that keeps clients' state in queues, may register more kinds before the first vhost is made.
+code, and servers that keep clients' state in queues (MQTT), may register more before the first vhost is made.
 
-Afterwards vhosts, the queue factory, recovery and exports get the Kinds, and know no kind by name.
+Vhosts, the queue factory, recovery and exports then use the Kinds, and know no type by name.
 """
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _NOT_OF_STREAMS = frozenset(
 
 
 class Parts(NamedTuple):
-    """Holds what QueueKind.make needs. ``store``: None if it cannot be opened; then the queue is closed."""
+    """Arguments of QueueKind.make. ``store``: None if it cannot be opened; the queue is then closed."""
 
     name: str
     vhost: str
@@ -37,9 +37,9 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueKind:
-    """Describes a kind of queue: its ``name`` in x-queue-type, and ``make(parts)``, which returns a Queue.
+    """A queue type: its ``name`` in x-queue-type, and ``make(parts)``, which returns a Queue.
 
-    ``declarable``: True if clients may declare such queues; other kinds only ``VHost.create_queue`` makes.
+    ``declarable``: True if clients may declare such queues; otherwise only ``VHost.create_queue`` makes them.
     ``is_state``: True if such queues hold state of clients (MQTT sessions): they are not exported, and the
     default exchange does not reach them. ``left_out``: policy keys without meaning for such queues.
     """
@@ -52,11 +52,11 @@ class QueueKind:
 
 
 class Kinds:
-    """Registers the kinds of one broker.
+    """The register of one broker.
 
     ``predeclared``: (name, type, internal) of the durable exchanges that every vhost has.
-    ``reserved_prefixes``: beginnings of names that clients cannot create, besides ``amq.``.
-    ``components``: {name: Component} (broker.policies.parameters), added by rooms.
+    ``reserved_prefixes``: prefixes of names that clients may not create, besides ``amq.``. ``components``:
+    {name: Component} of parameters (broker.policies.parameters).
     """
 
     def __init__(self):
@@ -81,37 +81,35 @@ class Kinds:
     # registration, before the first vhost is made
 
     def add_exchange_type(self, kind, declarable=False):
-        """Register a class of exchanges under its ``type``. ``declarable``: clients may declare them."""
+        """Register a class under its ``type``. ``declarable``: clients may declare such exchanges."""
         assert kind.type not in self._exchange_types, kind.type
         self._exchange_types[kind.type] = kind
         if not declarable:
             self._not_declarable.add(kind.type)
 
     def add_queue_kind(self, kind):
-        """Register a QueueKind."""
+        """Register a queue type."""
         assert kind.name not in self._queue_kinds, kind.name
         self._queue_kinds[kind.name] = kind
 
     def predeclare(self, name, type_, internal=False):
-        """Give every vhost an exchange of this name and type."""
+        """Make every new vhost have a durable exchange of this name and type."""
         self.predeclared.append((name, type_, internal))
 
     def reserve(self, prefix):
-        """Forbid clients to create names with this prefix."""
+        """Forbid clients to create exchanges and queues whose names begin with ``prefix``."""
         self.reserved_prefixes += (prefix,)
 
     def on_vhost(self, made, gone=None):
-        """Call ``made(vhost)`` with each new or recovered vhost when it has its predeclared exchanges and
-        nothing else, and ``gone(vhost)`` when a deleted vhost is completely gone. Neither may switch.
+        """Call ``made(vhost)`` when a vhost was created or recovered and has only its predeclared exchanges,
+        and ``gone(vhost)`` when all contents of a deleted vhost are removed. Neither may switch.
         """
         self._on_vhost.append(made)
         if gone is not None:
             self._on_vhost_gone.append(gone)
 
     def on_exchange(self, added):
-        """Call ``added(vhost, exchange)`` when an exchange was added, also a predeclared or recovered
-        exchange. ``added`` must not switch.
-        """
+        """Call ``added(vhost, exchange)``, which must not switch, for each new or recovered exchange."""
         self._on_exchange.append(added)
 
     def on_policies(self, told):
@@ -121,16 +119,17 @@ class Kinds:
         self._on_policies.append(told)
 
     def add_component(self, component, handler):
-        """Let ``handler``, a Component (broker.policies.parameters), handle the parameters of this component
-        name. At boot it gets the stored parameters when all vhosts exist.
+        """Register ``handler``, a Component (broker.policies.parameters), for the parameters of
+        ``component``. At boot it gets the stored parameters when all vhosts exist.
         """
         self.components[component] = handler
 
     def add_store(self, name, opened):
-        """Let each vhost keep its own store of this name (OwnStores.make), besides those of queues.
+        """Let vhosts have a message store of this name (OwnStores.make), besides the stores of queues.
 
-        At boot ``opened(vhost, store)`` is called with the store of an earlier run, or None if it cannot be
-        opened. By then all else in the vhost exists, also stores added earlier. It must not switch.
+        At boot ``opened(vhost, store)`` is called with a store of an earlier run, or with None if it cannot
+        be opened. All else in the vhost, and stores registered earlier, are open by then. ``opened`` must not
+        switch.
         """
         assert name not in self._stores, name
         self._stores[name] = opened
@@ -138,36 +137,36 @@ class Kinds:
     # for vhosts, the queue factory, recovery and exports
 
     def vhost_made(self, vhost):
-        """Tell the functions given to on_vhost() that this vhost is made."""
+        """Call the ``made`` functions given to on_vhost()."""
         for made in self._on_vhost:
             made(vhost)
 
     def vhost_gone(self, vhost):
-        """Tell the functions given to on_vhost() that this vhost is gone."""
+        """Call the ``gone`` functions given to on_vhost()."""
         for gone in self._on_vhost_gone:
             gone(vhost)
 
     def exchange_added(self, vhost, exchange):
-        """Tell the functions given to on_exchange() that this exchange was added."""
+        """Call the functions given to on_exchange()."""
         for added in self._on_exchange:
             added(vhost, exchange)
 
     def policies_looked_at(self, vhost, entity):
-        """Tell the functions given to on_policies() that this entity's policies were computed."""
+        """Call the functions given to on_policies()."""
         for told in self._on_policies:
             told(vhost, entity)
 
     def store_opened(self, name):
-        """The function ``opened`` of add_store() for this name. Raises LookupError for an unknown name."""
+        """The function ``opened`` that add_store() got for this name. Raises LookupError."""
         return self._stores[name]
 
     def stores_in_order(self, by_name):
-        """Return the dict ``by_name`` in the order of the add_store() calls, unknown names last."""
+        """Return a copy of the dict ``by_name`` in the order of the add_store() calls, unknown names last."""
         ours = {name: by_name[name] for name in self._stores if name in by_name}
         return {**ours, **by_name}
 
     def exchange_type(self, name):
-        """The class for an exchange type's name. Raises UnknownType, which closes the connection."""
+        """The class for the name of an exchange type. Raises UnknownType, which closes an AMQP connection."""
         kind = self._exchange_types.get(name)
         if kind is None:
             raise _unknown_exchange_type(name)
@@ -180,7 +179,7 @@ class Kinds:
         return self.exchange_type(name)
 
     def queue_kind(self, arguments):
-        """The QueueKind that x-queue-type in these arguments names. Raises UnknownType."""
+        """Return the QueueKind for the x-queue-type in a queue's arguments. Raises UnknownType."""
         name = queue_type_of(arguments)
         kind = self._queue_kinds.get(name)
         if kind is None:
@@ -188,12 +187,12 @@ class Kinds:
         return kind
 
     def left_out(self, name):
-        """Policy keys without meaning for queues of this type; an empty set for exchanges."""
+        """Return the set of policy keys without meaning for the queue type ``name``; empty for exchanges."""
         kind = self._queue_kinds.get(name)
         return frozenset() if kind is None else kind.left_out
 
     def is_state(self, arguments):
-        """True if queues with these arguments hold state of clients; False also for an unknown kind."""
+        """True if these are arguments of queues that hold MQTT sessions; False for an unknown type."""
         kind = self._queue_kinds.get(queue_type_of(arguments))
         return kind is not None and kind.is_state
 

@@ -1,5 +1,5 @@
-"""Orphans: settles folders under ``queues`` that belong to no queue in the definitions. The queue factory
-calls it at boot, after all queues are opened. It blocks.
+"""Orphans: at boot removes, or moves to quarantine, folders under ``queues`` that belong to no queue in the
+definitions. The queue factory calls it after all queues are opened. It blocks.
 """
 import os
 
@@ -10,13 +10,13 @@ _WAY_BACK = "'gomq-py-ctl recover_queue' gives its messages to a queue"
 
 
 def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
-    """Remove the folders of deleted queues, and quarantine unknown ones.
+    """Remove the folders of deleted queues, and move unknown folders to quarantine for the operator.
 
-    ``known``: folders of existing queues. ``named``: incarnations in the log, of existing and deleted queues.
-    ``listed``: contents of each folder at the last orderly stop. Unnamed folders with messages are kept for
-    the operator: the definitions may be older than the folder, or the operator may have put the folder there.
-    If the log has lost records, every folder with files is kept. A folder that held messages at the last
-    orderly stop had a queue then; this folder is kept, too, with its remaining messages.
+    ``known``: folders of existing queues, which stay. ``named``: incarnations (folder ids) in the log: other
+    folders with these ids belong to deleted queues. ``listed``: contents of each folder at the last orderly
+    stop. A folder that the log does not name may be newer than the log, or put there by the operator. Also
+    quarantined: folders that had messages at the last orderly stop and, if the log has lost records, all
+    folders with files.
     """
     root = data_dir.queues_folder
     counts = _sums_by_folder(root, listed)
@@ -57,7 +57,7 @@ def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
 
 
 def _sums_by_folder(root, listed):
-    """{queue's folder: count of its messages}, added up over the listed folders in each queue's folder."""
+    """{queue's folder: count of its messages}, from the counts of that folder and the folders in it."""
     sums = {}
     for folder, entry in listed.items():
         path = os.path.join(root, os.path.relpath(folder, root).partition(os.sep)[0])
@@ -66,5 +66,4 @@ def _sums_by_folder(root, listed):
 
 
 def _has_segments(folder):
-    """True if a queue's folder, or a folder in it, has segment files."""
     return any(name.startswith("msgs.") for _, _, names in os.walk(folder) for name in names)

@@ -1,7 +1,7 @@
-"""Own stores: keep a vhost's named message stores that belong to no queue or exchange. Rooms use them under
-names that they have registered with the kinds (broker.topology.kinds).
+"""Own stores: message stores of a vhost that belong to no queue or exchange, such as for MQTT. Other packages
+make them under names that they have registered (Kinds.add_store).
 
-The vhost has an OwnStores, which uses the queue factory. The definitions log names the stores.
+The vhost has an OwnStores, which uses the queue factory. The definitions log contains the stores' names.
 """
 from gomq_py.broker.topology_log import records
 from gomq_py.errors import OutOfResources, Refused
@@ -12,7 +12,7 @@ LOG = logger("broker")
 
 
 class OwnStores:
-    """Makes, opens, reopens and removes the own stores of one vhost."""
+    """Makes, opens, reopens and removes a vhost's stores that belong to no queue or exchange."""
 
     def __init__(self, vhost, factory):
         self._vhost = vhost
@@ -42,7 +42,7 @@ class OwnStores:
         return store
 
     def replace(self, name):
-        """Replace a failed store by a new one, and remove the failed store's files. Raises OutOfResources."""
+        """Make and return a new store in place of a failed one, removing its files. Raises OutOfResources."""
         before = self._stores.pop(name, None)
         try:
             store = self.make(name)
@@ -101,11 +101,11 @@ class OwnStores:
         return [incarnation for _, incarnation in self._stores.values()]
 
     def record_of(self, name):
-        """The record that names this store in the definitions log."""
+        """Return the record of this store for the definitions log."""
         return records.store_made(self._vhost.name, name, self._stores[name][1])
 
     def close(self, shutdown):
-        """Close all stores, because the broker stops, as tasks of ``shutdown`` (hub.shutdown)."""
+        """Close all stores when the broker stops, by ``shutdown.do`` (hub.shutdown)."""
         self._is_closed = True
         for store in self.opened():
             if store.listener is not None:
@@ -113,7 +113,7 @@ class OwnStores:
             shutdown.do(store.close)
 
     def remove_one(self):
-        """Remove a store of a deleted vhost."""
+        """Remove any one of the stores, because the vhost is deleted."""
         name, (store, incarnation) = self._stores.popitem()
         if store is not None:
             store.write_out()

@@ -1,11 +1,12 @@
-"""Queue factory: makes a queue with its store from a declaration, and removes a deleted queue's files.
+"""Queue factory: makes queues with their stores, and removes the files of deleted queues.
 
 Vhosts call it; it uses storage and queues. A durable queue's folder is named after vhost, queue and
 *incarnation*, a random number, so that files of a deleted queue never meet those of a later queue of the same
 name. A deletion is logged first; once the log is on disk, the files are removed. A crash in between leaves a
 folder that the log names as deleted; the next boot removes the folder. Folders that the log does not name are
-quarantined. The first stream, priority queue or delayed exchange imports its code, before any change. Code
-for limits is always imported, because a policy may add limits to existing queues at any time.
+quarantined. Code for streams, priority queues and delayed exchanges is imported when the first one is made,
+before any change. Code for limits is always imported, because a policy may add limits to existing queues at
+any time.
 """
 import os
 from collections import deque
@@ -41,10 +42,11 @@ SAID_GONE = 5
 
 
 class QueueFactory:
-    """Makes the queues of one broker.
+    """Makes the queues of one broker, with their stores, and removes deleted ones.
 
-    ``pool``, which recycles segments, is set before the first queue is made; ``scheduler`` gives queues
-    turns; ``on_idle(queue)`` is called with each expired queue. ``kinds``: a broker.topology.kinds.Kinds.
+    ``pool``, which recycles segment files, is set before the first queue is made; ``scheduler`` schedules the
+    queues' deliveries; ``on_idle(queue)`` is called with each expired queue. ``kinds``: a Kinds, the register
+    of types.
     """
 
     def __init__(
@@ -75,13 +77,13 @@ class QueueFactory:
         self.redistributions = Redistributions(scheduler, timers, durability.when_safe)
 
     def close(self):
-        """Stop removing files, because the broker stops; the next boot removes the rest."""
+        """Stop removing files when the broker stops; the next boot removes those that are left."""
         self._is_closed = True
         self._removals.close()
 
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
-        """Make a new queue or, if ``incarnation`` is given, a queue over files of the last run. Raises
-        UnknownType, OutOfResources, both before any file is touched; OSError, StoreError.
+        """Make a new queue or, if ``incarnation`` is given, recover a queue from its files. Raises
+        UnknownType and OutOfResources before any file is touched; OSError, StoreError.
         """
         kind = self.kinds.queue_kind(arguments)
         _import_for(arguments)
@@ -104,7 +106,7 @@ class QueueFactory:
         return queue
 
     def _place(self, vhost, name, durable, incarnation):
-        """(incarnation, folder) of a store: of a new store if ``incarnation`` is None, else of this one."""
+        """Return (incarnation, folder) for a store; a new incarnation if ``incarnation`` is None."""
         if incarnation is None:
             incarnation = os.urandom(INCARNATION_SIZE)
         if not durable:
@@ -156,13 +158,13 @@ class QueueFactory:
         return again
 
     def _settle_files(self):
-        """Wait until all earlier file operations have succeeded or failed. May switch."""
         done = Event()
         self.durability.when_on_disk(lambda error: done.set())
         done.wait()
 
     def _open_store(self, how, folder, incarnation, vhost, name, durable, arguments):
-        """Open the store of a queue with these arguments. ``how(function, *arguments)`` calls the function.
+        """Return the opened store for a queue with these arguments. Opens it by ``how(function,
+        *arguments)``, which may call the function in a thread.
         """
         shared = (folder, self._files, self.pool, self._committer, incarnation)
         if queue_type_of(arguments) == STREAM:
@@ -186,12 +188,12 @@ class QueueFactory:
         return store
 
     def give_delayed_store(self, exchange, route_of, route, changed, incarnation=None):
-        """Give a delayed exchange its store. ``route_of(exchange, routing_key)`` returns the Route of due
-        messages; if it returns None, ``route(exchange, message, headers, pending)`` routes each message. If a
-        fault has closed a durable store, also at boot, the store is reopened later, and ``changed(exchange)``
-        is called.
+        """Make the message store of a delayed exchange, or recover it if ``incarnation`` is given.
+        ``route_of(exchange, routing_key)`` returns the Route of due messages, or None: then each message is
+        passed to ``route(exchange, message, headers, pending)``. If a fault closes a durable store, it is
+        reopened later, and ``changed(exchange)`` is called.
 
-        Raises OSError, StoreError; OutOfResources before any file is touched.
+        Raises OutOfResources before any file is touched; OSError, StoreError.
         """
         with importing("a delayed exchange"):
             from gomq_py.broker.transfer.delayed import DelayQueue
@@ -249,11 +251,11 @@ class QueueFactory:
             delayed_in_words(exchange), exchange.vhost, before.name, self._incarnations[before], opened)
 
     def has_delayed_store(self, exchange, one):
-        """True if ``one`` is this exchange's store, while the exchange exists and the broker runs."""
+        """True if ``one`` is the exchange's present store, and neither exchange nor broker has ended."""
         return exchange.delayed_store is one and one in self._incarnations and not self._is_closed
 
     def replace_delayed_store(self, exchange, again):
-        """Give the exchange the store ``again``, over the same files, in place of its failed store."""
+        """Replace the failed store of a delayed exchange by ``again``, opened over the same files."""
         before = exchange.delayed_store
         again.on_failed = before.on_failed
         self._incarnations[again] = self._incarnations.pop(before)
@@ -273,8 +275,8 @@ class QueueFactory:
         self._remove_files(delayed_store.store, folder, incarnation, what)
 
     def open_own(self, vhost, name, incarnation=None):
-        """Open a vhost's own store: a new store or, if ``incarnation`` is given, one of the last run.
-        Returns (store, incarnation). Raises StoreError.
+        """Make a vhost's own store (see OwnStores) or, if ``incarnation`` is given, recover it. Returns
+        (store, incarnation). Raises StoreError.
         """
         recovered = incarnation is not None
         incarnation, folder = self._place(vhost, name, True, incarnation)
@@ -306,15 +308,15 @@ class QueueFactory:
             self._committer, incarnation, self._segment_bytes))
 
     def remove_own(self, vhost, name, store, incarnation):
-        """Remove a vhost's own store, once the definitions log is on disk."""
+        """Remove the files of a vhost's own store, once the definitions log is on disk."""
         self._remove_files(store, self._folder(vhost, name, incarnation), incarnation, _own(vhost, name))
 
     def incarnation_of(self, queue):
-        """The incarnation (16 octets) of a durable queue, or of the store of a durable delayed exchange."""
+        """Return the incarnation (16 octets that identify the folder) of a durable queue or DelayQueue."""
         return self._incarnations[queue]
 
     def configure(self, queue, settings):
-        """Apply these QueueSettings to a queue; None removes all limits that settings gave the queue."""
+        """Apply QueueSettings to a queue; None removes its limits."""
         timeout_ms = None if settings is None else settings.consumer_timeout_ms
         timeout_ms = int(self.consumer_timeout_ms if timeout_ms is None else timeout_ms)
         if timeout_ms != queue.consumer_timeout_ms:
@@ -334,8 +336,8 @@ class QueueFactory:
         return queue.limits
 
     def remove(self, queue, reason, target_of=None):
-        """Remove a deleted queue: tell its consumers now, and remove its files once the log, its last dead
-        letters and the messages that ``target_of`` (Queue.redistribution) gives away are on disk.
+        """Cancel the consumers of a deleted queue, and remove its files later: once the log, its last dead
+        letters and the messages that ``target_of`` (see Queue.redistribution) sends elsewhere are on disk.
         """
         if queue.durable:
             self.removing.add(self._incarnations[queue])
@@ -365,20 +367,20 @@ class QueueFactory:
         self._remove_files(queue.store, folder, incarnation, _whose(queue), queue)
 
     def remove_orphans(self, named, log_is_damaged=False):
-        """Remove or quarantine folders without a queue in the log: at boot, after all creates. Blocks."""
+        """At boot, remove or quarantine folders that belong to no queue (see settle_orphans). Blocks."""
         settle_orphans(
             self._data_dir, self._files, self.pool.listed, self._known_folders, named, log_is_damaged)
         self._known_folders = set()
 
     def _limit_expiring(self, queue):
-        """Make a queue check its head for expiry, because a message with an expiry of its own has come."""
+        """Give limits to a queue that got a message with an expiration, so that it checks for expiry."""
         self._limits_of(queue).configure(PLAIN)
 
     def _folder(self, vhost, name, incarnation):
         return f"{self._data_dir.queue_folder(vhost, name)}.{incarnation[:8].hex()}"
 
     def _remove_files(self, store, folder, incarnation, whose, queue=None):
-        """Remove a deleted entity's files, once the log is on disk. ``store``: None if it never opened."""
+        """Remove a deleted entity's files once the definitions log is on disk. ``store``: may be None."""
         self.removing.add(incarnation)
 
         def done():
@@ -390,7 +392,7 @@ class QueueFactory:
 
 
 class Partings(Job):
-    """Frees the limits of deleted queues that have no files, in slices."""
+    """Frees the limits of deleted transient queues, in slices."""
 
     name = "parting queues from their limits"
 
@@ -415,12 +417,12 @@ class Partings(Job):
 
 
 def part(queue):
-    """Break the reference cycle of a queue and its limits, which only a full collection would find."""
+    """Break the reference cycle of a deleted queue and its limits, which else waits for a full collection."""
     queue.limits = None
 
 
 def _say_gone(whose, report):
-    """Log which files, with their messages, have disappeared since an orderly stop."""
+    """Log which files, with how many messages, have disappeared since the last orderly stop."""
     if report.gone:
         more = len(report.gone) - SAID_GONE
         LOG.error(
@@ -440,7 +442,6 @@ def _whose(queue):
 
 
 def _import_for(arguments):
-    """Import the modules that only a queue with these arguments needs. Raises OutOfResources."""
     if queue_type_of(arguments) == STREAM:
         with importing("a stream"):
             import gomq_py.broker.queues.stream_queue

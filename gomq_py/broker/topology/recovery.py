@@ -1,9 +1,9 @@
-"""Recovery: makes vhosts, exchanges, queues and bindings from the definitions log, at boot.
+"""Recovery: at boot restores vhosts, exchanges, queues and bindings from the definitions log.
 
-replay() reads all records into plain descriptions; restore() then opens the queues that are left, so a queue
-that was declared and deleted a thousand times costs nothing. A definition that cannot be restored (an unknown
-exchange type, a binding without an end) is logged, left out and returned, so that the caller can keep it: no
-stored definition keeps a broker from booting.
+replay() reads all records into plain descriptions; restore() then makes what they describe, so a queue that
+was declared and deleted a thousand times costs nothing. A definition that cannot be restored (an unknown
+exchange type, a binding without an end) is logged, left out and returned, so that the caller can keep its
+record: no stored definition keeps a broker from booting.
 """
 from functools import partial
 
@@ -34,7 +34,7 @@ class VHostDescription:
         self._ends = {}  # (kind, name): keys of the bindings from or to it
 
     def take(self, record):
-        """Apply a record: keep it, or remove what it deletes."""
+        """Add a record or, if it is a deletion, remove the records of the deleted entity."""
         op = record["op"]
         if op == "bind":
             key = _binding_key(record)
@@ -84,12 +84,12 @@ def _key(record, fields):
 
 
 def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
-    """Read the log's records into {vhost name: VHostDescription} and {global parameter: JSON text}. Calls
-    ``leave_out(record)`` with each record that cannot be used.
+    """Read the log's records and return ({vhost name: VHostDescription}, {global parameter: JSON text}).
+    Calls ``leave_out(record)`` with each record that cannot be used.
 
-    A compacted log may name things in a vhost before the vhost's own record. If that record never follows,
-    the vhost was deleted meanwhile, and is left out. But if ``is_damaged()`` is true at the end, the log may
-    have lost the record; the vhost is then kept, without its description.
+    A compacted log may contain records about a vhost's entities before the vhost's own record. If the vhost's
+    record never follows, the vhost was deleted meanwhile and is left out; but if ``is_damaged()`` is true at
+    the end, the log may have lost that record, and the vhost is kept without a description.
     """
     vhosts, parameters = {}, {}
     for record in records_:
@@ -114,8 +114,8 @@ def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
 
 
 def noting_deleted(records_, deleted, incarnations):
-    """Yield the records unchanged. Meanwhile collect the names of deleted vhosts as keys of ``deleted``, and
-    all incarnations in the set ``incarnations``.
+    """Yield the records unchanged. Meanwhile add names of deleted vhosts to the dict ``deleted``, as keys,
+    and all incarnations (folder ids) to the set ``incarnations``.
     """
     for record in records_:
         if record.get("incarnation"):
@@ -146,10 +146,11 @@ def _take_over(record, vhosts, parameters):
 
 
 def restore(vhost, description, parameters):
-    """Restore a description in a new, empty vhost: notes and parameters first, so that policies apply from
-    the start; then exchanges, queues, bindings and own stores. Called at boot; blocks.
+    """Restore a vhost's entities from its description in a new, empty vhost: notes and parameters first, so
+    that policies apply from the start; then exchanges, queues, bindings and own stores. Called at boot;
+    blocks.
 
-    Returns the records that were left out because they could not be used; each is logged.
+    Returns the records that could not be used; each is logged.
     """
     return [
         *_restore_all(description.notes, _restore_note, vhost),
@@ -162,7 +163,7 @@ def restore(vhost, description, parameters):
 
 
 def restore_global_parameters(parameters, values):
-    """Restore global parameters from {name: JSON text}. Returns the records of parameters that failed."""
+    """Restore global parameters from {name: JSON text}. Returns the records that could not be used."""
     return _restore_all(
         {name: records.global_parameter_set(name, value) for name, value in values.items()},
         _restore_global_parameter, parameters,
@@ -170,7 +171,7 @@ def restore_global_parameters(parameters, values):
 
 
 def _restore_all(definitions, restore_one, *arguments):
-    """Call ``restore_one(key, record, *arguments)`` for each record. Returns the records that failed."""
+    """Call ``restore_one(key, record, *arguments)`` for each record. Returns a list of those that failed."""
     left_out = []
     for key, record in definitions.items():
         try:
@@ -241,11 +242,10 @@ def _restore_store(name, record, vhost):
 
 
 def snapshot(vhosts, parameters, being_removed=tuple):
-    """Yield, for each durable definition of these vhosts, a function that returns the definition's current
-    record, or None if it is gone.
+    """Yield, for each durable definition of these vhosts, a function that returns its record as of the time
+    of the call, or None if the definition is gone. Definitions may change between the calls.
 
-    Yield None for each transient definition, so that the caller can pause among many of them. Definitions
-    may change meanwhile.
+    Yields None for each transient definition, so that the caller can pause among many of them.
 
     ``being_removed()``, called at the end, returns the incarnations of deleted entities whose folders may
     still exist; they get records, too, because no other record names them.
@@ -307,16 +307,16 @@ def _exchange_record(vhost, exchange):
 
 
 def _queue_record(vhost, queue):
-    """The record of the queue that has this queue's name now (a restart puts a new object in the place of the
-    old); None if there is no durable queue of this name.
+    """Return the record of the queue that now has this queue's name, as a restarted queue is another object;
+    None if there is no durable one.
     """
     now = vhost.queues.get(queue.name)
     return None if now is None or not now.durable else vhost.queue_record(now)
 
 
 def _binding_record(vhost, binding):
-    """The current record of a binding, whose destination may be a new object of the same name; None if the
-    binding is gone or not durable.
+    """Return a binding's record, or None if it is gone or not durable. Its destination may be a restarted
+    queue, which is another object of the same name.
     """
     source = binding.source
     if vhost.exchanges.get(source.name) is not source:
@@ -329,7 +329,7 @@ def _binding_record(vhost, binding):
 
 
 def text(value):
-    """A name from a record as text; tables give octets for a name that is not UTF-8."""
+    """Return a name from a record as str; names that are not UTF-8 are octets there."""
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 

@@ -1,7 +1,7 @@
-"""Steps: makes changes of a vhost's model in slices, and removes a deleted vhost's contents.
+"""Steps: makes long changes of a vhost's model in slices, and removes the contents of a deleted vhost.
 
 Once a vhost's deletion is in the log, clients do not find the vhost any more, and declares of its remaining
-clients are not kept. A crash before the removal is complete leaves folders and permissions; the next boot
+clients are not recorded. A crash before the removal is complete leaves folders and permissions; the next boot
 removes both.
 """
 import time
@@ -16,9 +16,7 @@ LOG = logger("broker")
 
 
 class Steps(Job):
-    """Makes a change of the model in slices. Events name the user who began the change. After an error the
-    next step follows.
-    """
+    """Job that calls ``step()`` until it returns False, despite errors. Events name the user who began it."""
 
     def __init__(self, name, step, events):
         super().__init__()
@@ -44,7 +42,7 @@ class Steps(Job):
 
 
 class VHostDeletion(Job):
-    """Removes a vhost's ``connections``, content and permissions, then calls ``done()``."""
+    """Closes a deleted vhost's ``connections``, removes contents and permissions, and calls ``done()``."""
 
     name = "deleting a vhost"
 
@@ -59,7 +57,7 @@ class VHostDeletion(Job):
         self._clock = SliceClock(clock=time.thread_time)
 
     def step(self):
-        """Do a slice of the steps. Returns True if more steps are left."""
+        """Do a slice of the deletion. Returns True if more is left."""
         self._clock.begin()
         while self._step():
             if self._clock.is_over():
@@ -67,20 +65,19 @@ class VHostDeletion(Job):
         return False
 
     def failed(self, error):
-        """Return True, so that the job goes on: only ``done()`` can have failed, and no step is left."""
+        """Return True, so that the job goes on. Only ``done()`` can have failed."""
         return True
 
     def finish(self):
-        """Do the rest now, because the broker stops or the vhost's name is needed."""
+        """Do all remaining steps now, because the broker stops or a new vhost needs the name."""
         while self._step():
             pass
 
     def wait(self):
-        """Wait until the vhost is gone. May switch."""
+        """Wait until all contents of the vhost are removed. May switch."""
         self._over.wait()
 
     def _step(self):
-        """Do one step. Returns False if no step is left."""
         step = next(self._steps, None)
         if step is None:
             if not self._over.is_set():
@@ -94,7 +91,6 @@ class VHostDeletion(Job):
         return True
 
     def _all_steps(self, connections, departures, users):
-        """Yield all steps, as functions without arguments, in order."""
         name = self.vhost.name
         for connection in connections:
             yield partial(connection.force_close, f"vhost '{name}' is down")

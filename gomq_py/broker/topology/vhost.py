@@ -1,9 +1,8 @@
 """VHost: keeps a vhost's exchanges and queues by name, with every rule about declaring and deleting them.
 
-It uses exchanges, queues and the definitions log; broker.verbs checks permissions and calls it. A method
-checks everything first, then writes the log, then changes the model, all without switching; its errors have
-RabbitMQ's texts. Doors wait for the disk before they answer about durable entities. ``owner`` is any object
-that stands for a connection.
+broker.verbs checks permissions and calls it. A method checks everything first, then writes the definitions
+log, then changes the model, all without switching; its errors have RabbitMQ's texts. Callers wait for the
+disk before they answer about durable entities. ``owner`` is any object that stands for a client's connection.
 """
 from functools import partial
 
@@ -43,12 +42,12 @@ LOG = logger("broker")
 
 
 class VHost(Routing):
-    """Is one virtual host. Only its methods change ``exchanges`` and ``queues``, which map names to objects.
+    """One virtual host. Only its methods change ``exchanges`` and ``queues``, which map names to objects.
 
     ``factory`` makes and removes queues (broker.topology.queue_factory); ``log`` is the definitions log.
-    ``tracing``: True while the firehose is on. ``tables``: limits of arguments. ``kinds``: the broker's Kinds
-    (broker.topology.kinds). ``extras``: {name of a room: state that this room keeps in the vhost}.
-    ``topic_exchange``: the name of the exchange of topics, which may not exist.
+    ``tracing``: True while the firehose is on. ``tables``: limits of arguments. ``kinds``: the broker's
+    register of exchange and queue types. ``extras``: {name of a package: state that it keeps in the vhost}.
+    ``topic_exchange``: name of the exchange for MQTT topics, which may not exist.
     """
 
     def __init__(self, name, factory, log, description="", tags=(), events=None):
@@ -102,7 +101,7 @@ class VHost(Routing):
             self.add_exchange(exchange)
 
     def metadata(self):
-        """The vhost's description, tags, default queue type and protection, under RabbitMQ's names."""
+        """The vhost's description, tags, default queue type and protection as a dict with RabbitMQ's keys."""
         return metadata(
             self.description, list(self.tags), self.default_queue_type, self.protected_from_deletion
         )
@@ -117,8 +116,8 @@ class VHost(Routing):
                 changed(watcher)
 
     def watch_tracing(self, watcher, changed):
-        """Call ``changed(watcher)`` when tracing is switched on or off; with ``changed`` None, no longer do
-        so. ``changed`` is a function of the watcher's class, so that no bound method per watcher is kept.
+        """Call ``changed(watcher)`` whenever tracing is switched on or off; ``changed`` None ends this.
+        ``changed`` is a plain function, so that no bound method is kept for each watcher.
         """
         if changed is None:
             self._tracing_watchers.pop(watcher, None)
@@ -135,7 +134,7 @@ class VHost(Routing):
         return exchange
 
     def queue(self, name, owner=None):
-        """The queue of this name. Raises NotFound (also if closed), ResourceLocked if another owns it."""
+        """The open queue of this name. Raises NotFound; ResourceLocked if exclusive to another owner."""
         queue = self.queues.get(cleaned(name))
         if queue is None:
             raise NotFound(f"no {described('queue', cleaned(name), self.name)}")
@@ -154,15 +153,15 @@ class VHost(Routing):
             )
 
     def check_access(self, queue, owner):
-        """Raise ResourceLocked for an exclusive queue, unless ``owner`` owns it."""
+        """Raise ResourceLocked if the queue is exclusive to another owner than ``owner``."""
         if queue.exclusive_owner is not None and queue.exclusive_owner is not owner:
             raise ResourceLocked(locked(queue, self.name))
 
     # exchanges
 
     def declare_exchange(self, name, type_, durable=False, auto_delete=False, internal=False, arguments=None):
-        """Do an exchange.declare that is not passive. Returns the new or existing exchange. Raises
-        AccessRefused, UnknownType, PreconditionFailed.
+        """Do an exchange.declare (not passive). Returns the new or existing exchange. Raises AccessRefused,
+        UnknownType, PreconditionFailed.
         """
         kind = self.kinds.declarable_exchange_type(type_)
         name = cleaned(name)
@@ -197,7 +196,7 @@ class VHost(Routing):
         return exchange
 
     def make_exchange(self, kind, name, durable, auto_delete, internal, arguments, incarnation=None):
-        """Make an exchange of this class, with a store if it delays. Does not add it to the vhost."""
+        """Make an exchange of class ``kind``, with a store if it delays, without adding it to the vhost."""
         exchange = kind(name, self.name, durable, auto_delete, internal, arguments)
         if exchange.delays:
             self._factory.give_delayed_store(
@@ -205,12 +204,12 @@ class VHost(Routing):
         return exchange
 
     def exchange_record(self, exchange):
-        """The record that declares this exchange in the definitions log."""
+        """Make the record of this exchange for the definitions log."""
         incarnation = self.incarnation_of(exchange.delayed_store) if exchange.delays else b""
         return records.exchange_declared(exchange, incarnation)
 
     def queue_record(self, queue):
-        """The record that declares this queue in the definitions log."""
+        """Make the record of this queue for the definitions log."""
         return records.queue_declared(queue, self.incarnation_of(queue))
 
     def _remove_delayed_store(self, exchange):
@@ -218,8 +217,8 @@ class VHost(Routing):
             self._factory.remove_delayed_store(exchange)
 
     def again(self, destinations):
-        """Return the destinations of an earlier route as they are now: each queue is looked up by its name
-        again, and left out if it is deleted.
+        """Return the destinations of an earlier routing as they are now: deleted queues are left out, and
+        reopened queues replaced by their new objects.
         """
         found = [self.queues.get(each.name) if isinstance(each, Queue) else each for each in destinations]
         return [destination for destination in found if destination is not None]
@@ -230,8 +229,8 @@ class VHost(Routing):
         return None if ways is None else Route(ways[0], exchange.state)
 
     def _route_late(self, exchange, message, headers, pending):
-        """Publish a due message of a delayed exchange to its ``pending`` destinations; if that is None, route
-        the message first. Returns the destinations whose stores cannot take the message now.
+        """Publish a due message of a delayed exchange to its ``pending`` destinations or, if that is None,
+        route it. Returns the list of destinations whose stores cannot take it now.
         """
         if pending is not None:
             return published(message, self.again(pending))
@@ -260,7 +259,7 @@ class VHost(Routing):
 
     @staticmethod
     def check_not_default(name):
-        """Refuse topology methods on the default exchange. Raises AccessRefused."""
+        """Raise AccessRefused if ``name`` is empty, which is the default exchange's name."""
         if not name:
             raise AccessRefused("operation not permitted on the default exchange")
 
@@ -270,8 +269,8 @@ class VHost(Routing):
         self, name, durable=False, exclusive=False, auto_delete=False, arguments=None, owner=None,
         server_named=False,
     ):
-        """Do a queue.declare that is not passive. Returns (queue, True if it is new). An empty name gets a
-        generated one in its place; ``server_named``: the caller has generated the name.
+        """Do a queue.declare (not passive). Returns (queue, True if it is new). For an empty name one is
+        generated; ``server_named``: the caller has generated the name.
 
         An exclusive queue is never durable, as in RabbitMQ. Raises AccessRefused, NotFound,
         PreconditionFailed, ResourceLocked.
@@ -307,8 +306,8 @@ class VHost(Routing):
         return self.create_queue(name, durable, auto_delete, arguments, owner if exclusive else None), True
 
     def create_queue(self, name, durable, auto_delete, arguments, owner=None):
-        """Make a queue of any kind, without checks of its name and arguments. ``owner``: the owner of an
-        exclusive queue, otherwise None. Raises PreconditionFailed, OutOfResources.
+        """Make a queue of any type, without checks of its name and arguments. ``owner``: the connection to
+        which the queue is exclusive, or None. Returns the queue. Raises PreconditionFailed, OutOfResources.
         """
         assert name not in self.queues, name
         self._check_room(name)
@@ -326,7 +325,6 @@ class VHost(Routing):
         return queue
 
     def _check_room(self, name):
-        """Raise PreconditionFailed if the vhost has reached its limit of queues."""
         limit = self.limits.get(MAX_QUEUES)
         if limit is not None and len(self.queues) >= limit:
             raise PreconditionFailed(
@@ -334,9 +332,6 @@ class VHost(Routing):
             )
 
     def _with_default_type(self, existing, may_be_another, arguments):
-        """Return a declare's arguments. If they name no type, add the type of the existing queue or, for a
-        new queue that ``may_be_another`` type, the vhost's default type.
-        """
         if QUEUE_TYPE in arguments:
             return arguments
         kind = (
@@ -373,8 +368,8 @@ class VHost(Routing):
         queue.wake()
 
     def redefine_queue(self, queue, arguments):
-        """Give a queue new arguments, which keep its type, and record them if the queue is durable. Returns
-        True if they differ. If OutOfResources or PreconditionFailed is raised, nothing has changed.
+        """Give a queue new arguments of the same queue type, and record them if it is durable. Returns True
+        if they differ from the old ones. Raises OutOfResources or PreconditionFailed, without any change.
         """
         before = queue.arguments
         if frozen(arguments) == frozen(before):
@@ -391,12 +386,12 @@ class VHost(Routing):
         return True
 
     def restart_queue(self, queue):
-        """Reopen a queue that a fault of its store has closed, as another object with the same bindings; all
-        messages in its files are ready.
+        """Reopen a queue that a fault of its store has closed: a new Queue object with the same bindings
+        replaces it. All messages in its files become ready.
 
-        Unacked deliveries still belong to the closed object: settling them changes nothing. Until the queue
-        is open, clients are told that it is closed. Raises PreconditionFailed if it is not closed or cannot
-        be opened, NotFound if it is deleted meanwhile. May switch.
+        Settling deliveries of the closed object has no effect any more. Until the queue is open, clients get
+        NotFound. Raises PreconditionFailed if the queue is not closed or cannot be opened, NotFound if it is
+        deleted meanwhile. May switch.
         """
         entity = described("queue", queue.name, self.name)
         if not queue.closed:
@@ -422,8 +417,8 @@ class VHost(Routing):
         self.bindings.move(queue, again)
 
     def release_owner(self, owner):
-        """Delete the exclusive queues of a connection that has gone, in slices if there are many. Queues not
-        deleted yet stay locked. Returns the count of all these queues.
+        """Delete the exclusive queues of a closed connection, in slices if they are many; until then they
+        stay locked. Returns how many they are.
         """
         queues = list(self._exclusive.get(owner, ()))
         count = len(queues)
@@ -452,8 +447,8 @@ class VHost(Routing):
             self.scheduler.start(steps)
 
     def record(self, record):
-        """Write the record of a durable change to the log, before the change. If it raises OutOfResources
-        or PreconditionFailed, the caller must change nothing.
+        """Write a record to the definitions log, before the change that it describes is made. After
+        OutOfResources or PreconditionFailed the caller must change nothing.
         """
         if self.is_gone:
             return
@@ -469,7 +464,7 @@ class VHost(Routing):
             ) from error
 
     def add_exchange(self, exchange):
-        """Add an exchange, which the caller has checked. Recovery calls this, too."""
+        """Add an exchange to the vhost, without checks."""
         exchange.set_defaults(self._factory.exchange_defaults)
         self.needs_properties |= exchange.needs_properties
         self.exchanges[exchange.name] = exchange
@@ -521,7 +516,6 @@ class VHost(Routing):
         return count
 
     def _disown(self, queue):
-        """Remove a deleted queue from its connection's queues."""
         owned = self._exclusive.get(queue.exclusive_owner)
         if owned is not None:
             owned.pop(queue, None)
@@ -529,7 +523,7 @@ class VHost(Routing):
                 del self._exclusive[queue.exclusive_owner]
 
     def recover_queue(self, name, auto_delete, arguments, incarnation, paused=False):
-        """Add a durable queue of an earlier run to the vhost. Recovery calls this at boot. Blocks."""
+        """Open a durable queue of an earlier run and add it to the vhost, at boot. Blocks."""
         queue = self._factory.create(self.name, name, True, auto_delete, None, arguments, incarnation)
         queue.paused = paused
         self._add_queue(queue)
@@ -553,7 +547,7 @@ class VHost(Routing):
         return self._factory.when_safe
 
     def incarnation_of(self, queue):
-        """The incarnation of a durable queue, or of a delayed exchange's store."""
+        """Return the incarnation (16 octets that identify the folder) of a durable queue or DelayQueue."""
         return self._factory.incarnation_of(queue)
 
     # closing and deleting
@@ -562,13 +556,13 @@ class VHost(Routing):
         return [exchange.delayed_store for exchange in self.exchanges.values() if exchange.delays]
 
     def hold_back(self):
-        """Release no more delayed messages, because the broker stops; the next boot goes on."""
+        """Release no more delayed messages, because the broker stops; they stay stored for the next run."""
         for store in self._delayed_stores():
             store.hold_back()
 
     def close(self):
-        """Close all queues and stores, because the broker stops. A failure does not keep the others from
-        being closed; the first failure is raised at the end.
+        """Close all queues and stores, because the broker stops. All are closed even if some fail; the first
+        failure is raised at the end.
         """
         shutdown = Shutdown()
         for queue in list(self.queues.values()):
@@ -580,21 +574,21 @@ class VHost(Routing):
         shutdown.raise_failure()
 
     def durable_stores(self):
-        """Yield the open stores of durable queues, of durable delayed exchanges, and the vhost's own."""
+        """Yield all open durable stores: of queues, of delayed exchanges, and the vhost's own stores."""
         for queue in [*self.queues.values(), *self._delayed_stores()]:
             if queue.durable and queue.store is not None:
                 yield queue.store
         yield from self.stores.opened()
 
     def incarnations(self):
-        """Yield the incarnations of all entities with folders."""
+        """Yield the incarnations (folder ids) of all durable queues, delayed exchanges and own stores."""
         for queue in [*self.queues.values(), *self._delayed_stores()]:
             if queue.durable:
                 yield self.incarnation_of(queue)
         yield from self.stores.incarnations()
 
     def departures(self):
-        """Mark the vhost as deleted. Returns a generator of functions that remove one entity each."""
+        """Mark the vhost as deleted. Returns a generator of functions, each of which removes one entity."""
         self.is_gone = True
         return self._departures()
 
@@ -626,19 +620,19 @@ class VHost(Routing):
         self._remove_delayed_store(exchange)
 
     def delete_if_unused(self, sources):
-        """Delete the auto-delete exchanges among these that have no binding left."""
+        """Delete those of the exchanges ``sources`` that are auto-delete and have no binding left."""
         for source in sources:
             if source.auto_delete and not source.binding_count and self.exchanges.get(source.name) is source:
                 self._drop_exchange(source)
 
     def _queue_unused(self, queue):
-        """Delete the queue, whose last consumer has gone, if it is auto-delete."""
+        """Called when the queue's last consumer has gone: deletes the queue if it is auto-delete."""
         if queue.auto_delete and self.queues.get(queue.name) is queue:
             self._drop_queue(queue)
 
 
 def metadata(description, tags, default_queue_type, is_protected):
-    """The description of a vhost, in RabbitMQ's terms. The protection is only included if it is on."""
+    """A vhost's metadata as a dict with RabbitMQ's keys; the protection is included only if it is on."""
     facts = {"description": description, "tags": tags, "default_queue_type": default_queue_type}
     return {**facts, "protected_from_deletion": True} if is_protected else facts
 

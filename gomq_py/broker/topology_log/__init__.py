@@ -1,1 +1,1 @@
-"""Writes durable definitions as records of the definitions log (storage.logs.definition_log)."""
+"""Makes the records of the definitions log (storage.logs.definition_log)."""

@@ -1,11 +1,14 @@
-"""Records: makes the records of the definitions log (storage.logs.definition_log), with one function for each
+"""Makes the records of the definitions log (storage.logs.definition_log), with one function for each kind of
 change of a durable definition. broker.topology.recovery reads the records.
+
+An *incarnation* is 16 random octets, which distinguish the folder of a queue or other store from the folder
+of an earlier one of the same name.
 """
 from gomq_py.storage.logs.log_records import is_flag, is_str, is_table, is_text, is_texts, optional
 
 
 def is_incarnation(value):
-    """True if the value is an incarnation: 16 octets."""
+    """True if the value can be an incarnation: 16 octets, which identify a store's folder."""
     return isinstance(value, bytes) and len(value) == 16
 
 
@@ -43,7 +46,7 @@ SHAPES = {
 
 
 def exchange_declared(exchange, incarnation=b""):
-    """Record an exchange. ``incarnation``: 16 octets that name a delayed exchange's store; else empty."""
+    """Make the record of an exchange. ``incarnation``: id of a delayed exchange's folder, or empty."""
     return {
         "op": "exchange", "vhost": exchange.vhost, "name": exchange.name, "type": exchange.type,
         "auto_delete": exchange.auto_delete,
@@ -56,8 +59,8 @@ def exchange_deleted(exchange):
 
 
 def queue_declared(queue, incarnation):
-    """Record a queue; done again when it is paused, resumed or redefined. ``incarnation`` (16 octets)
-    distinguishes this queue's folder from the folder of an earlier queue of this name.
+    """Make the record of a queue, when it is declared, paused, resumed or redefined. ``incarnation``: 16
+    octets that distinguish the queue's folder from that of an earlier queue of this name.
     """
     return {
         "op": "queue", "vhost": queue.vhost, "name": queue.name, "auto_delete": bool(queue.auto_delete),
@@ -70,12 +73,12 @@ def queue_deleted(queue):
 
 
 def removal(incarnation):
-    """Record that the entity of this incarnation is deleted while its folder may still exist."""
+    """Make the record that a deleted entity's folder, identified by ``incarnation``, may still exist."""
     return {"op": REMOVAL, "incarnation": incarnation}
 
 
 def store_made(vhost, name, incarnation):
-    """Record that a vhost has its own store of this name."""
+    """Make the record of a vhost's own message store ``name``; ``incarnation`` identifies its folder."""
     return {"op": "store", "vhost": vhost, "name": name, "incarnation": incarnation}
 
 
@@ -96,7 +99,7 @@ def _binding(op, binding):
 
 
 def vhost_created(vhost):
-    """Record the current state of a vhost; the record replaces earlier ones."""
+    """Make the record of a vhost's current properties, which replaces earlier records of the vhost."""
     return {
         "op": "vhost", "name": vhost.name, "description": vhost.description, "tags": vhost.tags,
         "default_queue_type": vhost.default_queue_type, "protected": vhost.protected_from_deletion,
@@ -108,8 +111,8 @@ def vhost_deleted(name):
 
 
 def parameter_set(vhost, component, name, value, waits, by=None):
-    """Record a parameter. ``value``: JSON text. ``waits``: True if, when the parameter was set, no room used
-    it or a part of it. ``by``: the user who set the parameter (see broker.policies.parameters), or None.
+    """Make the record of a parameter. ``value``: JSON text. ``waits``: True if no component used the
+    parameter, or a part of it, when it was set. ``by``: the user who set it (see Parameters.set), or None.
     """
     return {
         "op": "parameter", "vhost": vhost, "component": component, "name": name, "value": value,
@@ -122,7 +125,7 @@ def parameter_cleared(vhost, component, name):
 
 
 def note_set(vhost, room, name, value):
-    """Record state that a room keeps in a vhost (broker.policies.parameters.Notes). ``value``: JSON text."""
+    """Make the record of a package's state in a vhost (see Notes). ``value``: JSON text."""
     return {"op": "note", "vhost": vhost, "room": room, "name": name, "value": value}
 
 
@@ -131,7 +134,7 @@ def note_cleared(vhost, room, name):
 
 
 def global_parameter_set(name, value):
-    """Record a parameter of the whole broker. ``value``: JSON text."""
+    """Make the record of a parameter of the whole broker. ``value``: JSON text."""
     return {"op": "global-parameter", "name": name, "value": value}
 
 

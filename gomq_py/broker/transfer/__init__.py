@@ -1,1 +1,1 @@
-"""Transfers move messages: dead letters, delayed messages, and what operators move or copy."""
+"""Moves messages between queues: dead letters, delayed messages, operators' moves and copies."""

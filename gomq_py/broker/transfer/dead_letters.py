@@ -1,12 +1,12 @@
 """Dead letters: sends messages that expired, were rejected, did not fit or came back too often to their
 queue's dead letter exchange.
 
-Queues' limits hand dead letters over, and vhosts route them. A message stays unacked in its queue until its
-copies are safe, durable copies on disk: a crash leaves the message in two places rather than in none. Dead
-letters are sent in order of death by a job (the transfer engine), so a chain of overflowing queues lengthens
+QueueLimits passes dead letters here, and vhosts route them. A message stays unacked in its queue until its
+copies are *safe* (durable copies: on disk), so a crash leaves it in two queues rather than in none. Dead
+letters are sent in order of death by a job (transfer.engine), so that a chain of overflowing queues lengthens
 a list and never the stack. If a destination cannot store a dead letter (a full disk, a fault), this and later
-dead letters wait in their queue. A dead letter that can never be sent is set aside (broker.queues.set_aside);
-later ones go on.
+dead letters wait in their queue. A dead letter that can never be sent is set aside (broker.queues.set_aside),
+and later ones go on.
 
 The headers of a dead letter (x-death, x-first-death-*, x-last-death-*) and its routing keys are RabbitMQ's.
 """
@@ -45,10 +45,10 @@ COUNT_MAX = (1 << 63) - 1
 
 
 class DeadLetters:
-    """Sends the dead letters of one broker, whose vhosts are in the dictionary ``vhosts``.
+    """Sends the dead letters of one broker, whose vhosts are in the dict ``vhosts``.
 
-    ``counts``: {(type of the queue, reason): count of dead letters sent}. The queue's settings at the death
-    of a message decide where it goes, even if policies change or the queue is deleted meanwhile.
+    ``counts``: {(queue type, reason): count of dead letters sent}. Where a message goes is decided by its
+    queue's settings at its death, even if policies change or the queue is deleted before it is sent.
     """
 
     __slots__ = ("counts", "_scheduler", "_fresh", "_waiting", "_going", "_trying", "_leaving", "_closed")
@@ -69,12 +69,12 @@ class DeadLetters:
         )
 
     def send(self, queue, location, reason):
-        """Send an unacked message of ``queue``. The message leaves the queue when its copies are safe."""
+        """Dead-letter an unacked message of ``queue``. It leaves the queue when its copies are safe."""
         queue.dead_letter_count += 1
         self._add(dead_message(queue, queue.limits.settings, reason, location, None, None))
 
     def send_refused(self, queue, message, reason):
-        """Send a copy of a message that ``queue`` has refused to store."""
+        """Dead-letter a message that ``queue`` has refused to store."""
         copy = Message()
         copy.readdress(
             message, message.get_exchange(), message.get_routing_key(), message.get_properties(),
@@ -83,7 +83,7 @@ class DeadLetters:
         self._add(dead_message(queue, queue.limits.settings, reason, 0, copy, None))
 
     def let_leave(self, queue, gone):
-        """Call ``gone()`` when the last dead letter has left a deleted queue (Queue.retire)."""
+        """Call ``gone()`` when the last dead letter of a deleted queue has been sent."""
         self._leaving[queue] = gone
 
     def close(self):
@@ -102,7 +102,7 @@ class DeadLetters:
             self._going.start()
 
     def send_again(self, items):
-        """Send these unacked messages again, before others, because their copies may not outlive a crash."""
+        """Send these DeadMessages once more, before all others: their copies may not outlive a crash."""
         self._fresh.put_back(items)
         self._going.start()
 
@@ -113,7 +113,7 @@ class DeadLetters:
         return queue.read(location, message)
 
     def gone(self, dead):
-        """Forget a dead letter, because it was sent or set aside, or is missing."""
+        """Forget a DeadMessage, because it was sent or set aside, or is missing."""
         queue = dead.queue
         if dead.copy is None:
             queue.dead_letter_count -= 1
@@ -130,9 +130,9 @@ class DeadLetters:
 
 
 class DeadMessage:
-    """Describes a message that died in ``queue``, with the queue's settings then. The message is at
-    ``location`` in the queue's store or, if it was never stored, is ``copy``. ``pending``: destinations that
-    still lack it; None before the first attempt.
+    """A message that died in ``queue``, with the queue's ``settings`` at that time. It is at ``location`` in
+    the queue's store or, if it was never stored, is ``copy``. ``pending``: destinations that lack it after
+    the first attempt; None before.
     """
 
     __slots__ = ("queue", "settings", "reason", "location", "copy", "pending")
@@ -143,7 +143,7 @@ class DeadMessage:
 
 
 def dead_message(queue, settings, reason, location, copy, pending):
-    """Make a DeadMessage. Faster than ``DeadMessage(...)``, whose arguments C would pass as a tuple."""
+    """Make a DeadMessage, faster than ``DeadMessage(...)``: compiled code passes no tuple of arguments."""
     dead = DeadMessage.__new__(DeadMessage)
     dead.queue = queue
     dead.settings = settings
@@ -155,7 +155,7 @@ def dead_message(queue, settings, reason, location, copy, pending):
 
 
 class DeadLetterSource(Source):
-    """Is the base class of FreshDeadLetters and WaitingDeadLetters."""
+    """Base class of the two sources of DeadMessages: FreshDeadLetters and WaitingDeadLetters."""
 
     __slots__ = ("_all",)
 
@@ -199,7 +199,7 @@ class DeadLetterSource(Source):
 
 
 class FreshDeadLetters(DeadLetterSource):
-    """Gives untried dead letters in order of death; first it gives those that were put back."""
+    """Source of DeadMessages that were not tried yet, in order of death. Messages put back come first."""
 
     __slots__ = ("_waiting", "_dead", "_first", "_again")
 
@@ -211,7 +211,7 @@ class FreshDeadLetters(DeadLetterSource):
         self._again = 0  # count from _first on that were put back
 
     def add(self, dead):
-        """Append a dead letter."""
+        """Append a DeadMessage."""
         self._dead.append(dead)
 
     def clear(self):
@@ -220,7 +220,7 @@ class FreshDeadLetters(DeadLetterSource):
         self._first = self._again = 0
 
     def put_back(self, items):
-        """Put taken dead letters back, in front of the untried ones and behind others that were put back."""
+        """Insert DeadMessages to be sent once more, behind earlier ones and before untried ones."""
         for dead in items:
             dead.pending = None
         at = self._first + self._again
@@ -255,7 +255,7 @@ class FreshDeadLetters(DeadLetterSource):
 
 
 class WaitingDeadLetters(DeadLetterSource):
-    """Gives dead letters that wait for room. Each queue and reason has a Lane; lanes are tried in turn."""
+    """Source of DeadMessages that wait for room, with a Lane (waiting line) for each queue and reason."""
 
     __slots__ = ("transfer", "_lanes", "_round")
 
@@ -266,7 +266,7 @@ class WaitingDeadLetters(DeadLetterSource):
         self._round = deque()  # keys of the lanes to try in this round
 
     def make_wait(self, dead, pending):
-        """Make a dead letter wait, because the destinations in ``pending`` have no room for it."""
+        """Start a Lane (waiting line) for the message's queue and reason: ``pending`` cannot store it."""
         self._lanes[dead.queue, dead.settings, dead.reason] = Lane(dead, pending)
         names = ", ".join(f"'{destination.name}'" for destination in pending)
         LOG.error(
@@ -276,7 +276,7 @@ class WaitingDeadLetters(DeadLetterSource):
         self.transfer.try_again_later()
 
     def joins_lane(self, dead):
-        """Add the dead letter to its queue and reason's lane, and return True; False if there is no lane."""
+        """Append the message to the Lane of its queue and reason; False if there is no such Lane."""
         if not self._lanes:
             return False
         lane = self._lanes.get((dead.queue, dead.settings, dead.reason))
@@ -309,7 +309,7 @@ class WaitingDeadLetters(DeadLetterSource):
         return OTHERS_GO_ON
 
     def broken(self, error):
-        """Go on with the next lane. Returns False if no lane is left in this round."""
+        """Skip the rest of this Lane until the next round. Returns True if another Lane is to be tried."""
         if self._round:
             self._round.popleft()
         return bool(self._round)
@@ -320,7 +320,7 @@ class WaitingDeadLetters(DeadLetterSource):
 
 
 class Lane:
-    """Keeps the waiting dead letters of one queue and reason, in order."""
+    """The waiting line of one queue's dead letters of one reason, in order of death."""
 
     __slots__ = ("_queue", "_settings", "_reason", "locations", "_first", "_pending")
 
@@ -333,7 +333,7 @@ class Lane:
         self._pending = pending  # destinations that still lack the first message
 
     def take(self):
-        """Remove and return the first dead letter; None if the lane is empty."""
+        """Remove and return the first DeadMessage; None if the lane is empty."""
         if self._first == len(self.locations):
             return None
         pending, self._pending = self._pending, None
@@ -343,13 +343,13 @@ class Lane:
         )
 
     def put_back(self, pending):
-        """Put the dead letter taken last back in front; ``pending``: the destinations that still lack it."""
+        """Undo the last take(). ``pending``: the destinations that still lack the message."""
         self._first -= 1
         self._pending = pending
 
 
 class DeadLetterExchanges(Target):
-    """Copies messages to the dead letter exchanges of their queues."""
+    """Target that publishes copies of DeadMessages to the dead letter exchanges of their queues."""
 
     __slots__ = ("_vhosts", "_scheduler", "_counts", "_routes", "_route", "_copy", "_room")
 
@@ -378,7 +378,7 @@ class DeadLetterExchanges(Target):
             route.note(self._counts)
 
     def _publish(self, dead, message):
-        """Copy the message to its destinations. Returns a list of those that cannot store it now, or None."""
+        """Publish a copy to the message's destinations. Returns those that cannot store it now, or None."""
         route = self._route
         if (
             route is None or route.queue is not dead.queue or route.settings is not dead.settings
@@ -462,7 +462,7 @@ class DeadLetterRoute:
         self._by_keys = {}  # {routing keys: destinations}, if headers do not matter
 
     def by_keys(self, death):
-        """The destinations for a message's routing keys; None if the exchange also looks at headers."""
+        """Return the destinations for a dead letter's routing keys; None if they also depend on headers."""
         keys = tuple(death.keys)
         if keys not in self._by_keys:
             self._by_keys[keys] = self._vhost.route_by_key(self.exchange, keys[0], keys[1:])
@@ -470,14 +470,14 @@ class DeadLetterRoute:
         return None if found is None else self._without_cycles(found, death, None)
 
     def by_headers(self, death):
-        """The destinations for one message's keys and headers."""
+        """Return the destinations for one dead letter's keys and headers."""
         headers = with_properties(death.headers, Properties.decode(death.properties))
         found = self._vhost.route(self.exchange, death.keys[0], headers, death.keys[1:])
         return self._without_cycles(found, death, headers)
 
     def _without_cycles(self, found, death, headers):
-        """Leave out of ``found`` the destinations that the message would reach in a cycle, the destinations
-        that refuse dead letters, and the tees of all these.
+        """Return the destinations ``found`` without queues in which the message died before (a cycle),
+        destinations that refuse dead letters, and the tees of both.
         """
         left_out = [
             destination for destination in found
@@ -489,11 +489,11 @@ class DeadLetterRoute:
             self.exchange, death.keys[0], headers, death.keys[1:], left_out=left_out)
 
     def again(self, destinations):
-        """Find destinations of an earlier slice anew: their queues may be deleted or reopened since then."""
+        """Destinations of an earlier slice, without deleted queues, and with reopened queues' new objects."""
         return self._vhost.again(destinations)
 
     def note(self, counts):
-        """Add this slice's messages to ``counts``."""
+        """Add the dead letters sent in this slice to ``counts``, and to the exchange's counters."""
         if self.count:
             counts[self.queue.type, self.reason] += self.count
             self.exchange.state.publish_in += self.count
@@ -502,15 +502,15 @@ class DeadLetterRoute:
 
 
 class Death:
-    """Makes the new ``properties`` and routing ``keys`` of a message that died in ``queue``. The x-death
-    header has a table with a count for each queue and reason, the latest death first.
+    """Computes the ``properties`` and routing ``keys`` of the dead letter made of a message that died in
+    ``queue``. The header x-death has a table with a count for each queue and reason, the latest death first.
     """
 
     __slots__ = ("properties", "keys", "_edit", "_deaths", "_reason")
 
     def __init__(self, message, queue, reason, routing_key, now_ms, first_deaths=None):
-        """``first_deaths``: a cache, for one slice, of the headers for messages that die for the first time;
-        None: no cache.
+        """``routing_key``: the dead letter routing key, or None. ``first_deaths``: a dict that caches, for
+        one slice, the headers of messages that die for the first time; None: no cache.
         """
         edit = self._edit = PropertyEdit(message.get_properties())
         self._reason = reason
@@ -534,11 +534,11 @@ class Death:
 
     @property
     def headers(self):
-        """The new headers as a dict, for exchanges that look at headers."""
+        """The dead letter's headers as a dict, for exchanges that route by headers."""
         return decode_table(self._edit.headers)[0]
 
     def has_come_round(self, queue):
-        """True if the message died in the queue before and was not rejected since: it would go in a cycle."""
+        """True if the message died in this queue since its last rejection: it would go in a cycle."""
         if self._reason == REJECTED:
             return False
         for death in self._deaths:
@@ -550,8 +550,8 @@ class Death:
 
 
 class Address:
-    """Keeps the data that all dead letters with equal ``routing`` and ``properties`` share: ``death``, a
-    Death; ``key``: the new routing key in octets; ``destinations``: None if each message needs a look-up;
+    """Data that all dead letters with equal ``routing`` and ``properties`` share: ``death``, a Death;
+    ``key``: the new routing key in octets; ``destinations``: None if they depend on each message's headers;
     ``head``: exchange, key and properties of the copies, as stored.
     """
 
@@ -574,8 +574,8 @@ class Address:
         self.head_length = len(self.head)
 
     def is_of(self, message):
-        """True if a dead message has this routing and, directly behind, these properties in its buffer.
-        False for another kind of content, even if its octets look alike.
+        """True if the message has this routing and, directly behind it in its buffer, these properties. False
+        for messages of another protocol, even if their octets look alike.
         """
         return (
             message.kind == forms.BASIC and message.routing_length == self._routing_before
@@ -586,7 +586,7 @@ class Address:
         )
 
     def copy(self, message, copy, room):
-        """Make ``copy`` the dead-lettered ``message``, in a CopyRoom. Returns False if it is too large."""
+        """Make ``copy`` a dead letter with the body of ``message``, in a CopyRoom. False if too large."""
         length = self.head_length
         if not room.has(length + message.body_length):
             return False
@@ -596,8 +596,9 @@ class Address:
 
 
 def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_s, new_key):
-    """Add a death to a message's raw headers. Returns (new headers, sorted by name as in RabbitMQ; x-death
-    entries; routing keys). ``new_key``: the dead letter routing key; None: the message keeps its keys.
+    """Add a death to a message's encoded headers. Returns (new headers, sorted by name as in RabbitMQ;
+    x-death entries; routing keys). ``new_key``: the dead letter routing key; None: the message keeps its
+    keys.
     """
     exchange = exchange.decode("utf-8", "surrogateescape")
     keys = [routing_key.decode("utf-8", "surrogateescape"), *texts_of(headers, EXTRA_KEYS)]
@@ -632,8 +633,8 @@ def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
 
 
 def grouped(deaths):
-    """Keep the first x-death entry for each queue and reason. If it has no count, its count is the number of
-    entries merged, as in RabbitMQ. Entries that are not tables are dropped.
+    """Return the first x-death entry for each queue and reason. An entry without a count gets the number of
+    entries merged into it, as in RabbitMQ. Entries that are not tables are dropped.
     """
     first, numbers = {}, Counter()
     for at, death in enumerate(deaths):
@@ -654,11 +655,11 @@ def _sorted(death):
 
 
 def concatenated(headers, more):
-    """Append the entries of the raw table ``more`` to the raw table ``headers``."""
+    """Append the entries of the encoded table ``more`` to the encoded table ``headers``."""
     return (len(headers) + len(more) - 8).to_bytes(4, "big") + headers[4:] + more[4:]
 
 
 def texts_of(headers, key):
-    """List the texts in the array under ``key`` of a raw table; empty if there is no such array."""
+    """List the texts in the array under ``key`` of an encoded table; empty if there is no such array."""
     values = get_key(headers, key)
     return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []

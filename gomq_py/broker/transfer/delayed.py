@@ -1,11 +1,11 @@
 """Delay queue: keeps the messages of a delayed exchange in a store until they are due.
 
-Every message is taken from the store at once and stays unacked until its copies are on disk. The due timer,
-which is filled from the store at boot, keeps the messages' order. Never switches.
+Every message stays unacked in the store until it was released and its copies are on disk. A DueTimer, which
+is filled from the store at boot, orders the messages by due time. Never switches.
 
 Headers are read in place, and a due message is copied once, into a buffer of the slice, so that a message
-costs no Python object but its location. A message whose properties are not plain goes through ``due_ms_of``
-and ``release``, with the same results.
+costs no Python object but its location. Messages whose properties are not simple take a slower path, through
+``due_ms_of`` and ``release``, with the same results.
 """
 from gomq_py import octets
 from gomq_py.broker.queues import due_timer as _due_timer
@@ -31,12 +31,12 @@ REBUILT_AT_ONCE = 500
 
 
 class DelayQueue(_routes.Destination):
-    """Keeps messages until ``due_ms_of(message)``. ``release(message, pending)`` then routes a message and
-    returns the destinations whose stores could not take it, which are ``pending`` at the next attempt; at the
-    first attempt ``pending`` is None.
+    """Keeps messages until ``due_ms_of(message)`` (Unix milliseconds). ``release(message, pending)`` then
+    publishes a message and returns the destinations whose stores could not take it; the next attempt gets
+    these as ``pending``, the first attempt None.
 
-    ``routes``: RememberedRoutes by exchange and routing key, or None if ``release`` routes each message.
-    ``on_failed()``, unless None, is called when a fault has closed the queue. The maker of the queue calls
+    ``routes``: RememberedRoutes by exchange and routing key; None: ``release`` routes each message.
+    ``on_failed()``, unless None, is called when a fault has closed the queue. At boot the owner calls
     ``rebuild_some`` until it returns False, to load stored messages.
     """
 
@@ -70,15 +70,15 @@ class DelayQueue(_routes.Destination):
         return self.due.count
 
     def first(self, count):
-        """List (due_ms, location) of the first ``count`` messages in order, which ``show`` can read."""
+        """List (due_ms, location) of the ``count`` messages due first, in order."""
         return [] if self.closed else self.due.first(count)
 
     def show(self, location, message):
-        """Fill ``message`` with a waiting message. Returns False if it is gone or damaged."""
+        """Fill ``message`` with the waiting message at ``location``. Returns False if it is missing."""
         return not self.closed and bool(self.store.read(location, message))
 
     def publish(self, message):
-        """Keep a message until it is due. Returns 1: kept; 0: refused; LATER: see Destination.publish."""
+        """Store a message until it is due. Returns 1: stored; 0: refused; LATER: publish again later."""
         if self.closed:
             self.unable = True
             return 0
@@ -115,7 +115,7 @@ class DelayQueue(_routes.Destination):
         self._transfer.start()
 
     def _scanned_due_ms(self, message):
-        """Due time of a message whose headers are plain; if 0 or less, the caller asks due_ms_of()."""
+        """Return the due time of a message whose headers are simple; 0 or less if due_ms_of() must decide."""
         p, at = message.buffer, message.properties_at
         if (
             message.kind != forms.BASIC or message.properties_length <= 2
@@ -126,20 +126,20 @@ class DelayQueue(_routes.Destination):
         return properties.due_ms(p, at + 4, at + 4 + octets.be32(p, at), message.timestamp_ms)
 
     def next_store(self):
-        """See Destination.next_store."""
+        """Return the store if it is durable, otherwise None."""
         return self.store if self.durable else None
 
     def outlives_kill(self):
-        """See Destination.outlives_kill."""
+        """True if all durable messages taken so far would outlive a kill of the broker's process."""
         return not self.durable or self.store.outlives_kill()
 
     def not_stored(self, error):
-        """See Destination.not_stored."""
+        """Treat a message that publish() answered with LATER as refused: its files could not be made."""
         self.unable = True
         self.complain("refuses messages: %s", error)
 
     def write_out(self):
-        """Write the batch's messages to their files: they outlive a kill from here on."""
+        """Write the messages of this batch into the files, so that they outlive a kill."""
         if not self.closed:
             try:
                 self.store.write_out()
@@ -147,39 +147,39 @@ class DelayQueue(_routes.Destination):
                 self.fail(error)
 
     def turn(self):
-        """Set the timer for the first message that is due, at the end of a batch."""
+        """Called at the end of a batch: start the timer for the message due first."""
         if not self._transfer.running:
             self.due.arm()
         return 0
 
     def hold_back(self):
-        """Release no more messages. Messages released before are still dropped from the store."""
+        """Release no more messages. Released messages are still removed from the store."""
         self.due.stop()
         self._transfer.close()
 
     def close(self):
-        """Accept and release no more messages, and close the store; its files stay."""
+        """Refuse new messages, release no more, and close the store; its files stay."""
         self.hold_back()
         if not self.closed:
             self.closed = True
             self.store.close()
 
     def retire(self):
-        """Accept and release no more messages; the store stays open until its files are removed. It
-        writes out, so that no message is released twice if a kill undoes the deletion.
+        """Refuse new messages and release no more; the store stays open until its files are removed. Acks are
+        written into the files, so that no message is released twice if a kill undoes the deletion.
         """
         self.write_out()
         self.hold_back()
         self.closed = True
 
     def delete(self):
-        """Accept and release no more messages, and delete the store's files."""
+        """Refuse new messages, release no more, and delete the store's files."""
         self.hold_back()
         self.closed = True
         self.store.delete_files()
 
     def rebuild_some(self):
-        """Load some stored messages. Returns True if more are left."""
+        """Load a slice of the stored messages into the timer. Returns True if more are left."""
         for _ in range(REBUILT_AT_ONCE):
             if not self.store.ready_count or not self._take_newest():
                 self.due.arm()
@@ -187,7 +187,7 @@ class DelayQueue(_routes.Destination):
         return True
 
     def _take_newest(self):
-        """Move the store's next ready message into ``due``. Returns False if it was damaged."""
+        """Add the store's next ready message to the timer. Returns False if the store cannot read one."""
         message = self._message
         if not self.store.peek(message):
             return False
@@ -196,26 +196,26 @@ class DelayQueue(_routes.Destination):
         return True
 
     def wait_again(self, location):
-        """Put a due message back in its order, because its destinations have no room."""
+        """Put a due message back into the timer, because its destinations cannot store it now."""
         self.complain("keeps messages that are due: there is no room where they go%s", "")
         if self.store.read(location, self._message):
             self.due.push(self._message.expires_at_ms, location)
 
     def complain(self, text, detail):
-        """Log ``text``, the effect of a full disk, with its ``detail``; rate-limited."""
+        """Log ``text`` with the argument ``detail``, about a full disk; rate-limited."""
         now_ms = self.timers.now_ms()
         if not 0 <= now_ms - self._complained_ms < COMPLAIN_MS:
             self._complained_ms = now_ms
             LOG.error(f"%s {text}", self.name, detail)
 
     def set_aside(self, location, error):
-        """Set a message aside until the next boot, because it cannot be released or dropped."""
+        """Set aside a message that cannot be released or dropped: it stays until the next boot."""
         if self.aside is None:
             self.aside = SetAside(self.name)
         self.aside.add(location, error, "going on after the delay")
 
     def fail(self, error):
-        """Close the queue, because its store has failed, and call ``on_failed()``."""
+        """Close the queue after a fault of its store, and call ``on_failed()``."""
         self.failed = True
         if self.closed:
             return
@@ -226,18 +226,18 @@ class DelayQueue(_routes.Destination):
             self.on_failed()
 
     def store_fenced(self, store, error):
-        """The disk has reported an I/O error for the store (storage.flush.group_commit)."""
+        """Close the queue, because the disk has reported an I/O error (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):
-        """Log that records whose checksum failed were quarantined; the other messages go on."""
+        """Log that the store has quarantined damaged records; the other messages stay."""
         LOG.error(
             "%s: %d damaged records in %s, octets %d to %d, set aside", self.name, count, path, start, end
         )
 
 
 class DueMessages(_engine.Source):
-    """Gives a DelayQueue's due messages. ``pending``: {location: destinations that lack the message}."""
+    """Source of a DelayQueue's due messages. ``pending``: {location: destinations that still lack it}."""
 
     __slots__ = ("pending", "_queue")
 
@@ -259,7 +259,7 @@ class DueMessages(_engine.Source):
                 queue.scheduler.touch(queue)
 
     def keep(self, items, error):
-        """Make these messages due again, because their copies are not on disk."""
+        """Put the messages ``items`` back as due now, because their copies are not on disk."""
         QUIET.error(
             (self._queue.name, "keep"),
             "%s: %d messages that were due stay, their copies are not on disk: %s", self._queue.name,
@@ -269,8 +269,8 @@ class DueMessages(_engine.Source):
             self._queue.due.push(self._queue.timers.now_ms(), item)
 
     def no_room(self, item, pending):
-        """Make the message wait. All other messages wait, too, unless all destinations in ``pending`` are
-        closed queues.
+        """Put the message back to wait. All messages wait with it, unless the destinations ``pending`` are
+        only queues closed by faults.
         """
         self.pending[item] = pending
         if are_closed(pending):
@@ -286,7 +286,7 @@ class DueMessages(_engine.Source):
         self._queue.fail(error)
 
     def broken(self, error):
-        """End the transfer by returning False. Other messages start it again when they are due."""
+        """Return False, which ends the transfer. It starts again when the next message is due."""
         return False
 
     def paused(self, unsafe):
@@ -302,7 +302,7 @@ def are_closed(destinations):
 
 
 class ReleasedMessages(_engine.Target):
-    """Publishes due messages where their exchange routes them."""
+    """Target that publishes due messages to the destinations that their exchange finds."""
 
     __slots__ = ("_queue", "_pending", "_scan", "_copy", "_room")
 
@@ -332,7 +332,7 @@ class ReleasedMessages(_engine.Target):
         self._room.let_go()
 
     def _route(self, routes, message):
-        """The remembered Route of the message, or None if release() must route it."""
+        """Return the cached Route of the message, or None if ``release`` must route it."""
         route = routes.last
         if route is not None:
             if not route.is_current():
@@ -343,7 +343,7 @@ class ReleasedMessages(_engine.Target):
         return routes.find(message.buffer, message.routing_at, message.routing_length)
 
     def _fill(self, message):
-        """Make ``_copy`` the released message. Returns False if release() must make it."""
+        """Copy the due message, delay headers negated, to ``_copy``. False if ``release`` must do that."""
         p, scan, copy = message.buffer, self._scan, self._copy
         start, end = message.properties_at, message.properties_at + message.properties_length
         # Not plain: it has further keys, or an expiration that counts from now.

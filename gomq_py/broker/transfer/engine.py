@@ -1,7 +1,7 @@
-"""Transfer: moves messages from a source to a target. A message is copied, and dropped only once the copy is
-safe.
+"""Transfer: moves messages from a source to a target. A message is copied, and dropped from the source only
+once the copy is safe.
 
-Dead letters, delayed messages and moves use it. A Source gives messages in order. A Target readdresses and
+Used for dead letters, delayed messages and moves. A Source gives messages in order. A Target readdresses and
 publishes each message. The Transfer is a job that does the rest, in slices:
 
     take -> show -> send -> (the copies are safe) -> drop
@@ -54,17 +54,16 @@ NOTHING_TO_DROP = ()
 
 
 class Source:
-    """Gives the messages of a transfer. An *item* stands for one message; the source chooses its type."""
+    """Gives the messages of a transfer. An *item* identifies one message; its type is the source's choice."""
 
     __slots__ = ()
 
     def take(self, message):
-        """Take the next message and return its item; None if there is no message. Raises StoreError."""
+        """Take the next message. Returns its item, or None if there is no message. Raises StoreError."""
         raise NotImplementedError
 
     def show(self, item, message):
-        """Fill ``message`` for the item. Returns False if it must not be sent any more. Raises StoreError.
-        """
+        """Fill ``message`` for this item. Returns False if it must not be sent. Raises StoreError."""
         raise NotImplementedError
 
     def drop(self, item):
@@ -72,32 +71,33 @@ class Source:
         raise NotImplementedError
 
     def keep(self, items, error):
-        """Keep the messages of these items: ``error`` tells why their copies are not safe."""
+        """Keep the messages of these items, because ``error`` has kept their copies from becoming safe."""
         raise NotImplementedError
 
     def no_room(self, item, pending):
-        """Handle a message that the destinations ``pending`` could not take. Returns OTHERS_GO_ON or
-        ALL_WAIT, after which ``try_again`` is called; or LEFT_TO_SOURCE, after which it is not called.
+        """Handle a message that the destinations ``pending`` could not take. Returns OTHERS_GO_ON (send later
+        messages) or ALL_WAIT (send none), and in both cases try_again() is called later; or LEFT_TO_SOURCE:
+        the source retries.
         """
         raise NotImplementedError
 
     def set_aside(self, item, error, was_sent):
-        """Set aside a message that cannot be sent or, if ``was_sent``, that cannot be dropped."""
+        """Set aside a message that cannot be sent or, with ``was_sent``, cannot be dropped afterwards."""
         raise NotImplementedError
 
     def fail(self, item, error):
-        """Handle a StoreError, after which the store cannot go on. ``item``: None if take() raised it."""
+        """Handle a StoreError, which has made the store unusable. ``item``: None if take() raised it."""
         raise NotImplementedError
 
     def broken(self, error):
-        """Handle a fault that concerns no single message. Returns True if the transfer goes on."""
+        """Handle a fault that is not about one message. Returns True if the transfer is to go on."""
         raise NotImplementedError
 
     def try_again(self):
-        """Allow waiting messages to be taken again."""
+        """Called when messages that had to wait may be taken once more."""
 
     def paused(self, unsafe):
-        """Called when no message is left to take; ``unsafe`` counts sent messages that are not safe yet."""
+        """Called when take() has returned None. ``unsafe``: count of sent messages not safe yet."""
 
 
 class Target:
@@ -106,8 +106,9 @@ class Target:
     __slots__ = ()
 
     def send(self, item, message):
-        """Readdress and publish a message. Returns None if it was sent, NOTHING_TO_DROP, or destinations that
-        could not take it. An error other than StoreError has its cause in this message.
+        """Readdress and publish a message. Returns None if it was sent, NOTHING_TO_DROP if the source has no
+        original to drop, or the destinations that could not take it. After an error other than StoreError the
+        message is set aside.
         """
         raise NotImplementedError
 
@@ -116,8 +117,9 @@ class Target:
 
 
 class CopyRoom:
-    """Is the buffer in which a slice makes its copies, one after the other, without a Python object for each.
-    ``p``: where to write the copy, once ``has()`` returned True; ``owner``: the object that holds the memory.
+    """A buffer in which a slice makes its copies, one after the other, without a Python object for each.
+    ``p``: pointer to write the copy to, valid once ``has()`` has returned True; ``owner``: the object that
+    holds the memory.
     """
 
     __slots__ = ("p", "owner", "_count")
@@ -126,12 +128,13 @@ class CopyRoom:
         self.let_go()
 
     def has(self, count):
-        """Make room for a copy of ``count`` octets, in place of the last copy. False if that is too much."""
+        """Provide ``count`` octets, overwriting the last copy. Returns False beyond MOST_OCTETS."""
         return count <= self._count or self._grow(count)
 
     def complete(self, copy, message, routing_length, length):
-        """Complete a copy whose routing and properties (``length`` octets together) the caller has written:
-        append the body of ``message``, and set up ``copy`` with its persistence and priority.
+        """Append the body of ``message`` to routing and properties (``length`` octets), which the caller has
+        written to the buffer. Makes ``copy`` the resulting Message, with persistence and priority of
+        ``message``.
         """
         octets.copy(self.p, length, message.buffer, message.body_at, message.body_length)
         copy.owner = self.owner
@@ -160,10 +163,10 @@ class CopyRoom:
 
 
 class Transfer(Job):
-    """Is the job that moves messages from ``source`` to ``target``. Call ``start`` when messages have come.
+    """Job that moves messages from ``source`` to ``target``. Call ``start`` when the source has messages.
 
-    ``most``, ``most_octets``: how many messages, and octets of bodies, may be sent and not yet safe. Slices
-    up to a limit are made safe together. If both are 0, each slice is made safe alone.
+    ``most``, ``most_octets``: how many messages, and octets of bodies, may be sent whose copies are not safe
+    yet; the slices until then are made safe together. If both are 0, each slice is made safe by itself.
     """
 
     __slots__ = (
@@ -189,17 +192,17 @@ class Transfer(Job):
         self._is_unsafe = False  # copies could not be made safe, and no later attempt has succeeded
 
     def start(self):
-        """Begin to move messages, unless the transfer runs, waits or is closed."""
+        """Start the job, unless it runs already, must wait, or is closed."""
         if not self.running and not self._is_resting and not self._closed:
             self._scheduler.start(self)
 
     def try_again_later(self):
-        """Try waiting messages again after TRY_AGAIN_MS."""
+        """Retry waiting messages after TRY_AGAIN_MS."""
         if self._timer is None and not self._closed:
             self._timer = self._timers.start(TRY_AGAIN_MS, self._room_again)
 
     def close(self):
-        """Send no more messages. Messages that were sent are still settled."""
+        """Send no more messages. The originals of sent ones are still dropped when their copies are safe."""
         self._closed = True
         self._make_safe()
         if self._timer is not None:
@@ -228,7 +231,7 @@ class Transfer(Job):
         return False
 
     def failed(self, error):
-        """Handle a fault that concerns no single message. Returns True if the source wants to go on."""
+        """Report to the source a fault that is not about one message. Returns True if the job goes on."""
         self._make_safe()
         self._target.slice_over()
         if self._source.broken(error):
@@ -237,7 +240,7 @@ class Transfer(Job):
         return False
 
     def _next(self, message):
-        """Handle the next message. Returns False if there is no message, or the transfer must wait."""
+        """Take and send one message. Returns False if there is none, or the transfer must wait."""
         item = None
         octets = 0
         try:
@@ -264,7 +267,6 @@ class Transfer(Job):
         return not pending or self._wait(self._source.no_room(item, pending))
 
     def _wait(self, how):
-        """Act on ``how``, the answer of Source.no_room. Returns True if the next messages may be sent now."""
         if how != LEFT_TO_SOURCE:
             self.try_again_later()
         self._is_resting = how == ALL_WAIT
@@ -283,15 +285,15 @@ class Transfer(Job):
         self.start()
 
     def _has_too_much(self):
-        """True if a limit is reached: sent messages must become safe before more are sent."""
+        """True if so many messages or octets are sent and not yet safe that no more may be sent."""
         return (
             (0 < self._most <= self._unsafe + len(self._sent))
             or (0 < self._most_octets <= self._unsafe_octets + self._sent_octets)
         )
 
     def _make_safe(self):
-        """Drop the sent messages once their copies are safe, at once if nothing waits for a disk. First flush
-        the copies to their files, so that the acks of the originals are written later.
+        """Have the sent messages dropped from the source once their copies are safe. The copies are written
+        to their files first, before the acks of the originals.
         """
         if self._sent:
             self._scheduler.write_out()
@@ -302,7 +304,6 @@ class Transfer(Job):
             self._when_safe(lambda error: self._settle(sent, octets, error))
 
     def _settle(self, sent, octets, error):
-        """Drop these messages, whose copies are safe; keep them if ``error`` says that the copies are not."""
         self._unsafe -= len(sent)
         self._unsafe_octets -= octets
         try:
@@ -323,13 +324,12 @@ class Transfer(Job):
             self._source.paused(self._unsafe)
 
     def _rest_until_safe(self):
-        """Send nothing until copies can be made safe again. Without timers do nothing: the source decides."""
+        """Send nothing until copies can be made safe again. Without timers the source decides instead."""
         if self._timers is not None and not self._is_unsafe and not self._closed:
             self._is_unsafe = self._is_resting = True
             self._when_safe(self._asked)
 
     def _asked(self, error):
-        """Resume if there is no error, because copies can be made safe again; otherwise try again later."""
         if error is None:
             self._is_unsafe = False
             self._go_on()

@@ -1,10 +1,10 @@
-"""Moves: moves or copies messages to another place, or dead letters back to their origin, for operators.
+"""Moves: moves or copies messages to another queue, or dead letters back to their origin, for operators.
 
-Doors call it. The queue stays in use: a transfer (transfer.engine) walks over the queue's ready messages with
-a browser. It publishes selected messages again and, in a move, takes them out of the queue's order (picked).
-A picked message is dropped only once its copy is on disk, so a crash leaves it in two places rather than in
-none. Messages that arrive after the start are ignored, so a move to the same queue ends. A message that
-cannot be copied stays, and is counted by its reason; the caller always gets an answer.
+The HTTP API calls it. The queue stays in use: a transfer (transfer.engine) walks over its ready messages with
+a browser. It publishes selected messages again and, in a move, takes the originals out of the queue's order
+("picks" them). A picked message is dropped only once its copy is on disk, so a crash leaves it in two queues
+rather than in none. Messages that arrive after the start are ignored, so a move to the same queue ends. A
+message that cannot be copied stays, and is counted by its reason.
 """
 from fnmatch import fnmatchcase
 
@@ -36,8 +36,8 @@ DEATH_HEADERS = (
 
 
 class Filter:
-    """Selects messages whose exchange and routing key match patterns (``*``, ``?``) and that have these
-    header values. None and {} select all messages.
+    """Selects messages whose exchange and routing key match patterns (``*``, ``?``) and whose headers have
+    the given values. None and {} match all messages.
     """
 
     def __init__(self, exchange=None, routing_key=None, headers=None):
@@ -75,23 +75,24 @@ class MoveResult:
         self.targets = {}
 
     def stays(self, reason):
-        """Count a message that stays in its queue for this reason."""
+        """Count a message that stays in its queue, by ``reason``."""
         if reason not in self.stayed and len(self.stayed) >= REASONS:
             reason = OTHER_REASONS
         self.stayed[reason] = self.stayed.get(reason, 0) + 1
 
     def goes(self, target):
-        """Count a message that goes to ``target``."""
+        """Count a message that was moved or copied to ``target``."""
         self.done += 1
         self.targets[target] = self.targets.get(target, 0) + 1
 
 
 class Move(Source):
-    """Moves or copies messages from ``queue`` to where ``route(message)`` leads. ``start`` begins the move,
-    which calls ``done(result, error)`` at its end.
+    """Moves or copies messages of ``queue`` to the destinations that ``route(message)`` returns. ``start``
+    begins the move; at its end ``done(result, error)`` is called, with a MoveResult and the disk's error or
+    None.
 
-    ``route`` returns (name of the target, destinations, Message to publish) or, for a message that stays,
-    (None, reason, None).
+    ``route`` returns (name of the target, destinations, Message to publish), or (None, reason, None) for a
+    message that stays.
     """
 
     def __init__(
@@ -121,11 +122,11 @@ class Move(Source):
         self._transfer.start()
 
     def cancel(self):
-        """Stop after this slice; messages moved before stay moved."""
+        """End the move after this slice; messages moved so far stay moved."""
         self._ended = True
 
     def close(self):
-        """Stop, because the broker stops. Copied messages leave the queue with the next flush."""
+        """End the move, because the broker stops. Originals of sent copies leave with the next flush."""
         self._ended = True
         self._transfer.close()
 
@@ -144,7 +145,7 @@ class Move(Source):
         return True
 
     def no_room(self, item, pending):
-        """Leave the message in its place and report it; the operator may repeat the move."""
+        """Leave the message in its queue and count it; the operator may repeat the move."""
         self._stays(item, "refused by the target")
         return LEFT_TO_SOURCE
 
@@ -171,8 +172,8 @@ class Move(Source):
         self._queue.wake()
 
     def set_aside(self, item, error, was_sent):
-        """Keep a message: ready in its place if it cannot be copied, unacked if it was copied and cannot be
-        dropped.
+        """Leave a message that cannot be copied ready in its queue. A message that was copied and cannot be
+        dropped is set aside (broker.queues.set_aside).
         """
         if was_sent:
             self._queue.set_aside(item, error, SETTING_ASIDE)
@@ -207,7 +208,7 @@ class Move(Source):
 
 
 class Copies(Target):
-    """Publishes copies where ``route`` leads, and picks the originals. ``left``: how many more; None: all."""
+    """Target that publishes copies and picks the originals. ``left``: how many more; None: no limit."""
 
     def __init__(self, queue, route, result, left, keep, dry_run):
         self.left = left
@@ -241,7 +242,7 @@ class Copies(Target):
 
 
 def to_queue(target):
-    """Make a ``route`` for a Move that leads every message unchanged to the queue ``target``."""
+    """Make the ``route`` function of a Move that sends every message unchanged to the queue ``target``."""
 
     def route(message):
         return target.name, (target,), copied(message, message.get_exchange(), message.get_routing_key())
@@ -250,12 +251,11 @@ def to_queue(target):
 
 
 def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
-    """Make a ``route`` for a Move that leads dead letters back into the queue where they died first or, if
-    ``to`` is "exchange", to the exchange and keys of their first publish.
+    """Make the ``route`` function of a Move that sends dead letters back to the queue where they died first
+    or, if ``to`` is "exchange", to the exchange they were first published to, with their first routing keys.
 
-    ``may_write(queue's name)`` and ``may_publish(exchange, routing keys)`` tell the operator's rights.
-    ``clean`` removes the headers about deaths. No message goes to ``source`` or to a queue with state of
-    clients (MQTT sessions).
+    ``may_write(queue's name)`` and ``may_publish(exchange, routing keys)`` check the operator's rights.
+    ``clean`` removes the headers about deaths. No message goes to ``source`` or to an MQTT session's queue.
     """
 
     def route(message):
@@ -293,8 +293,8 @@ def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
 
 
 class Origin:
-    """Tells the ``queue`` in which a message died first, and the ``exchange`` and ``routing_keys`` of its
-    publish: its own key, then the keys of CC.
+    """Where a dead letter came from: the ``queue`` in which it died first, the ``exchange`` it was published
+    to, and ``routing_keys``: its own key, then the keys of CC.
     """
 
     __slots__ = ("queue", "exchange", "routing_keys")
@@ -306,7 +306,7 @@ class Origin:
 
     @staticmethod
     def cleaned(properties):
-        """Remove the headers about deaths from properties in wire form; all other octets are unchanged."""
+        """Remove the headers about deaths from encoded properties; all other octets stay unchanged."""
         edit = PropertyEdit(properties)
         headers = edit.headers
         for name in DEATH_HEADERS:
@@ -316,8 +316,8 @@ class Origin:
 
 
 def origin_of(headers):
-    """The Origin that a raw headers table tells, or None. x-death lists the latest death first. So the first
-    death is the last entry that has the queue and reason in x-first-death-*, or else simply the last entry.
+    """Return the Origin in a dead letter's encoded headers, or None. The entry of the first death in x-death
+    is the last one with the queue and reason of x-first-death-*, or else the last of all.
     """
     if headers is None:
         return None
@@ -344,7 +344,7 @@ def _is_death(death):
 
 
 def raw_headers(properties):
-    """The raw headers table in properties (wire form); None without headers or for malformed properties."""
+    """The encoded headers table in encoded properties; None without headers or for malformed properties."""
     scan = PropertyScan()
     if not scan.scan_octets(properties) or scan.headers_at < 0:
         return None
@@ -352,7 +352,9 @@ def raw_headers(properties):
 
 
 def copied(message, exchange, routing_key, properties=None):
-    """Copy a message with its age; without new ``properties`` also with its properties, kind and flags."""
+    """Copy a message with its age to another exchange and routing key. Without new ``properties`` (encoded)
+    the copy has the message's properties, kind and flags.
+    """
     fields = message.describe()
     copy = Message()
     copy.assign(

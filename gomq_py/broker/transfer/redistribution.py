@@ -1,9 +1,9 @@
 """Redistribution: sends a deleted queue's messages to other destinations.
 
-The queue factory calls it, and removes the queue's files afterwards. The deleted queue's ``redistribution()``
-returns a function that names each message's target; a Transfer for each queue works in slices. Messages
-without a target are dropped with the queue. If the broker is killed meanwhile, the messages left are dropped,
-too, because the deletion is in the log already.
+The queue factory calls it, and removes the queue's files afterwards. Queue.redistribution() of the deleted
+queue returns a function that chooses each message's destination; a Transfer for each queue works in slices.
+Messages without a destination are dropped. If the broker is killed meanwhile, the remaining messages are
+dropped, too, because the deletion is in the log already.
 """
 from gomq_py.broker.transfer.engine import ALL_WAIT, NOTHING_TO_DROP, Source, Target, Transfer
 from gomq_py.broker.transfer.moves import copied
@@ -23,8 +23,8 @@ class Redistributions:
         self._transfers = {}  # Redistribution: gone() of its give()
 
     def give(self, queue, target_of, gone):
-        """Send each ready message of a retired queue to the Destination that ``target_of(message)`` returns,
-        or drop the message if that is None. Call ``gone()`` once all copies are on disk.
+        """Send each ready message of a deleted queue to the Destination that ``target_of(message)`` returns;
+        None drops the message. Calls ``gone()`` once all copies are on disk.
         """
         redistribution = Redistribution(queue, self._over)
         redistribution.transfer = Transfer(
@@ -34,7 +34,7 @@ class Redistributions:
         redistribution.transfer.start()
 
     def close(self):
-        """End all redistributions, because the broker stops. First sends what can be sent at once."""
+        """End all redistributions at the broker's stop, after sending all messages that can go at once."""
         for redistribution in list(self._transfers):
             transfer = redistribution.transfer
             while not redistribution.is_over and transfer.step():
@@ -57,7 +57,7 @@ class Redistributions:
 
 
 class Redistribution(Source):
-    """Gives the messages of one deleted queue. ``is_over``: True if no message is left, or after a fault."""
+    """Source of one deleted queue's messages. ``is_over``: True if no message is left, or after a fault."""
 
     __slots__ = ("queue", "transfer", "is_over", "_ended")
 
@@ -105,7 +105,7 @@ class Redistribution(Source):
 
 
 class RedistributionTargets(Target):
-    """Publishes the messages of one deleted queue to their destinations."""
+    """Target that publishes the messages of one deleted queue to their new destinations."""
 
     __slots__ = ("_queue", "_target_of")
 

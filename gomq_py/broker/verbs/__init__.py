@@ -1,5 +1,5 @@
-"""Verbs: carries out what clients may ask for in a vhost, for every door: declare, bind, publish and so on.
+"""Verbs: the operations that clients may request in a vhost (declare, bind, publish...), for every protocol.
 
-Each verb is one function, which checks the rights it needs and then acts on the vhost. Doors translate
-between a protocol and these functions, and check no rights themselves.
+Each verb is one function, which checks the rights it needs and then acts on the vhost. The AMQP, MQTT and
+HTTP servers translate between a protocol and these functions, and check no rights themselves.
 """

@@ -1,6 +1,6 @@
-"""Access: checks a user's rights in a vhost, for verbs, by the permissions that auth keeps.
+"""Access: checks a user's rights in a vhost, by the permissions that auth stores.
 
-Publishing on a remembered route checks nothing here: the route holds the revision of the user's rights.
+Publishing on a cached route checks nothing here: the route holds the revision of the user's rights.
 """
 from gomq_py.auth.permissions import CONFIGURE, DEFAULT_EXCHANGE, READ, WRITE
 from gomq_py.broker.names import described
@@ -13,10 +13,10 @@ REFUSED = "access to {} refused for user '{}'"
 
 
 class Access:
-    """Checks the rights of ``user`` in a vhost. ``kind`` is QUEUE or EXCHANGE; names come without carriage
+    """Checks the rights of ``user`` in a vhost. ``kind`` is QUEUE or EXCHANGE; names must be free of carriage
     returns and line feeds. ``client_id`` (MQTT) replaces ``{client_id}`` in topic permissions.
 
-    Methods that check a right raise NoPermission, with RabbitMQ's text.
+    The methods check_...() raise NoPermission, with RabbitMQ's text.
     """
 
     __slots__ = ("user", "vhost_name", "_client_id")
@@ -27,20 +27,20 @@ class Access:
         self._client_id = client_id
 
     def check_configure(self, kind, name):
-        """Check the right to create, change and delete the entity."""
+        """Check the right "configure": to create, change and delete the queue or exchange."""
         self._require(CONFIGURE, kind, name)
 
     def check_write(self, kind, name):
-        """Check the right to put messages into the entity."""
+        """Check the right "write": to put messages into the queue or exchange."""
         self._require(WRITE, kind, name)
 
     def check_read(self, kind, name):
-        """Check the right to take messages out of the entity."""
+        """Check the right "read": to take messages from the queue or exchange."""
         self._require(READ, kind, name)
 
     def check_hand_on(self, kind, name, existing, arguments, keys):
-        """Check the rights to declare an entity that sends messages on to the exchanges that its arguments
-        name under ``keys``: read on the entity, write on the exchanges.
+        """Check the rights to declare an entity that sends messages to other exchanges, which its arguments
+        name under ``keys``: read on the entity, write on those exchanges.
 
         If ``name`` is in ``existing``, nothing is checked: such a declare changes nothing.
         """
@@ -52,11 +52,11 @@ class Access:
                 self.check_write(EXCHANGE, arguments[key])
 
     def check_write_topic(self, exchange, routing_keys):
-        """If this is a topic exchange, check the right to publish to it with these routing keys."""
+        """Check the topic permission to publish with these routing keys, if this is a topic exchange."""
         self._require_topic(WRITE, exchange, routing_keys)
 
     def check_read_topic(self, exchange, routing_key):
-        """For a topic exchange, check the right to bind to it with this key; None passes."""
+        """Check the topic permission to bind with this key. Passes for None and for other exchange types."""
         if exchange is not None:
             self._require_topic(READ, exchange, (routing_key,))
 
@@ -67,15 +67,15 @@ class Access:
             or self.user.topic_permission(self.vhost_name, exchange.name) is None)
 
     def may_write(self, name):
-        """True if check_write() passes for a queue or exchange."""
+        """True if the user has the right "write" on the queue or exchange ``name``."""
         return self._allows(WRITE, name)
 
     def may_read(self, name):
-        """True if check_read() passes for a queue or exchange."""
+        """True if the user has the right "read" on the queue or exchange ``name``."""
         return self._allows(READ, name)
 
     def may_publish(self, exchange, *routing_keys):
-        """True if check_write() and check_write_topic() would pass."""
+        """True if the user may publish to the exchange with all these routing keys."""
         if not self._allows(WRITE, exchange.name):
             return False
         # runs for each new route: 1 us less of 7 than a call per key
@@ -87,7 +87,7 @@ class Access:
 
     @property
     def state(self):
-        """Counts changes of the user's rights: an ExchangeState, which compiled code reads fast."""
+        """An ExchangeState whose ``revision`` counts changes of the user's rights (fast to read)."""
         return self.user.state
 
     def _allows(self, verb, name):
@@ -114,7 +114,7 @@ class Access:
 
 
 class AllAccess(Access):
-    """Allows everything, for operators and doors that have no permissions to check."""
+    """Allows everything, for operators and for servers without permissions of their own."""
 
     __slots__ = ()
 
@@ -129,10 +129,10 @@ class AllAccess(Access):
 
 
 def may_enter(user, vhost_name):
-    """True if a user has any permission in a vhost, and may therefore enter it."""
+    """True if the user may enter the vhost, by having any permission in it."""
     return user.permission(vhost_name) is not None
 
 
 def refusal(what, user):
-    """The text of a refusal; ``what``: what the user may not access."""
+    """Return RabbitMQ's text of a refusal. ``what``: the entity that the user may not access, as text."""
     return REFUSED.format(what, user.name)

@@ -1,4 +1,4 @@
-"""Aliveness: tests a vhost as RabbitMQ does: declares a queue, publishes a message to it, and takes it."""
+"""Aliveness: tests a vhost as RabbitMQ does, by declaring, publishing to and getting from a queue."""
 from functools import partial
 
 from gomq_py.broker.envelope import envelope_of
@@ -12,8 +12,8 @@ NO_PROPERTIES = b"\0\0"
 
 
 def is_alive(caller, scheduler):
-    """Test the vhost. Returns True if the published message comes back. Needs configure, write and read on
-    the queue. Raises Refused. May switch.
+    """Run the aliveness test. Returns True if the published message comes back. Needs configure, write and
+    read on the test's queue. Raises Refused. May switch.
     """
     caller.access.check_configure(QUEUE, NAME)
     caller.access.check_write(QUEUE, NAME)

@@ -1,7 +1,7 @@
 """Verbs of bindings: bind and unbind queues and exchanges, after a check of the caller's rights.
 
 The vhost has the rules of bindings. ``kind`` is the destination's: access.QUEUE or access.EXCHANGE. bind()
-and unbind() return True if the answer must wait for the disk.
+and unbind() return True if the client's answer must wait for the disk.
 """
 from gomq_py.broker.names import cleaned
 from gomq_py.broker.verbs.access import EXCHANGE, QUEUE
@@ -9,8 +9,9 @@ from gomq_py.errors import Refused
 
 
 def bind(caller, kind, destination, source, routing_key, arguments=None):
-    """Bind. Needs write on the destination, read on the source, and read on the routing key if the user has a
-    topic permission. Raises AccessRefused, NotFound, PreconditionFailed, ResourceLocked.
+    """Bind a queue or exchange (``kind``) to ``source``. Needs write on the destination, read on the source,
+    and with a topic permission read on the routing key. Returns True if the client's answer must wait for the
+    disk. Raises AccessRefused, NotFound, PreconditionFailed, ResourceLocked.
     """
     vhost = caller.vhost
     _check(caller, kind, destination, source, routing_key)
@@ -22,7 +23,10 @@ def bind(caller, kind, destination, source, routing_key, arguments=None):
 
 
 def unbind(caller, kind, destination, source, routing_key, arguments=None):
-    """Unbind. Needs bind()'s rights, even for a missing binding. Raises AccessRefused, ResourceLocked."""
+    """Unbind a queue or exchange (``kind``) from ``source``. Needs the same rights as bind(), even for a
+    missing binding. Returns True if the client's answer must wait for the disk. Raises AccessRefused,
+    ResourceLocked.
+    """
     vhost = caller.vhost
     _check(caller, kind, destination, source, routing_key)
     if kind == QUEUE:
@@ -33,14 +37,14 @@ def unbind(caller, kind, destination, source, routing_key, arguments=None):
 
 
 def check_own(caller, queue, source, routing_key):
-    """Check that the caller may create this queue and bind it by this key. Raises NoPermission, NotFound."""
+    """Check that the caller may create the queue and bind it with this key. Raises NoPermission, NotFound."""
     caller.access.check_configure(QUEUE, queue)
     _check(caller, QUEUE, queue, source, routing_key)
 
 
 def may_own_all(caller, queue, source):
-    """True if check_own() would pass for every routing key. False if a right is missing, or if the user has a
-    topic permission for the exchange; then call check_own() for each key.
+    """True if the caller may create this queue and bind it to ``source`` with any key. False if a right is
+    missing or a topic permission limits the keys: then call check_own() for each key.
     """
     if not caller.access.reads_any_topic(caller.vhost.exchanges.get(cleaned(source))):
         return False
@@ -52,7 +56,7 @@ def may_own_all(caller, queue, source):
 
 
 def _check(caller, kind, destination, source, routing_key):
-    """Check in RabbitMQ's order: rights on the destination, no default exchange, rights on the source."""
+    """Check rights for bind and unbind, in RabbitMQ's order: on the destination, then on the source."""
     vhost, access = caller.vhost, caller.access
     source, destination = cleaned(source), cleaned(destination)
     access.check_write(kind, destination)
@@ -64,9 +68,7 @@ def _check(caller, kind, destination, source, routing_key):
 
 
 def _is_durable(vhost, kind, destination, source):
-    """True if a binding between these two is durable, or if it may have been durable before the exchange or
-    queue at one end was deleted.
-    """
+    """True if such a binding is durable, or if one end is missing: its deletion may not be on disk yet."""
     exchange = vhost.exchanges.get(cleaned(source))
     if exchange is None:
         return True  # e.g. an auto-delete exchange whose deletion is not on disk yet

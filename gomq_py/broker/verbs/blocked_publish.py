@@ -1,7 +1,8 @@
 """Blocked publish: a message that waits while a thread makes the files of a new segment.
 
 Publishing makes a BlockedPublish when a queue answers LATER; the queue's store has a thread make the files.
-So the disk holds up one publisher and not the hub. Doors keep the client's later messages behind this one.
+So the disk holds up one publisher and not the hub. Protocol servers keep the client's later messages behind
+this one.
 """
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.route import LATER
@@ -14,8 +15,8 @@ WAITS_FOR = "files for the next segment of a queue"
 
 
 def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None):
-    """Make a BlockedPublish with these arguments. Until the message is stored, stop reading ``stream`` and
-    count the message's octets among unfinished bodies.
+    """Make a BlockedPublish of these arguments. Until it ends, the client's ``stream`` is not read, and the
+    message's octets count as an unfinished body.
     """
     message = publication.message
     hold = stream.pause_reading(getattr(message.lacking, "waits_for", WAITS_FOR))
@@ -31,17 +32,16 @@ def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None
 
 
 class BlockedPublish:
-    """Publishes a Publication's message to the destinations from number ``at`` on; number ``at`` has answered
-    LATER. The message owns its octets. ``vhost.blocked_publishes`` holds the BlockedPublish until all
-    destinations have answered.
+    """Publishes a Publication's message to its destinations from number ``at`` on; number ``at`` has answered
+    LATER, so its files must be made first. The message owns its octets.
 
     ``taken``: True if all earlier destinations took the message. At the end, even if the client has gone,
     ``done(taken, somebody_took)`` is called: ``taken`` if all destinations took the message,
     ``somebody_took`` if a destination from ``at`` on did. If all queues were deleted before any had the
-    message, it is routed anew. ``before(destinations, None, taken)`` is called before each attempt. After an
-    attempt, ``before(destinations, left, taken)`` is called if a destination answers LATER (``left``: this
-    and all later destinations) or if a destination refuses (``left`` is empty). That call is in the batch of
-    the answers, so a kill cannot part the two.
+    message, it is routed anew. ``before(destinations, None, taken)`` is called before each attempt.
+    ``before(destinations, left, taken)`` is called after an attempt in which a destination answered LATER
+    (``left``: that destination and all behind it) or refused (``left`` is empty), in the same batch, so that
+    a kill cannot come between.
     """
 
     def __init__(self, vhost, scheduler, publication, at, taken, done, before=None):
@@ -59,12 +59,12 @@ class BlockedPublish:
         self._message.lacking(self._go_on)
 
     def is_for(self, queue):
-        """True if the queue is one of the destinations that have not had the message."""
+        """True if the message is still to be published to this queue."""
         return queue in self._destinations
 
     def _go_on(self, error):
-        """Continue after the files were made. If an ``error`` kept them from being made, the queue refuses
-        the message, and the other destinations still get it. Never raises.
+        """Continue when the files were made. If that failed with ``error``, the destination that needed them
+        refuses the message, and the others still get it. Never raises.
         """
         now_ms = unix_ms()
         # otherwise a message with a TTL of 0 would expire while it waits
@@ -82,9 +82,9 @@ class BlockedPublish:
             self._done(self._taken, self._somebody_took)
 
     def _publish(self, error):
-        """Publish to the destinations left. Returns False if a destination answers LATER, else True.
-        ``error``: why the files of the first destination could not be made, or None; with an error this
-        destination refuses.
+        """Publish to the remaining destinations. Returns False if one answers LATER, otherwise True.
+        ``error``: why the files of the first destination could not be made; it then refuses the message.
+        None: they were made.
         """
         destinations = self._still_there()
         if error is not None and destinations and destinations[0] is self._destinations[0]:
@@ -111,9 +111,7 @@ class BlockedPublish:
         return True
 
     def _still_there(self):
-        """List the remaining destinations, without queues that were deleted; a new queue of the same name is
-        not put in their place.
-        """
+        """List the remaining destinations, without queues that were deleted, even if declared anew."""
         found = []
         for each in self._destinations:
             now = self._vhost.queues.get(each.name) if isinstance(each, Queue) else each

@@ -1,11 +1,11 @@
-"""Caller: tells a verb its user, vhost and connection. Doors make a Caller for a channel or request."""
+"""Caller: the user, vhost and connection for which a verb acts. Each AMQP channel and request has one."""
 
 
 class Caller:
-    """Stands for a user in ``vhost``; ``access`` has the user's rights there.
+    """A user acting in ``vhost``; ``access`` (an Access) checks the user's rights there.
 
-    ``owner`` stands for the connection that owns exclusive queues, or is None. Traces show
-    ``connection_name`` and ``channel_number``.
+    ``owner``: the object that stands for the connection as owner of exclusive queues, or None.
+    ``connection_name`` and ``channel_number`` are shown in traces.
     """
 
     __slots__ = ("access", "vhost", "owner", "connection_name", "channel_number")

@@ -1,6 +1,6 @@
-"""Entering: authenticates a client and admits it to a vhost, for every door.
+"""Entering: authenticates a client and admits it to a vhost, for every protocol.
 
-Doors parse logins and translate refusals; this module decides. The texts are RabbitMQ's.
+Protocol servers parse logins and translate refusals; this module decides. The texts are RabbitMQ's.
 """
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.broker.policies.limits import MAX_CONNECTIONS
@@ -9,10 +9,11 @@ from gomq_py.errors import AccessRefused, NotFound, OutOfResources
 
 
 def check_credentials(logins, clients, username, password, host, deadline):
-    """Log a client in from this address; count the login. Returns the User. Raises LoginRefused. May switch.
+    """Log a client in from the address ``host``, and count the login. Returns the User. Raises LoginRefused.
+    May switch.
 
-    ``password``: octets, or None if a verified certificate names the user. ``clients`` may have stopped
-    admitting connections meanwhile, so the door must check this afterwards.
+    ``password``: octets, or None if a verified certificate names the user. ``clients`` may stop admitting
+    connections before this returns, so the caller must check that afterwards.
     """
     try:
         if clients.refusing_logins:
@@ -35,7 +36,7 @@ def check_credentials(logins, clients, username, password, host, deadline):
 
 
 def check_at_once(logins, clients, username, password, host):
-    """Log a client in if that needs no wait (Logins.login_at_once) and return its User; otherwise None."""
+    """Log a client in if that needs no wait (Logins.login_at_once). Returns the User, otherwise None."""
     if clients.refusing_logins or password is None:
         return None
     user = logins.login_at_once(username, password, host)
@@ -45,7 +46,7 @@ def check_at_once(logins, clients, username, password, host):
 
 
 def lost_entry(users, user, name):
-    """Return why an admitted User may not stay in the vhost of this name, or None if the User may stay."""
+    """Reason why a connected User may no longer stay in the vhost ``name``; None if the User may."""
     if may_enter(user, name):
         return None
     if users.get(user.name) is not user:
@@ -54,8 +55,9 @@ def lost_entry(users, user, name):
 
 
 def enter(broker, clients, user, name, door, most=0):
-    """Admit one more connection of the user to a vhost. Returns the VHost. The door may have ``most``
-    connections (0: no limit). Raises NotFound, AccessRefused, OutOfResources at a connection limit.
+    """Check that the user may open one more connection to the vhost ``name``, and return the VHost. ``door``:
+    the protocol, which may have ``most`` connections (0: no limit). Raises NotFound, AccessRefused,
+    OutOfResources at a connection limit.
     """
     if most and clients.count_of_door(door) >= most:
         raise OutOfResources(f"connection refused: node connection limit ({most}) is reached")

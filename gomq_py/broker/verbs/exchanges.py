@@ -1,6 +1,6 @@
 """Verbs of exchanges: declare, declare passively and delete, after a check of the caller's rights.
 
-The vhost has the rules of exchanges. Doors translate the errors.
+The vhost has the rules of exchanges. Protocol servers translate the errors.
 """
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from gomq_py.broker.verbs.access import EXCHANGE
 
 
 class DeclaredExchange(NamedTuple):
-    """Is the result of declare(). ``durable``: True if the answer must wait for the disk."""
+    """Result of declare(). ``durable``: True if the client's answer must wait for the disk."""
 
     exchange: Any
     created: bool
@@ -20,8 +20,9 @@ class DeclaredExchange(NamedTuple):
 
 
 def declare(caller, name, type_, durable=False, auto_delete=False, internal=False, arguments=None):
-    """Declare. Needs configure; for a new exchange with an alternate also read on it, and write on the
-    alternate. Returns DeclaredExchange. Raises UnknownType, AccessRefused, PreconditionFailed.
+    """Declare an exchange. Needs configure; for a new exchange with an alternate exchange also read on it,
+    and write on the alternate. Returns DeclaredExchange. Raises UnknownType, AccessRefused,
+    PreconditionFailed.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
     vhost.kinds.declarable_exchange_type(type_)
@@ -36,7 +37,7 @@ def declare(caller, name, type_, durable=False, auto_delete=False, internal=Fals
 
 
 def to_look_at(caller, name):
-    """Find an exchange for a caller that wants to see it. Needs read. Raises AccessRefused, NotFound."""
+    """Return an exchange that the caller wants to inspect. Needs read. Raises AccessRefused, NotFound."""
     caller.access.check_read(EXCHANGE, cleaned(name))
     return passive_declare(caller, name)
 
@@ -58,8 +59,8 @@ def passive_declare(caller, name):
 
 
 def delete(caller, name, if_unused=False):
-    """Delete. Needs configure, even for a missing exchange. Returns True if the answer must wait for the
-    disk. Raises AccessRefused, PreconditionFailed.
+    """Delete an exchange. Needs configure, even for a missing exchange. Returns True if the client's answer
+    must wait for the disk. Raises AccessRefused, PreconditionFailed.
     """
     name = cleaned(name)
     caller.vhost.check_not_default(name)

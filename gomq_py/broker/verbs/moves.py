@@ -1,6 +1,6 @@
 """Verbs of moves: check the rights that an operator needs to move, copy or replay a queue's messages.
 
-Each verb returns a ``route`` for broker.transfer.moves.Move, which does the work.
+Each verb returns the queue and a ``route`` function for broker.transfer.moves.Move, which does the work.
 """
 from gomq_py.broker.names import described
 from gomq_py.broker.transfer.moves import to_origin, to_queue
@@ -9,9 +9,9 @@ from gomq_py.errors import AccessRefused
 
 
 def to_another_queue(caller, name, target_caller, target, keep=False):
-    """Move or, with ``keep``, copy. Needs read on the queue ``name`` and write on the queue ``target``, whose
-    vhost may be another. A client's session (MQTT) is no target. Returns (queue, route). Raises
-    AccessRefused, NotFound, ResourceLocked.
+    """Prepare a move or, with ``keep``, a copy of messages to the queue ``target``, perhaps in another vhost.
+    Needs read on the queue ``name`` and write on ``target``, which must not be an MQTT session's. Returns
+    (queue, route function for Move). Raises AccessRefused, NotFound, ResourceLocked.
     """
     queue = _source(caller, name)
     if not keep:
@@ -25,9 +25,9 @@ def to_another_queue(caller, name, target_caller, target, keep=False):
 
 
 def to_where_they_died(caller, name, to="queue", clean=False):
-    """Replay dead letters. Needs read on the queue and, for each message, write on the queue or exchange that
-    gets it, with its routing keys. ``to``, ``clean``: see broker.transfer.moves.to_origin(). Returns (queue,
-    route). Raises AccessRefused, NotFound, ResourceLocked.
+    """Prepare the replay of dead letters. Needs read on the queue and, for each message, write on the queue
+    or exchange that gets it, with its routing keys. ``to``, ``clean``: see broker.transfer.moves.to_origin().
+    Returns (queue, route function for Move). Raises AccessRefused, NotFound, ResourceLocked.
     """
     queue, access = _source(caller, name), caller.access
     queue.check_taking()
@@ -40,9 +40,7 @@ def to_where_they_died(caller, name, to="queue", clean=False):
 
 
 def _while_allowed(caller, queue, route, may_put=lambda: True):
-    """Make a ``route`` that also checks the rights for each message; without the rights the message stays in
-    its queue.
-    """
+    """Make a ``route`` function that checks the rights anew for each message, then calls ``route``."""
 
     def asking(message):
         if not caller.access.may_read(queue.name):

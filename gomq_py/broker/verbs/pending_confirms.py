@@ -1,8 +1,8 @@
 """Pending confirms: keeps answers to publishers, and sends them in order once their messages are on disk.
 
-A door's lanes make the answers. For each message a lane records in UnsyncedQueues which queues must be on
-disk; at the end of the read the lane passes these queues to PendingConfirms. An answer without such queues
-still waits behind earlier answers. Never stores, never switches.
+For each published message an UnsyncedQueues records which queues must be flushed to disk; at the end of the
+socket read the protocol server passes these queues with an Answer to PendingConfirms. An Answer without such
+queues still waits behind earlier ones. Never stores, never switches.
 """
 from collections import deque
 from functools import partial
@@ -12,8 +12,9 @@ NOT_KEPT = Exception("a queue that it went to has failed")
 
 
 class UnsyncedQueues:
-    """Collects tuples of queues that must be on disk before an answer. ``last``: tuple added last, or None.
-    A lane calls add() only for a tuple other than ``last``: most publishes go to the same queues as before.
+    """Collects the tuples of queues that must be flushed to disk before an answer. ``last``: the tuple added
+    last, or None. Publish paths call add() only for a tuple other than ``last``, as most publishes go to the
+    same queues as before.
     """
 
     __slots__ = ("last", "before")
@@ -22,7 +23,7 @@ class UnsyncedQueues:
         self.last = self.before = None
 
     def add(self, queues):
-        """Add a tuple of queues that must be on disk before the answer."""
+        """Add a tuple of queues that must be flushed to disk before the answer."""
         if self.last is not None:
             if self.before is None:
                 self.before = {}  # as an ordered set
@@ -30,7 +31,7 @@ class UnsyncedQueues:
         self.last = queues
 
     def take(self):
-        """Return and forget the tuples that were added. If there are none, the answer need not wait."""
+        """The tuples of queues added since the last take(), as a tuple; empty: the answer need not wait."""
         queues, before, self.last, self.before = self.last, self.before, None, None
         if queues is None:
             return ()
@@ -38,10 +39,10 @@ class UnsyncedQueues:
 
 
 class Answer:
-    """Is one answer to one or more publishes; each door has its own class.
+    """One answer to one or more publishes; each protocol has a subclass.
 
-    Once all earlier answers are sent, either kept() or lost() is called, once. ``flush``: the flush that the
-    answer waits for (storage.flush.flushing.NextFlush); None if this flush had begun already.
+    Once all earlier answers are sent, either kept() or lost() is called, once. ``flush``: the NextFlush
+    (storage.flush.flushing) that the answer waits for; None if that flush had begun already.
     """
 
     __slots__ = ("queues", "flush", "is_safe", "error")
@@ -53,7 +54,7 @@ class Answer:
         self.error = None
 
     def kept(self):
-        """Return the octets to send to the client when its messages are as safe as required."""
+        """Return the octets to send to the client once its messages are on disk."""
         raise NotImplementedError
 
     def lost(self):
@@ -61,8 +62,9 @@ class Answer:
         raise NotImplementedError
 
     def must_wait(self, error, callback):
-        """Called after the flush, which ended with ``error`` or None. True if the answer must wait longer;
-        then ``callback(error)`` is called later, which calls must_wait() again. False if not.
+        """Called after the flush, with its ``error`` or None. If the answer must wait for something else,
+        returns True and later calls ``callback(error)``, which calls must_wait() once more. Otherwise returns
+        False.
         """
         return False
 
@@ -76,11 +78,11 @@ class Answer:
 
 
 class PendingConfirms:
-    """Keeps the answers of one channel or client. ``write(octets)`` sends answers; ``when_safe(callback,
-    concerns)`` is Durability.when_safe (storage.flush.durability).
+    """The answers to one channel or client that wait for the disk. ``write(octets)`` sends an answer;
+    ``when_safe(callback, concerns)`` is Durability.when_safe (storage.flush.durability).
 
-    Each answer costs a callback and perhaps a packet, so publishes of several reads during one flush should
-    be added to the last answer (``last_for``).
+    Each answer costs a callback and perhaps a packet. So publishes of several reads during one flush should
+    share an answer: see last_for().
     """
 
     __slots__ = ("_write", "_when_safe", "_waiting")
@@ -95,12 +97,12 @@ class PendingConfirms:
         return self._waiting is not None and len(self._waiting) > 0
 
     def last(self):
-        """The last waiting answer. A door may add publishes to it that need no flush."""
+        """The last waiting answer, to which publishes that need no flush may be added."""
         return self._waiting[len(self._waiting) - 1]
 
     def last_for(self, unsynced):
-        """The last answer, if it waits for the same tuples of queues and its flush has not begun, so that
-        more publishes may be added to it; otherwise None.
+        """Return the last waiting answer if more publishes may be added to it: it waits for the same tuples
+        of queues, and its flush has not begun. Otherwise None.
         """
         waiting = self._waiting
         if not waiting or not unsynced:
@@ -112,7 +114,7 @@ class PendingConfirms:
         return last
 
     def done(self, answer, unsynced):
-        """Send the answer after earlier ones, when all queues in the tuples ``unsynced`` are on disk."""
+        """Send the answer when the queues in ``unsynced`` are flushed and all earlier answers sent."""
         if unsynced:
             answer.queues = unsynced
             if self._waiting is None:
@@ -126,11 +128,11 @@ class PendingConfirms:
             self._write(answer.kept())
 
     def mute(self):
-        """Send no more answers; kept() or lost() are still called."""
+        """Send no more answers to the client; kept() and lost() are still called."""
         self._write = _to_nobody
 
     def close(self):
-        """Drop all answers, those that wait and later ones."""
+        """Drop all answers that wait, and send none that come later."""
         self._waiting = None
         self._write = _to_nobody
 
@@ -159,4 +161,4 @@ class PendingConfirms:
 
 
 def _to_nobody(octets):
-    """Drop the octets. Used in place of ``write`` after mute() or close()."""
+    """Do nothing: stands for ``write`` after mute() or close()."""

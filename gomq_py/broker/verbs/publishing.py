@@ -1,11 +1,11 @@
 """Publishing: checks, routes, stores and counts a publish.
 
     prepare            checks and routes a client's message, and makes a Publication
-    store              gives a Publication to its destinations; then the door answers its client
+    store              gives a Publication to its destinations; the caller then answers its client
     store_and_wait     does the same for callers that can wait
 
-Doors call these. ``remembered_route`` serves fast lanes, which store plain messages themselves; a property
-test checks that both ways answer alike.
+The protocol servers call these. For plain messages AMQP and MQTT connections have a fast path, which stores
+messages itself on a route from ``remembered_route``; a property test checks that both paths answer alike.
 """
 from operator import attrgetter
 
@@ -29,10 +29,10 @@ _takes_publishes_only = attrgetter("takes_publishes_only")
 
 
 class Publication:
-    """Holds a checked message and its destinations.
+    """A checked message and its destinations.
 
-    After storing, ``taken`` is True if all destinations took the message, ``somebody_took`` if one did.
-    A message without ``destinations`` was unroutable or a duplicate.
+    After storing, ``taken`` is True if all destinations took the message, ``somebody_took`` if at least one
+    did. Without ``destinations`` the message is unroutable or a duplicate.
     """
 
     __slots__ = (
@@ -54,9 +54,9 @@ class Publication:
         self.durable = self.message.describe()["persistent"] and any(one.durable for one in destinations)
 
     def committed(self, vhost, now_ms):
-        """Prepare the message for the commit of its transaction: its age begins now, and queues deleted
-        meanwhile are left out. A retained message is routed anew, so that it reaches sessions that have
-        subscribed meanwhile.
+        """Prepare a message of a transaction for tx.commit: its age begins now, and queues deleted since the
+        publish are left out. A retained message is routed anew, for sessions that have subscribed since the
+        publish.
         """
         self.message.restamp(now_ms)
         there = [
@@ -79,11 +79,12 @@ class Publication:
 # checking and routing
 
 def remembered_route(access, vhost, exchange, routing_key, headers=None, tells_delayed=False):
-    """A Route for messages of this exchange and routing key while it is current; None for the slow lane.
+    """Return a Route that the fast publish path may cache for messages of this exchange and routing key; None
+    if they must take the general path (prepare).
 
     ``headers``: the message's headers, needed only if the header that decides the route holds a list.
-    ``tells_delayed``: True if the lane recognises delayed messages, and accepts Routes that have other queues
-    for delayed messages.
+    ``tells_delayed``: True if the caller recognises delayed messages, and accepts a Route with other queues
+    for them (``Route.delayed``).
     """
     found = vhost.exchanges.get(exchange)
     if not exchange and routing_key.startswith(TOPIC_ADDRESS):
@@ -108,22 +109,22 @@ def _route_by_delay(access, vhost, exchange, routing_key):
 
 
 def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
-    """Make a Publication. Needs write on the exchange and, if the user has a topic permission there, write on
-    each routing key.
+    """Check and route a message. Returns a Publication. Needs write on the exchange and, with a topic
+    permission, write on each routing key.
 
     ``read(tables)``, called once these rights are checked, returns the message's Envelope (broker.envelope).
     The checks are in RabbitMQ's order. Raises AccessRefused, NotFound, Malformed, PreconditionFailed, and the
     errors of ``read``.
 
-    In the default exchange a key that is a topic's address goes to the vhost's exchange of topics, unless a
-    queue has that name; so a reply_to may be a topic's address.
+    In the default exchange, a key ``amq.topic.TOPIC`` addresses the vhost's topic exchange with the key
+    TOPIC, unless a queue has that name; so a reply_to may name a topic.
     """
     found, routing_key = _addressed(caller, exchange, routing_key)
     return checked(caller, found, routing_key, read, body, now_ms, mandatory)
 
 
 def check_address(caller, exchange, routing_key):
-    """Check a message's exchange and routing key as prepare() does, before the rest has arrived."""
+    """Check exchange, routing key and rights of a message whose properties and body have not arrived yet."""
     found, routing_key = _addressed(caller, exchange, routing_key)
     caller.access.check_write_topic(found, (routing_key,))
 
@@ -144,7 +145,7 @@ def _addressed(caller, exchange, routing_key):
 
 
 def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
-    """Make a Publication as prepare() does, without the check of write on the exchange."""
+    """Check and route a message, without a check of write on ``exchange``. Returns a Publication."""
     vhost = caller.vhost
     caller.access.check_write_topic(exchange, (routing_key,))
     envelope = read(vhost.tables)
@@ -176,11 +177,11 @@ def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
 # storing
 
 def store(caller, publication, now_ms, wait=None):
-    """Publish to the destinations. Returns True if all took the message, otherwise False.
+    """Publish the message to its destinations. Returns True if all took it, otherwise False.
 
     If destination number ``at`` needs files first, calls ``wait(publication, at, taken)`` and returns None.
-    ``wait`` makes a BlockedPublish, which calls stored() later. If ``wait`` is None, the files are made at
-    once.
+    ``wait`` makes a BlockedPublish, at whose end stored() must be called. If ``wait`` is None, the files are
+    made at once.
     """
     # The id is recorded first: a repeat must not be confirmed before this message is stored.
     is_noted = _is_noted(publication)
@@ -207,14 +208,14 @@ def store(caller, publication, now_ms, wait=None):
 
 
 def begun(vhost, message, destinations, mandatory=False):
-    """Make the Publication of a message that a fast lane was storing when a destination answered LATER."""
+    """Make the Publication of a message whose fast publish ended at a destination that answered LATER."""
     exchange = vhost.exchange(to_text(message.get_exchange()))
     exchange.state.publish_in += 1
     return Publication(exchange, message, destinations, mandatory=mandatory)
 
 
 def stored(publication, taken, somebody_took):
-    """Note the answers of all destinations. ``taken``: True if all took it; ``somebody_took``: if one did."""
+    """Record and count a publish. ``taken``: all destinations took it; ``somebody_took``: at least one."""
     exchange, count = publication.exchange, len(publication.destinations)
     publication.taken = taken
     publication.somebody_took = publication.somebody_took or somebody_took
@@ -231,8 +232,8 @@ def stored(publication, taken, somebody_took):
 
 
 def store_and_wait(caller, publication, scheduler):
-    """Store a message that came by no channel, and count it for the vhost. Returns the Publication. May
-    switch.
+    """Store a message that came by no AMQP channel, wait until all destinations have answered, and count the
+    publish for the vhost. Returns the Publication. May switch.
     """
     waited, now_ms = Event(), unix_ms()
 
@@ -257,23 +258,23 @@ def store_and_wait(caller, publication, scheduler):
 
 
 def traced(caller):
-    """The TracedClient that stands for the caller in traces."""
+    """Make the TracedClient that identifies the caller in traces."""
     return tracing.TracedClient(caller.connection_name, caller.channel_number, caller.access.user.name)
 
 
 def _is_noted(publication):
-    """True if the publication's exchange deduplicates, and the message has an id."""
+    """True if the exchange deduplicates and the message has a deduplication id."""
     return publication.seen is not None and publication.seen[0] is not None
 
 
 def _is_duplicate(publication, now_ms):
-    """True if the exchange has seen the message's id before. Otherwise notes the id and returns False."""
+    """True if the exchange has seen the message's deduplication id; otherwise remembers the id."""
     seen = publication.exchange.deduplication
     return seen is not None and not seen.take(*publication.seen, now_ms)
 
 
 def _follow_the_first(publication):
-    """Give a duplicate no destinations; it counts as safe when the first message of its id is safe."""
+    """Remove a duplicate's destinations. Its confirm waits until the first message with its id is on disk."""
     publication.destinations = ()
     queues = publication.exchange.deduplication.queues_of(publication.seen[0])
     publication.durable = queues is not None

@@ -1,6 +1,6 @@
-"""Verbs of queues: declare, delete, take, look at, purge, pause, restart, after a check of rights.
+"""Verbs of queues: declare, delete, take from, look at, purge, pause, restart, after a check of rights.
 
-The vhost has the rules of queues. Doors translate the errors.
+The vhost has the rules of queues. Protocol servers translate the errors.
 """
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ PURGE_SLICE = 5000
 
 
 class DeclaredQueue(NamedTuple):
-    """Is the result of declare(). ``durable``: True if the answer must wait for the disk."""
+    """Result of declare(). ``durable``: True if the client's answer must wait for the disk."""
 
     queue: Any
     created: bool
@@ -25,16 +25,16 @@ class DeclaredQueue(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """Is the result of delete(): how many messages were ready, and if the answer must wait for the disk."""
+    """Result of delete(). ``durable``: True if the client's answer must wait for the disk."""
 
     message_count: int
     durable: bool
 
 
 def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arguments=None):
-    """Declare. Needs configure; for a new queue with a dead letter exchange also read on it and write on that
-    exchange. A queue without a name gets one. Returns DeclaredQueue. Raises AccessRefused, NotFound,
-    PreconditionFailed, ResourceLocked.
+    """Declare a queue; without a name it gets a generated one. Needs configure; for a new queue with a dead
+    letter exchange also read on the queue and write on that exchange. Returns DeclaredQueue. Raises
+    AccessRefused, NotFound, PreconditionFailed, ResourceLocked.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
     generated = not name
@@ -50,7 +50,7 @@ def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arg
 
 
 def passive_declare(caller, name):
-    """Find a queue (a passive declare). Needs no right; counts as a use. Raises NotFound, ResourceLocked."""
+    """Find a queue and postpone its expiry. Needs no right. Raises NotFound, ResourceLocked."""
     queue = caller.vhost.queue(name, caller.owner)
     if queue.limits is not None:
         queue.limits.used()
@@ -71,16 +71,14 @@ def delete(caller, name, if_unused=False, if_empty=False):
 
 
 def to_take_from(caller, name):
-    """The queue, for a caller that takes messages. Needs read. Raises AccessRefused, NotFound,
-    ResourceLocked.
-    """
+    """Find a queue to take messages from. Needs read. Raises AccessRefused, NotFound, ResourceLocked."""
     queue = _to_drop_from(caller, name)
     queue.check_taking()
     return queue
 
 
 def check_still_takes(caller, name):
-    """Check that a consumer's user still has read. Raises AccessRefused."""
+    """Raise AccessRefused if the consumer's user no longer has the right to read from the queue."""
     caller.access.check_read(QUEUE, name)
 
 
@@ -90,8 +88,8 @@ def _to_drop_from(caller, name):
 
 
 def to_look_at(caller, name):
-    """The queue, even if closed or exclusive, for a caller that only looks at messages. Needs read. Raises
-    AccessRefused, NotFound.
+    """Return a queue, even if closed or exclusive, whose messages the caller wants to see without taking
+    them. Needs read. Raises AccessRefused, NotFound.
     """
     caller.access.check_read("queue", cleaned(name))
     return _named(caller, name)
@@ -106,8 +104,8 @@ def readable(caller):
 
 
 def purge(caller, name):
-    """Drop the ready messages. Needs read. Returns (queue, count of messages); the door answers when
-    ``queue.after_purge`` calls back. Raises AccessRefused, NotFound, ResourceLocked.
+    """Drop the ready messages. Needs read. Returns (queue, count of dropped messages); the client's answer
+    must wait for ``queue.after_purge``. Raises AccessRefused, NotFound, ResourceLocked.
     """
     queue = _to_drop_from(caller, name)
     queue.serve()
@@ -115,8 +113,8 @@ def purge(caller, name):
 
 
 def purge_some(caller, name, count):
-    """Drop up to ``count`` ready messages, the oldest first. Needs read, which is checked again before each
-    slice. Returns the queue. Raises AccessRefused, NotFound, ResourceLocked. May switch.
+    """Drop up to ``count`` ready messages, the oldest first, in slices. Needs read, which is checked before
+    each slice. Returns the queue. Raises AccessRefused, NotFound, ResourceLocked. May switch.
     """
     queue = _to_drop_from(caller, name)
     left = count
@@ -140,8 +138,8 @@ def until_opened(queue):
 
 
 def pause(caller, name, paused=True):
-    """Stop deliveries, or resume them (``paused`` False). Needs configure. Raises AccessRefused, NotFound,
-    OutOfResources, ResourceLocked.
+    """Pause a queue's deliveries, or resume them (``paused`` False). Needs configure. Raises AccessRefused,
+    NotFound, OutOfResources, ResourceLocked.
     """
     caller.access.check_configure("queue", cleaned(name))
     queue = _named(caller, name)

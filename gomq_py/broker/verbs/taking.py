@@ -1,6 +1,6 @@
-"""Taking: takes messages out of a queue without a channel, then requeues, rejects or acknowledges them.
+"""Taking: takes messages from a queue without a channel, then requeues, rejects or acknowledges them.
 
-Doors use it to show messages to an operator, in a greenlet for each request.
+The HTTP API uses it to show messages to an operator, in a greenlet for each request.
 """
 from gomq_py.broker.signals import tracing
 from gomq_py.broker.verbs import queues
@@ -14,11 +14,11 @@ TAKEN_OCTETS_MAX = 16 * 1024 * 1024
 
 
 def take(caller, name, count, requeue, reject):
-    """Take up to ``count`` messages. Lists for each (describe(), exchange, routing key, properties, body,
-    count of ready messages left). Needs read.
+    """Take up to ``count`` messages. Returns a list of (Message.describe(), exchange, routing key,
+    properties, body, count of ready messages left). Needs read.
 
-    After the last was taken, all messages are requeued (``requeue``), rejected (``reject``) or acknowledged,
-    so that no message is taken twice; until then they are unacked. Stops early at TAKEN_OCTETS_MAX. Raises
+    After the last was taken, all messages are requeued (``requeue``), rejected (``reject``) or acknowledged;
+    until then they are unacked, so that none is taken twice. Stops early at TAKEN_OCTETS_MAX. Raises
     AccessRefused, NotFound, ResourceLocked. May switch.
     """
     queue, vhost = queues.to_take_from(caller, name), caller.vhost
@@ -54,7 +54,7 @@ def take(caller, name, count, requeue, reject):
 
 
 def _get(queue, message):
-    """Call Queue.get, if need be again when the message's files are open. May switch."""
+    """Take the next message by Queue.get, after waiting for its files if these must be opened. May switch."""
     while not queue.get(message, False):
         if not queue.is_opening():
             return False

@@ -1,6 +1,6 @@
-"""Token life: ends a connection when its login token expires, unless the client renews it.
+"""Token life: ends a connection when its login token expires, unless the client renews the token.
 
-A door's connection makes a TokenLife, which has one timer, for a user with a token.
+A connection whose user has a token makes a TokenLife, which has one timer.
 """
 from gomq_py.auth.errors import LoginRefused
 
@@ -11,7 +11,7 @@ LONGEST_SLEEP_S = 86400
 
 
 class TokenLife:
-    """Calls ``expired()`` when the token of ``user`` ends. ``stop`` it when the connection ends."""
+    """Calls ``expired()`` when the token of ``user`` expires. Call ``stop`` when the connection ends."""
 
     def __init__(self, user, logins, hub, expired):
         self._user = user
@@ -22,8 +22,8 @@ class TokenLife:
         self._arm()
 
     def renew(self, secret, hold, renewed, refused):
-        """Verify a newer token (octets) from the client, then call ``renewed()`` or ``refused(error)``. To
-        verify it, the issuer's keys may be fetched.
+        """Verify a newer token (octets) from the client in a greenlet, then call ``renewed()`` or
+        ``refused(error)``. The issuer's keys may have to be fetched for that.
 
         ``hold`` keeps the client from being read, and is released when the token is verified: the client's
         later requests may need the new token's rights.
@@ -31,7 +31,7 @@ class TokenLife:
         self._renewal = self._hub.spawn(self._renew, secret, hold, renewed, refused)
 
     def stop(self):
-        """Stop the timer and a renewal."""
+        """Stop the timer, and a renewal in progress."""
         for greenlet in (self._timer, self._renewal):
             if greenlet is not None:
                 greenlet.kill(block=False)

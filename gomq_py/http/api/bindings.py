@@ -30,7 +30,7 @@ def list_bindings(vhost=None):
 
 
 def ends(vhost, source, kind, destination):
-    """(source, destination) that a path names in a VHost. Raises NoSuchObject with RabbitMQ's text."""
+    """(source, destination) that a path names; ``kind``: q (queue), e (exchange). Raises NoSuchObject."""
     if kind not in KINDS:
         raise NoSuchObject()
     exchange = there_is("exchange", vhost.exchanges.get(named(source)), source, vhost.name)
@@ -39,7 +39,7 @@ def ends(vhost, source, kind, destination):
 
 
 def between(exchange, destination):
-    """The bindings from an exchange to a destination."""
+    """A list of the bindings from an exchange to a destination, a queue or exchange."""
     return [one for one in exchange.bindings() if one.destination is destination]
 
 
@@ -103,7 +103,7 @@ def delete_binding(vhost, source, kind, destination, key):
 
 
 def _find(vhost, source, kind, destination, key):
-    """The Binding, or the queue for its binding to the default exchange. Raises NoSuchObject."""
+    """The binding of this properties key or, for a default binding, its queue. Raises NoSuchObject."""
     exchange, end = ends(vhost, source, kind, destination)
     if not exchange.name and kind == "q" and key in (end.name, escaped(end.name)):
         return end

@@ -23,7 +23,7 @@ TOLD_MAX, LOOKED_AT = 200, 2000
 @blueprint.get("/api/changes")
 @access(MANAGEMENT)
 def list_changes():
-    """Return the visible changes after number ``since``; without ``since``, the number to begin with."""
+    """Return the changes after number ``since`` that the user may see; without ``since``, the last number."""
     since = _since()
     last = node().feed.last
     changes = [] if since is None else node().feed.since(since)
@@ -72,7 +72,7 @@ def follow_changes():
 
 
 def resumed_at():
-    """The number of the last event that a reconnecting browser has received, or None."""
+    """The number in Last-Event-ID, the last event that a reconnecting browser has received, or None."""
     number = number_in(request.headers.get("Last-Event-ID", ""))
     return None if number is None or number < 0 else number
 
@@ -88,7 +88,7 @@ def _since():
 
 
 def _is_seen(change, user, tags):
-    """Whether the lists open to the user would show the change."""
+    """Whether the user may see the changed entity."""
     kind = change.what.partition(".")[0]
     if kind == "alarm":
         return True

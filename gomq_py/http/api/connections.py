@@ -15,13 +15,13 @@ MAX_REASON = 200
 
 
 def visible():
-    """The connections that the user may see: the user's own, or all with the monitoring tag."""
+    """A list of connections: the user's own or, with the monitoring tag, all."""
     everybody = MONITORING in g.tags
     return [one for one in node().clients.all() if everybody or one.user.identity == g.user.identity]
 
 
 def find(name):
-    """The connection of this name. Raises NoSuchObject."""
+    """Return the connection of this name. Raises NoSuchObject."""
     for one in visible():
         if one.name == name:
             return one
@@ -29,12 +29,12 @@ def find(name):
 
 
 def channels_of(connections):
-    """(channel, connection) of each open channel."""
+    """A list of (channel, connection) of each open channel of these connections."""
     return [(channel, one) for one in connections for channel in list(one.channels.values())]
 
 
 def list_of_channels(connections):
-    """The answer with every channel of these connections. May switch."""
+    """Return a response that lists every channel of these connections. May switch."""
     return listing(channels_of(connections), kinds.CHANNELS)
 
 
@@ -42,7 +42,7 @@ def list_of_channels(connections):
 @blueprint.get("/api/connections/username/<user>")
 @access(MANAGEMENT)
 def list_connections(user=None):
-    """Return the connections that the user sees, of all users or of the user named in the path."""
+    """Return the connections that the caller may see: all of them, or those of the user in the path."""
     return listing([one for one in visible() if user in (None, one.user.name)], kinds.CONNECTIONS)
 
 
@@ -73,13 +73,13 @@ def delete_user_connections(user):
 
 
 def check_own(connection):
-    """Raises NotAuthorised if the connection is another user's and no administrator asks."""
+    """Raises NotAuthorised if the connection is another user's and the caller is no administrator."""
     if ADMINISTRATOR not in g.tags and connection.user.identity != g.user.identity:
         raise NotAuthorised("Not administrator user")
 
 
 def close_connection(connection):
-    """Close a connection with the request's ``X-Reason``. Raises NotAuthorised."""
+    """Close a connection; its client is told the request's ``X-Reason``. Raises NotAuthorised."""
     check_own(connection)
     connection.force_close(request.headers.get("X-Reason", "Closed via management plugin")[:MAX_REASON])
 
@@ -95,7 +95,7 @@ def list_channels(name=None):
 @blueprint.put("/api/channels/<name>")
 @access(MANAGEMENT)
 def put_channel(name):
-    """Set the ``prefetch`` count for later consumers on the channel. The route is LavinMQ's."""
+    """Set the ``prefetch`` count for consumers that start later on the channel. The route is LavinMQ's."""
     channel, connection = find_channel(name)
     check_own(connection)
     channel.prefetch_count = integer_of(body(required=("prefetch",)), "prefetch", None, 0, 65535)
@@ -116,7 +116,7 @@ def get_channel(name):
 
 
 def find_channel(name):
-    """(channel, connection) of the channel of this name. Raises NoSuchObject."""
+    """Return (channel, connection) of the channel of this name. Raises NoSuchObject."""
     for channel, connection in channels_of(visible()):
         if shapes.channel_name(channel, connection) == name:
             return channel, connection
@@ -127,7 +127,7 @@ def find_channel(name):
 @blueprint.get("/api/consumers/<vhost>")
 @access(MANAGEMENT)
 def list_consumers(vhost=None):
-    """Return the consumers in one vhost, or all that the user sees, of connections that the user sees."""
+    """Return the consumers in one vhost, or in all vhosts, whose connections the user may see."""
     if vhost is not None:
         find_vhost(vhost)
     pairs = []

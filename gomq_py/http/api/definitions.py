@@ -29,13 +29,13 @@ LOOK = 100
 @blueprint.get("/api/definitions/<vhost>")
 @access(ADMINISTRATOR)
 def get_definitions(vhost=None):
-    """Return the definitions of one vhost or of the whole broker, or only the keys in ``columns``."""
+    """Return the definitions of one vhost or of the whole broker; with ``columns`` only these keys."""
     parts, paths = _present(vhost and find_vhost(vhost)), paths_in(request.args)
     return paced_answer(dumped(parts if paths is None else (part for part in parts if [part[0]] in paths)))
 
 
 def _present(vhost):
-    """The (key, value) pairs of a VHost's definitions; of the whole broker's if ``vhost`` is None."""
+    """Yield (key, value) of the present definitions of a VHost; of the whole broker if ``vhost`` is None."""
     return sections(node().broker) if vhost is None else sections_of_vhost(vhost)
 
 
@@ -45,8 +45,8 @@ def _present(vhost):
 @blueprint.post("/api/definitions/<vhost>/upload")
 @access(ADMINISTRATOR, MAX_DEFINITIONS_OCTETS)
 def post_definitions(vhost=None):
-    """Import definitions into the broker, or one vhost. Queues, exchanges and bindings that exist stay as
-    before; users, permissions, policies and parameters of the same name are replaced.
+    """Import definitions into the broker, or into one vhost. Existing queues, exchanges and bindings stay as
+    they are; users, permissions, policies and parameters of the same name are replaced.
     """
     there = vhost and find_vhost(vhost)
     try:
@@ -100,8 +100,8 @@ def compare_definitions(vhost=None):
 
 
 class _Here:
-    """The present definitions as a mapping from kinds to entries. Looks up one kind at a time, because all
-    kinds at once would be as large as an export.
+    """The broker's present definitions as a mapping from kinds ("queues") to entries. Looks up one kind at a
+    time, because all kinds at once would be as large as an export.
     """
 
     def __init__(self, vhost):
@@ -113,7 +113,7 @@ class _Here:
 
 
 def _parsed():
-    """The JSON object in the body, empty without a body. Raises BadRequest, TooLarge, UnsupportedType."""
+    """Return the JSON object in the body, {} without a body. Raises BadRequest, TooLarge, UnsupportedType."""
     try:
         return parsed(body_pieces() or deque((b"{}",)))
     except NotJSON:

@@ -22,7 +22,7 @@ code { font-family: monospace } .method { font-weight: bold }
 
 
 def described():
-    """The OpenAPI document of this app, made at the first call, in slices. May switch."""
+    """Return the OpenAPI document of this app, made at the first call, in slices. May switch."""
     extensions = current_app.extensions
     if "gomq.openapi" not in extensions:
         for name in paced(MODULES):
@@ -39,7 +39,7 @@ def home():
 
 @blueprint.get("/docs/openapi.json")
 def openapi():
-    """Return the OpenAPI description, with the name of the session cookie at the requested address."""
+    """Return the OpenAPI description. It names the session cookie, which depends on the requested port."""
     from gomq_py.http.openapi.document import session_scheme
     whole = described()
     schemes = {**whole["components"]["securitySchemes"], "session": session_scheme(cookie_name())}

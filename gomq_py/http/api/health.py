@@ -23,7 +23,7 @@ OK = {"status": "ok"}
 
 
 def failed(reason, **facts):
-    """A response 503 with the reason."""
+    """A response with status 503, the ``reason`` and the ``facts``."""
     return json_answer({"status": "failed", "reason": reason, **facts}, 503)
 
 

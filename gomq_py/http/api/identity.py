@@ -43,7 +43,7 @@ def cluster_name():
 @blueprint.put("/api/cluster-name")
 @access(ADMINISTRATOR)
 def put_cluster_name():
-    """Set the cluster's ``name`` for new connections, kept as a global parameter as in RabbitMQ."""
+    """Set the cluster's ``name`` for new connections. The name is a global parameter, as in RabbitMQ."""
     name = text_of(body(required=("name",)), "name")
     if not 0 < len(name.encode("utf-8", "surrogatepass")) <= 255:
         raise BadRequest("name must be of 1 to 255 octets")
@@ -101,8 +101,8 @@ def reset_attempts(name):
 @blueprint.get("/api/auth/hash_password/<path:password>")
 @access(MANAGEMENT)
 def hash_password(password):
-    """Return a hash of the password in the path, for definitions and /api/users. The route is RabbitMQ's; the
-    PUT keeps the password out of the address and so out of proxies' logs.
+    """Return a hash of the password in the path, for definitions and /api/users. The route is RabbitMQ's.
+    Proxies may log the path: PUT /api/auth/hash_password has the password in its body.
     """
     return json_answer({"ok": passwords.hash_password(password.replace("%2F", "/").replace("%25", "%"))})
 

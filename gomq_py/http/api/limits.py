@@ -15,7 +15,7 @@ blueprint = Blueprint("limits", __name__)
 @blueprint.get("/api/vhost-limits/<vhost>")
 @access(MANAGEMENT)
 def list_limits(vhost=None):
-    """Return the limits of one vhost, or of all vhosts that the user sees, without those that have none."""
+    """Return the limits of one vhost, or of all vhosts that the user sees, as far as they have limits."""
     return json_answer(
         [{"vhost": one.name, "value": _kept(one)} for one in vhosts_named(vhost) if _kept(one)])
 
@@ -43,7 +43,7 @@ def delete_limit(vhost, kind):
 
 
 def _kept(vhost):
-    """All limits that were set, including ones without effect."""
+    """All limits that were set for the vhost, including negative ones, which have no effect."""
     return vhost.parameters.get((LIMITS, LIMITS_NAME), {})
 
 

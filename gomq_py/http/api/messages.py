@@ -41,7 +41,7 @@ def peek_messages(vhost, name):
 
 
 class Look:
-    """What a request to peek asks for: ``count`` messages from ``offset`` on. Raises BadRequest."""
+    """The query of a request to peek at ``count`` messages from ``offset`` on. Raises BadRequest."""
 
     def __init__(self, offset):
         query = request.args
@@ -54,7 +54,7 @@ class Look:
         self._octets_left = MAX_PEEK_OCTETS
 
     def shown(self, message, position):
-        """A Message as JSON, its body cut to the query's length and to what is left of MAX_PEEK_OCTETS."""
+        """A Message as JSON. Cuts the body to ``truncate`` octets, all bodies together to MAX_PEEK_OCTETS."""
         limit = min(self._octets_left, self._truncate)
         self._octets_left -= min(self._octets_left, message.get_body_length())
         return shown(message, position, self._encoding, limit)
@@ -71,7 +71,7 @@ def _browsed(queue):
 
 
 def passed_over(browser, count):
-    """Skip ``count`` messages; False if there are fewer. May switch."""
+    """Skip ``count`` messages of a queue browser. Returns False if there are fewer. May switch."""
     while count:
         passed = browser.skip(count, SKIP_SLICE)
         if passed == 0:
@@ -106,21 +106,23 @@ def shown(message, position, encoding, limit):
 @blueprint.post("/api/queues/<vhost>/<name>/move")
 @access(MANAGEMENT)
 def move_messages(vhost, name):
-    """Move ready messages (all, ``count`` or matching) to the queue ``destination``; ``dry_run`` counts."""
+    """Move ready messages (all, ``count`` or matching) to the queue ``destination``; ``dry_run`` only counts.
+    """
     return _move(vhost, name, keep=False)
 
 
 @blueprint.post("/api/queues/<vhost>/<name>/copy")
 @access(MANAGEMENT)
 def copy_messages(vhost, name):
-    """Copy ready messages (all, ``count`` or matching) to the queue ``destination``; ``dry_run`` counts."""
+    """Copy ready messages (all, ``count`` or matching) to the queue ``destination``; ``dry_run`` only counts.
+    """
     return _move(vhost, name, keep=True)
 
 
 @blueprint.post("/api/queues/<vhost>/<name>/replay")
 @access(MANAGEMENT)
 def replay_messages(vhost, name):
-    """Move dead letters back to the queue, or exchange, that their header x-death says they came from."""
+    """Move dead letters back to the queue, or exchange, that is named in their header x-death."""
     find_queue(vhost, name)
     wanted = body()
     to, x_death = wanted.get("to", "queue"), wanted.get("x_death", "keep")
@@ -149,7 +151,7 @@ def _move(vhost, name, keep):
 
 
 def _run(queue, route, wanted, keep):
-    """Move messages, or copy them if ``keep``; returns an answer with the move's counts. May switch."""
+    """Move messages, or copy them if ``keep``. Returns a response with the counts. May switch."""
     _browsed(queue).close()
     dry_run = boolean_of(wanted, "dry_run")
     count = integer_of(wanted, "count", 0, 1) if "count" in wanted else None

@@ -26,7 +26,7 @@ SHOWN_OCTETS, MOST_OCTETS = 50_000, 1 << 20
 
 
 def _sessions(vhosts):
-    """Yield (session, vhost) of each session that the user may see. May switch."""
+    """Yield (session, vhost) of each MQTT session in ``vhosts`` that the user may see. May switch."""
     everybody = MONITORING in g.tags
     for vhost in vhosts:
         for session in paced(administration.sessions_of(vhost), LOOK):
@@ -35,14 +35,14 @@ def _sessions(vhosts):
 
 
 def _subscriptions(sessions):
-    """Yield (subscription, session, vhost) of each subscription. May switch."""
+    """Yield (subscription, session, vhost) of each subscription of ``sessions``. May switch."""
     for session, vhost in sessions:
         for subscription in paced(list(session.subscriptions.values()), LOOK):
             yield subscription, session, vhost
 
 
 def _session(vhost_name, client_id):
-    """(session, vhost), if the user may see the session. Raises NoSuchObject."""
+    """Return (session, vhost) of an MQTT session that the user may see. Raises NoSuchObject."""
     vhost = find_vhost(vhost_name)
     session = administration.find_session(vhost, client_id)
     if MONITORING not in g.tags and session.owner != g.user.identity:
@@ -88,7 +88,7 @@ def delete_session(vhost, client_id):
 @blueprint.delete("/api/mqtt/sessions/<vhost>/<client_id>/connection")
 @access(MANAGEMENT)
 def delete_session_connection(vhost, client_id):
-    """Close the connection of the session's client and log the ``X-Reason``; a session that is kept stays."""
+    """Close the connection of the session's client and log the ``X-Reason``; a persistent session stays."""
     session, _ = _session(vhost, client_id)
     if session.connection is None:
         raise NoSuchObject()

@@ -52,8 +52,8 @@ def get_parameter(component, vhost, name):
 @blueprint.put("/api/parameters/<component>/<vhost>/<name>")
 @access(POLICYMAKER)
 def put_parameter(component, vhost, name):
-    """Set the parameter to ``value``. Its component must be a known one, and checks the value. Passwords that
-    are sent back as they are shown stay what they were, for administrators and for the user who set them.
+    """Set the parameter to ``value``. Its component must be a known one, and checks the value. A password
+    sent back as asterisks keeps its value, for administrators and for the user who set the parameter.
     """
     _may_change(component)
     there = writable_vhost(vhost)
@@ -125,7 +125,7 @@ def get_global_parameter(name):
 @blueprint.put("/api/global-parameters/<name>")
 @access(ADMINISTRATOR)
 def put_global_parameter(name):
-    """Set a global parameter, such as the cluster's name or the vhosts that MQTT clients come into."""
+    """Set a global parameter, such as the cluster's name or the vhosts for MQTT clients."""
     values = node().broker.parameters.global_
     existed, before = name in values, values.get(name)
     set_value(lambda value: node().broker.parameters.set_global(name, restored(value, before)))

@@ -15,12 +15,12 @@ blueprint = Blueprint("permissions", __name__)
 
 
 def rights(user):
-    """The permissions of a user as JSON."""
+    """The permissions of a user, in all vhosts, as a list of JSON objects."""
     return [shapes.permission(one) for one in user.permissions.values()]
 
 
 def topic_rights(user, vhost=None):
-    """The topic permissions of a user as JSON, in one vhost or everywhere."""
+    """The topic permissions of a user, in one vhost or in all, as a list of JSON objects."""
     return [
         shapes.topic_permission(one) for one in user.topic_permissions.values() if vhost in (None, one.vhost)
     ]
@@ -132,7 +132,7 @@ def delete_topic_permissions(vhost, user, exchange):
 
 
 def _holder(user, vhost):
-    """The user to be given rights in the vhost. Raises BadRequest, as RabbitMQ does if either is missing."""
+    """Return the user if user and vhost exist. Raises BadRequest otherwise, as RabbitMQ does."""
     holder = node().broker.users.get(user)
     if holder is None or vhost not in node().broker.vhosts:
         raise BadRequest("vhost_or_user_not_found")
@@ -140,7 +140,7 @@ def _holder(user, vhost):
 
 
 def _granted(grant, *values):
-    """Call ``grant(*values)``; raises BadRequest if a value is an invalid expression."""
+    """Call ``grant(*values)``. Raises BadRequest if a value is an invalid regular expression."""
     try:
         grant(*values)
     except ValueError as error:

@@ -21,7 +21,7 @@ PREVIEWED = 200
 
 
 class Family:
-    """The routes of policies or operator policies. A user with the tag ``writer`` may change them."""
+    """The routes of one kind of policies, user or operator. Users with the tag ``writer`` may change them."""
 
     def __init__(self, component, writer):
         self._component = component
@@ -51,8 +51,8 @@ class Family:
         raise NoSuchObject()
 
     def put(self, vhost, name):
-        """Create or replace the policy, which is in force at once. Where a policy and an operator policy
-        differ, the lower number holds.
+        """Create or replace the policy, which is in force at once. If a policy and an operator policy set the
+        same number, the lower one holds.
         """
         there = writable_vhost(vhost)
         value, by = self._wanted(), set_by()
@@ -64,7 +64,7 @@ class Family:
         return no_content(204 if existed else 201)
 
     def _wanted(self):
-        """The policy in the request's body, as parameters store it. Raises BadRequest."""
+        """The policy in the request's body, in the form in which parameters store it. Raises BadRequest."""
         wanted = body(required=("pattern", "definition"))
         value = {
             "pattern": wanted["pattern"], "definition": wanted["definition"],
@@ -95,13 +95,13 @@ class Family:
         return json_answer({"matched": matched, "changed": changed, "changes": changes})
 
     def delete(self, vhost, name):
-        """Delete the policy; what the policy overrode is in force again."""
+        """Delete the policy; a policy of lower priority that it overrode is in force again."""
         if not node().broker.parameters.clear(find_vhost(vhost), self._component, name):
             raise NoSuchObject()
         return no_content()
 
     def of_vhost(self, vhost):
-        """The policies of a vhost, as RabbitMQ shows them."""
+        """A list of the policies of a vhost, as JSON in RabbitMQ's form."""
         chosen = vhost.policies.operator if self._component == OPERATOR_POLICY else vhost.policies.user
         return [
             {"vhost": vhost.name, "name": policy.name, **shown(policy.as_value())}
@@ -110,8 +110,8 @@ class Family:
 
 
 def _check_token(definition):
-    """Raises BadRequest if the definition that a token's user sets has HANDS_ON keys: such a policy acts with
-    the rights of its author, which the broker cannot look up later for a token.
+    """Raises BadRequest if the user of a token sets a definition with HANDS_ON keys: such a policy acts with
+    the rights of its author, which the broker cannot look up for a token.
     """
     keys = sorted(HANDS_ON.keys() & definition.keys()) if isinstance(definition, dict) else ()
     if keys:
@@ -121,7 +121,7 @@ def _check_token(definition):
 
 
 def _shown(change):
-    """A change as JSON; ``settings`` has the settings that differ, null for a missing value."""
+    """A policy's change of an entity, as JSON: ``settings`` that differ, null for a missing value."""
     before, after = shown(change.before.definition), shown(change.after.definition)
     return {
         "type": "exchange" if change.kind == EXCHANGE else "queue", "name": change.entity.name,

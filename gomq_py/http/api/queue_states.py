@@ -28,7 +28,7 @@ def resume_queue(vhost, name):
 @blueprint.put("/api/queues/<vhost>/<name>/restart")
 @access(MANAGEMENT)
 def restart_queue(vhost, name):
-    """Reopen a queue that a fault of its store closed, with the content of its files; 400 for any other."""
+    """Reopen, with its messages, a queue that a fault of its files closed; 400 for a queue that is open."""
     find_queue(vhost, name)
     queues.restart(caller(vhost), name)
     return no_content()

@@ -154,8 +154,8 @@ def _unacked(queue):
 @blueprint.get("/api/queues/<vhost>/<name>/bindings")
 @access(MANAGEMENT)
 def list_queue_bindings(vhost, name):
-    """Return the bindings to the queue, that from the default exchange first; an empty list if the queue does
-    not exist, as in RabbitMQ.
+    """Return the bindings to the queue, the default exchange's first; an empty list if the queue does not
+    exist, as in RabbitMQ.
     """
     there = find_vhost(vhost)
     queue = there.queues.get(name)

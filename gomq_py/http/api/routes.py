@@ -21,7 +21,7 @@ blueprint = Blueprint("routes", __name__)
 @access(MANAGEMENT)
 def try_route(vhost, name):
     """Return where a message with this ``routing_key``, these ``headers`` and ``properties`` would go, step
-    by step; publishes nothing. An exchange that picks by chance may pick another way the next time.
+    by step; publishes nothing. An exchange that chooses at random may choose otherwise the next time.
     """
     there, exchange = find_vhost(vhost), find_exchange(vhost, name)
     wanted = body(required=("routing_key",))
@@ -66,7 +66,7 @@ def _step(vhost, step):
 
 
 def _ways(steps):
-    """{destination: the step that reached it first}."""
+    """{destination: the routing step that reached the destination first}."""
     first = {}
     for step in steps:
         first.setdefault(step.destination, step)
@@ -74,7 +74,7 @@ def _ways(steps):
 
 
 def _match(vhost, destination, ways, due_ms):
-    """A destination as JSON: the way to it, the reason, the due time, and its state."""
+    """A destination as JSON: the exchanges on the way to it, the reason, the due time, and its state."""
     kind = _type(vhost, destination)
     via = [ways[destination].source]
     while via[0] in ways and ways[via[0]].source not in via:

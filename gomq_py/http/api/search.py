@@ -43,9 +43,9 @@ _ANYTHING = object()
 @blueprint.post("/api/queues/<vhost>/<name>/search")
 @access(MANAGEMENT)
 def search_messages(vhost, name):
-    """Return ready messages from ``offset`` on that meet all given conditions: a body that has the ``text``
-    and matches the ``pattern``, JSON with ``json_value`` at ``json_path``, equal ``headers``, ``exchange``
-    and ``routing_key`` that match ``*`` and ``?``. Examines at most ``examined_max`` messages and
+    """Return ready messages from ``offset`` on that meet all given conditions: ``text`` in the body, a body
+    that matches ``pattern``, JSON with ``json_value`` at ``json_path``, equal ``headers``, ``exchange`` and
+    ``routing_key`` with wildcards ``*`` and ``?``. Examines at most ``examined_max`` messages and
     ``octets_max`` octets; ``next_offset`` is where the next search goes on, null at the end of the queue.
     """
     find_queue(vhost, name)
@@ -66,7 +66,7 @@ def search_messages(vhost, name):
 
 
 def _found(browser, criteria, offset, count, examined_max, octets_max):
-    """Search, and return the answer. May switch."""
+    """Search messages of a queue browser, and return the answer as a dict. May switch."""
     found: list[dict] = []
     examined = octets = 0
     is_end = not passed_over(browser, offset)
@@ -89,7 +89,7 @@ def _found(browser, criteria, offset, count, examined_max, octets_max):
 
 
 class Criteria:
-    """Conditions of a search. Raises BadRequest for invalid ones."""
+    """The conditions of a search for messages. Raises BadRequest for invalid conditions."""
 
     def __init__(self, wanted):
         ignore_case = boolean_of(wanted, "ignore_case")
@@ -110,7 +110,7 @@ class Criteria:
             raise BadRequest("json_value takes a json_path")
 
     def meet(self, message):
-        """Whether a Message meets all conditions."""
+        """Whether a Message meets all conditions of the search."""
         for pattern, octets in (
             (self._exchange, message.get_exchange), (self._routing_key, message.get_routing_key),
         ):
@@ -158,7 +158,7 @@ class Criteria:
 
 
 def steps_of(path):
-    """The steps of a path into JSON, texts and numbers. Raises BadRequest.
+    """The steps of a JSON path, a list of texts (keys) and numbers (indexes). Raises BadRequest.
 
     >>> steps_of("$.order.lines[0].sku")
     ['order', 'lines', 0, 'sku']

@@ -16,7 +16,7 @@ MAX_CREDENTIALS_OCTETS = 16 * 1024
 
 
 def _authenticate():
-    """The user that the Authorization header, or else the body, logs in. May switch."""
+    """The user whose login is in the Authorization header, or else in the body. May switch."""
     if current_app.extensions.get("gomq.operator") is not None:
         raise BadRequest("nobody logs in at this socket: it needs no session")
     if request.authorization is not None:
@@ -82,7 +82,7 @@ def _shape(number):
 
 
 def _permissions():
-    """The user's rights in each vhost, by which a page offers actions."""
+    """The user's permissions in each vhost, by which a page decides which actions to offer."""
     found = (g.user.permission(name) for name in list(node().broker.vhosts))
     return [
         {"vhost": one.vhost, "configure": one.configure, "write": one.write, "read": one.read}

@@ -67,13 +67,13 @@ def resume_shovel(vhost, name):
 @blueprint.delete("/api/shovels/vhost/<vhost>/<name>/restart")
 @access(POLICYMAKER)
 def restart_shovel(vhost, name):
-    """Reconnect the shovel, unless it is paused; a definition that waits takes effect."""
+    """Reconnect the shovel, unless it is paused; a new definition that waits for a restart takes effect."""
     _done(node().shovels.restart, _find(vhost, name), set_by())
     return no_content()
 
 
 def _may_look():
-    """Check for the tag monitoring (as RabbitMQ) or policymaker (as LavinMQ). Raises NotAuthorised."""
+    """Raises NotAuthorised without the tag monitoring (as in RabbitMQ) or policymaker (as in LavinMQ)."""
     if not {MONITORING, POLICYMAKER} & g.tags:
         raise NotAuthorised(REFUSALS[MONITORING])
 

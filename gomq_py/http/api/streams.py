@@ -68,7 +68,7 @@ def list_segments(vhost, name):
 @access(ANYBODY)
 def read_segment(vhost, name, number):
     """Return octets of a segment's file from ``offset`` on: ``length`` octets, or all that may be read. 404
-    if the segment is gone, or if ``epoch`` is of an earlier stream with this name.
+    if the segment is deleted, or if ``epoch`` is of an earlier stream with this name.
     """
     stream = find_stream(vhost, name)
     if request.args.get("epoch", stream.epoch) != stream.epoch:
@@ -88,8 +88,8 @@ def read_segment(vhost, name, number):
 @blueprint.get("/api/streams/<vhost>/<name>/messages")
 @access(ANYBODY)
 def peek_stream(vhost, name):
-    """Return up to ``count`` messages from ``offset`` on, or from the first message kept if those before are
-    gone. The ``position`` of each message is its offset. Nothing is delivered or counted.
+    """Return up to ``count`` messages from ``offset`` on, or from the oldest message if that offset is
+    deleted. The ``position`` of each message is its offset. Nothing is delivered or counted.
     """
     stream = find_stream(vhost, name)
     look = messages.Look(integer_of(request.args, "offset", 0, highest=_HIGHEST))
@@ -114,7 +114,7 @@ def _peeked(cursor, look):
 @blueprint.get("/api/streams/<vhost>/<name>/offset")
 @access(ANYBODY)
 def find_offset(vhost, name):
-    """Return the first message's offset at or after ``timestamp`` (Unix ms), else the next message's."""
+    """Return the offset of the first message at or after ``timestamp`` (Unix ms), else the next offset."""
     stream = find_stream(vhost, name)
     if "timestamp" not in request.args:
         raise BadRequest("timestamp is missing: Unix milliseconds")
@@ -143,7 +143,7 @@ def find_stream(vhost, name):
 
 
 def _chunks(fd, at, end):
-    """Yield octets of a file up to ``end``, then close the descriptor. May switch."""
+    """Yield octets of a file from ``at`` to ``end``, then close the descriptor. May switch."""
     try:
         while at < end:
             chunk = in_thread(os.pread, fd, min(CHUNK_OCTETS, end - at), at)

@@ -25,9 +25,9 @@ LOOKED_AT = 2000
 @blueprint.get("/api/unacked/<vhost>/<name>")
 @access(MANAGEMENT)
 def list_unacked(vhost=None, name=None):
-    """Return the consumers, and the channels that use basic.get, that hold messages of one queue, one vhost
-    or all that the user sees: how many, and since when the oldest. Shows only connections that the user sees.
-    /api/queues/VHOST/QUEUE/unacked lists the messages of a queue one by one.
+    """Return the consumers, and the channels that use basic.get, with unacknowledged messages of one queue,
+    one vhost or all vhosts: the number of messages, and the age of the oldest. Connections that the user may
+    not see are left out. /api/queues/VHOST/QUEUE/unacked lists the messages of a queue one by one.
     """
     if name is not None:
         wanted = find_queue(vhost, name)
@@ -41,8 +41,8 @@ def list_unacked(vhost=None, name=None):
 @blueprint.post("/api/unacked/<vhost>/<name>/return")
 @access(MANAGEMENT)
 def return_message(vhost, name):
-    """Requeue the message ``delivery_tag`` of ``channel`` for the next consumer. A later answer of the client
-    that held the message is ignored.
+    """Requeue the unacknowledged message ``delivery_tag`` of ``channel``. If the client that held it answers
+    later, the answer is ignored.
     """
     queue = find_queue(vhost, name)
     wanted = body(required=("channel", "delivery_tag"))
@@ -60,7 +60,7 @@ def return_message(vhost, name):
 
 
 def _holders(is_meant):
-    """Yield the holders of messages of the selected queues. May switch."""
+    """Yield, as JSON, the consumers and channels that hold messages of selected queues. May switch."""
     now_s, count = time.time(), 0
     for connection in paced(visible()):
         for channel in paced(list(getattr(connection, "channels", {}).values())):

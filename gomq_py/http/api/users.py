@@ -22,7 +22,7 @@ def list_users():
 @blueprint.get("/api/users/without-permissions")
 @access(ADMINISTRATOR)
 def list_users_without_permissions():
-    """Return the users who can open no vhost."""
+    """Return the users without a permission in any vhost."""
     return listing([shapes.user(user) for user in node().broker.users if not user.permissions])
 
 

@@ -57,7 +57,7 @@ def put_vhost(name):
 
 
 def _tags(tags):
-    """Tags from a list or a text with commas. Raises BadRequest."""
+    """A list of tags from a list or a text with commas. Raises BadRequest."""
     if isinstance(tags, str):
         return [tag.strip() for tag in tags.split(",") if tag.strip()]
     if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
@@ -66,8 +66,7 @@ def _tags(tags):
 
 
 def _queue_type(kind):
-    """The default queue type in a body; None for "" and ``undefined``, which RabbitMQ's page may send.
-    """
+    """The default queue type in a body; None for "" and ``undefined``, which RabbitMQ's page may send."""
     if kind in (None, "", "undefined"):
         return None
     if not isinstance(kind, str) or kind not in TYPES:
@@ -110,7 +109,7 @@ def start_vhost(name, where):
 @blueprint.get("/api/vhosts/<name>/connections")
 @access(MANAGEMENT)
 def list_vhost_connections(name):
-    """Return the connections to the vhost that the user sees."""
+    """Return the connections to the vhost, as far as the user sees them."""
     find_vhost(name)
     return listing([one for one in visible() if one.vhost.name == name], kinds.CONNECTIONS)
 
@@ -118,6 +117,6 @@ def list_vhost_connections(name):
 @blueprint.get("/api/vhosts/<name>/channels")
 @access(MANAGEMENT)
 def list_vhost_channels(name):
-    """Return the channels, on connections that the user sees, of the vhost."""
+    """Return the channels in the vhost, on connections that the user sees."""
     find_vhost(name)
     return list_of_channels([one for one in visible() if one.vhost.name == name])

@@ -17,7 +17,7 @@ METRICS = ("prefix", "family", "vhost")
 
 
 class Operation(NamedTuple):
-    """How a request is described: ``answers`` is {status: schema or None}, ``body`` a name in BODIES."""
+    """A request in OpenAPI: ``answers`` is {status: schema or None}, ``body`` a name in BODIES or None."""
 
     answers: dict
     body: str | None = None
@@ -26,12 +26,12 @@ class Operation(NamedTuple):
 
 
 def shows(schema, query=()):
-    """The Operation of a GET that shows one thing."""
+    """The Operation of a GET that returns one object."""
     return Operation({200: schema}, query=(*query, "columns"))
 
 
 def lists(*names, query=()):
-    """The Operation of a GET of a list or one of its pages. ``names``: schemas of the list's objects."""
+    """The Operation of a GET that returns a list or one of its pages. ``names``: schemas of the elements."""
     item = ref(names[0]) if len(names) == 1 else {"anyOf": [ref(name) for name in names]}
     page = record({**{key: {"type": "integer"} for key in (
         "filtered_count", "item_count", "page", "page_count", "page_size",
@@ -45,7 +45,7 @@ def puts(body):
 
 
 def does(body=None, query=()):
-    """An operation whose answer has no body."""
+    """The Operation of a request whose answer has no body."""
     return Operation({204: None}, body, query)
 
 

@@ -1,1 +1,1 @@
-"""MQTT's state in the broker: subscriptions and sessions. Above broker, below the door; no sockets."""
+"""MQTT's state in the broker: subscriptions and sessions. Above broker, below mqtt.server; no sockets."""

@@ -1,6 +1,6 @@
 """Administration: shows and changes a vhost's MQTT sessions and retained messages, for the management API.
 
-The doors of other protocols call its functions. A function that takes a ``caller`` checks that user's rights,
+Servers of other protocols call its functions. A function that takes a ``caller`` checks that user's rights,
 as broker.verbs does for queues and exchanges. Never switches.
 """
 import time
@@ -26,7 +26,7 @@ def find_session(vhost, client_id):
 
 
 def has_session(vhost, session):
-    """Whether this session still exists."""
+    """Whether this Session object is still the vhost's session of its client id."""
     return vhost.extras[EXTRA].by_client.get(session.client_id) is session
 
 
@@ -36,14 +36,14 @@ def check_configure(caller, session):
 
 
 def end_session(caller, client_id):
-    """End a session, and tell its client. Needs configure on its queue. Raises NoPermission, NotFound."""
+    """End a session and its connection. Needs configure on its queue. Raises NoPermission, NotFound."""
     session = find_session(caller.vhost, client_id)
     check_configure(caller, session)
     caller.vhost.extras[EXTRA].end(session)
 
 
 def unsubscribe(caller, client_id, topic_filter):
-    """Remove a session's subscription. Needs configure on its queue's name. Raises NoPermission, NotFound."""
+    """Remove a session's subscription. Needs configure on its queue. Raises NoPermission, NotFound."""
     session = find_session(caller.vhost, client_id)
     check_configure(caller, session)
     if not session.unsubscribe(topic_filter):
@@ -53,15 +53,15 @@ def unsubscribe(caller, client_id, topic_filter):
 # retained messages
 
 def retained_totals(vhost):
-    """(topics, octets of payloads) of a vhost's retained messages, expired ones included."""
+    """(number of topics, total bytes of payloads) of a vhost's retained messages, expired ones included."""
     retained = vhost.extras[EXTRA].retained
     return retained.index.count, retained.octets
 
 
 def retained_topics(caller, after):
-    """Yield (topic, octets of its payload) of the retained messages whose topics sort after ``after``, in
-    order; the octets are None if the caller cannot get the message. Some 20 us per topic. Raises
-    NoPermission.
+    """A generator of (topic, bytes of its payload) for retained messages whose topics sort after ``after``,
+    in order. The bytes are None if the message has expired or the caller may not read the topic. Some 20 us
+    per topic. Raises NoPermission, NotFound.
     """
     sessions = caller.vhost.extras[EXTRA]
     caller.access.check_read("exchange", sessions.source_name)
@@ -71,8 +71,8 @@ def retained_topics(caller, after):
 
 
 def retained_message(caller, topic):
-    """A new Message with a topic's retained message, valid until the retained messages change. The caller
-    needs read on the exchange of topics and on the topic. Raises NoPermission, NotFound.
+    """A topic's retained message as a new Message, valid until the retained messages change. The caller needs
+    read on the exchange of topics and on the topic. Raises NoPermission, NotFound.
     """
     sessions = _with_topic(caller, topic)
     caller.access.check_read("exchange", sessions.source_name)
@@ -84,7 +84,7 @@ def retained_message(caller, topic):
 
 
 def delete_retained(caller, topic):
-    """Delete a topic's retained message. Needs write, as a publish does. Raises NoPermission, NotFound."""
+    """Delete a topic's retained message. Needs write, like a publish. Raises NoPermission, NotFound."""
     sessions = _with_topic(caller, topic)
     caller.access.check_write("exchange", sessions.source_name)
     caller.access.check_write_topic(sessions.source(), (swapped(topic),))

@@ -40,13 +40,12 @@ class MQTTExchange(Exchange):
 
     @cached_property
     def _shares(self):
-        """The SharedSubscriptions; made on demand, because most brokers have none."""
         from gomq_py.mqtt.model.shared_subscriptions import SharedSubscriptions
 
         return SharedSubscriptions(self.departed)
 
     def check_binding(self, routing_key, arguments):
-        """Refuse invalid topic filters and arguments reserved for sessions."""
+        """Raise PreconditionFailed for an invalid topic filter, or arguments reserved for subscriptions."""
         entity = described("exchange", self.name, self.vhost)
         if is_shared(routing_key):
             raise PreconditionFailed(f"cannot bind to {entity} with the shared subscription '{routing_key}'")
@@ -59,7 +58,7 @@ class MQTTExchange(Exchange):
                     f"invalid arg '{key}' for a binding from {entity}: it is for subscriptions over MQTT")
 
     def filter_fault(self, topic_filter):
-        """Why a filter that is not shared cannot be bound; "" if it can."""
+        """Error text if an unshared topic filter is malformed or has too many levels; otherwise ""."""
         fault = topic_filter_fault(topic_filter)
         if fault:
             return fault
@@ -68,13 +67,13 @@ class MQTTExchange(Exchange):
         return ""
 
     def room_fault(self, topic_filter):
-        """Why there is no room to bind a valid filter that is not shared; "" if there is."""
+        """Error text if a valid, unshared topic filter would make matching too costly; otherwise ""."""
         if self._tree.arrangements.has_room(levels_of(topic_filter), MAX_COSTLY_LEVELS):
             return ""
         return no_room(f"virtual host '{self.vhost}'", MAX_COSTLY_LEVELS)
 
     def asks_for(self, binding):
-        """(binding key, arguments) with which a topic exchange would route the same messages."""
+        """A binding for a topic exchange: (binding key, arguments) that match the same messages."""
         return binding_key(split_shared(binding.routing_key)[1]), {}
 
     def match(self, routing_key, headers, targets):
@@ -124,7 +123,9 @@ class MQTTExchange(Exchange):
             share.move(session.sink)
 
     def queue_failed(self, session):
-        """Replace the shares of a session whose queue may have lost messages. False if it has no shares."""
+        """Replace the shared subscriptions of a session whose queue may have lost messages. Returns False if
+        the session has none.
+        """
         shares = self._shares.of(session)
         for share in shares:
             topic_filter = split_shared(share.name)[1]
@@ -134,12 +135,13 @@ class MQTTExchange(Exchange):
 
 
 def no_room(whose, most):
-    """An error text: the filters of ``whose``, a phrase, have + in too many places; ``most``: the limit."""
+    """Error text: the filters of ``whose`` (such as "virtual host '/'") have ``+`` in too many arrangements;
+    ``most``: the limit that they would exceed.
+    """
     return f"topic filters of {whose} have their + in too many different places (limit of {most} levels)"
 
 
 def _session_of(destination):
-    """The Session that a destination belongs to, or None."""
     return getattr(destination, "session", None)
 
 

@@ -1,6 +1,6 @@
 """Expiries: notes when each key's message expires, and says which keys are due.
 
-A leaf of mqtt.model. Each key has one time, the earliest noted; at that time the caller looks at the key's
+A leaf of mqtt.model. Each key has one due time, the earliest noted, at which the caller checks the key's
 message. So a key costs one entry, however often its message is replaced. Never switches.
 """
 import heapq
@@ -10,7 +10,7 @@ STALE = 1024
 
 
 class Expiries:
-    """Calls ``on_due()`` when the earliest key is due; ``take`` then returns the due keys."""
+    """Calls ``on_due()`` when the earliest key is due; take() then returns one due key per call."""
 
     __slots__ = ("_timers", "_on_due", "_times", "_heap", "_timer", "_timer_ms")
 
@@ -25,7 +25,7 @@ class Expiries:
 
     @property
     def count(self):
-        """How many keys have a time."""
+        """Number of keys that have a due time."""
         return len(self._times)
 
     def note(self, key, due_ms):

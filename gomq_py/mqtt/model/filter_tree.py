@@ -23,9 +23,10 @@ _NUMBERED = 40
 class FilterNode:
     """A node of the tree: has the levels that may follow, and the destinations of filters that end here.
 
-    ``destinations``: those of the filter that ends here; ``below``: those of the same filter followed by
-    ``/#``. Each is {destination: count}, or the only destination if it was added once, or None. ``levels`` is
-    {level: child}, or the only child, or None: most nodes have one child, and a dict is larger than a node.
+    ``destinations``: destinations of the filter that ends here; ``below``: destinations of the same filter
+    followed by ``/#``. Each is {destination: count}, or the only destination if it was added once, or None.
+    ``levels`` is {level: child}, or the only child, or None: most nodes have one child, and a dict is larger
+    than a node.
     """
 
     __slots__ = ("level", "levels", "plus", "destinations", "below")
@@ -50,8 +51,8 @@ class FilterNode:
 
 
 class Arrangements:
-    """Counts filters by their arrangement: the places of ``+`` and the number of levels (see levels_of()).
-    ``costly_levels``: how many nodes a topic may reach because of ``+``, at most.
+    """Counts filters by arrangement: the positions of ``+`` and the number of levels, ``#`` not counted.
+    ``costly_levels``: upper bound of the nodes that one topic may reach because of ``+``.
     """
 
     __slots__ = ("costly_levels", "_counts")
@@ -61,12 +62,12 @@ class Arrangements:
         self._counts = {}  # (positions of +, levels before a #): count of filters
 
     def has_room(self, levels, most):
-        """Whether a filter may be added: ``costly_levels`` would not grow, or to no more than ``most``."""
+        """Whether adding a filter with these levels keeps ``costly_levels`` unchanged, or within ``most``."""
         key = _arrangement(levels)
         return key is None or key in self._counts or self.costly_levels + len(levels) <= most
 
     def count(self, levels, change):
-        """Count a filter's levels when the filter is added (``change`` 1) or removed (-1)."""
+        """Count a filter with these levels as added (``change`` 1) or removed (-1)."""
         key = _arrangement(levels)
         if key is None:
             return
@@ -84,7 +85,9 @@ class Arrangements:
 
 
 class FilterTree:
-    """Maps topic filters to destinations. ``size``: number of additions; ``arrangements``: Arrangements."""
+    """Maps topic filters to destinations. ``size``: count of additions not undone; ``arrangements``:
+    Arrangements.
+    """
 
     __slots__ = ("root", "size", "arrangements")
 
@@ -178,9 +181,8 @@ class FilterTree:
 
 
 class Shape:
-    """The properties that filters of one shape share: ``pluses``, the positions of ``+``; ``levels``, how
-    many they have, not counting ``#``; ``is_below``, whether they end with ``#``. ``count``: how many such
-    filters.
+    """A form that filters have in common: ``+`` at the positions ``pluses``, this many ``levels`` (``#`` not
+    counted), and ``#`` at the end if ``is_below``. ``count``: number of filters of this form.
     """
 
     __slots__ = ("pluses", "levels", "is_below", "count")
@@ -198,10 +200,10 @@ class Shape:
 class FilterSet:
     """The valid filters of one session; a shared filter matches like the filter behind its share name.
 
-    Filters have one Shape if they have equally many levels, ``+`` in the same places and the same kind of
-    end. A topic matches at most one filter of a Shape: match() makes the filter's text from the topic, and
-    looks that text up. So a topic costs one lookup per Shape, and filters need no nodes. Arrangements bounds
-    the number of Shapes.
+    Filters with the same number of levels, the same positions of ``+`` and the same end (``#`` or not) have
+    one Shape. A topic matches at most one filter of a Shape: match() makes the filter's text from the topic,
+    and looks that text up. So a topic costs one lookup per Shape, and filters need no nodes. Arrangements
+    bounds the number of Shapes.
     """
 
     __slots__ = ("filters", "shapes", "shared")
@@ -300,7 +302,6 @@ def _grown(node, level):
 
 
 def _cut(node, level):
-    """Remove the child of a node for a level."""
     if level == "+":
         node.plus = None
     elif isinstance(node.levels, dict) and len(node.levels) > 1:
@@ -318,7 +319,6 @@ def levels_of(topic_filter):
 
 
 def _is_below(topic_filter):
-    """Whether the last level of a filter is ``#``."""
     return topic_filter == "#" or topic_filter.endswith("/#")
 
 

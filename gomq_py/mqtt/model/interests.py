@@ -1,7 +1,7 @@
 """Interests: decide how a session's client gets messages of a topic, by the matching subscriptions.
 
-The door's deliveries ask this module about every message; session has the subscriptions. The result for a
-topic is remembered until subscriptions or rights change. Never switches.
+The MQTT server asks this module about every message that it delivers; session has the subscriptions. The
+result for a topic is remembered until subscriptions or rights change. Never switches.
 """
 from gomq_py import octets
 from gomq_py.mqtt.model.filter_tree import FilterSet
@@ -17,12 +17,12 @@ QOS_MAX = 2
 
 
 class Interest:
-    """A session's interest in a topic. Only ``alias`` changes: the topic's alias on the connection, or 0.
-
-    ``topic``: its octets, with the pointer ``at``; empty if its messages cannot or may not go to the client.
-    ``qos``: the highest that was granted; ``as_published``: RETAIN is kept; ``identifiers``: the MQTT 5
-    properties with the subscription identifiers. ``is_kept``: an unshared subscription leads to the session's
-    queue; ``is_shared``: a matching subscription is shared; ``is_wanted``: a subscription matches.
+    """How a session's client gets messages of one topic. ``topic``: the topic's octets, at the pointer
+    ``at``; empty if its messages cannot or may not go to the client. ``qos``: highest granted QoS;
+    ``as_published``: RETAIN is kept; ``identifiers``: MQTT 5 properties with the subscription identifiers.
+    ``is_kept``: an unshared subscription binds the session's queue; ``is_shared``: a matching subscription is
+    shared; ``is_wanted``: a subscription matches. ``alias``, which alone may change: the topic's alias on the
+    connection, or 0.
     """
 
     # ``own``: the Interest in the session's own publishes, if it differs (No Local), else None. An Interest
@@ -43,7 +43,7 @@ class Interest:
         self.own = None
 
     def want(self, subscriptions, is_kept):
-        """Set the attributes from these Subscriptions, which match the topic."""
+        """Set ``is_kept``, and compute the other attributes from Subscriptions that match the topic."""
         self.is_kept = is_kept
         self.is_wanted = len(subscriptions) > 0
         self.is_shared = any([is_shared(subscription.topic_filter) for subscription in subscriptions])
@@ -68,7 +68,7 @@ class Interest:
         return one
 
     def in_own(self):
-        """The Interest in publishes of the session's own client, for which No Local subscriptions do not
+        """The Interest in messages that the session's own client published: No Local subscriptions do not
         count.
         """
         return self if self.own is None else self.own
@@ -96,7 +96,7 @@ class Interests:
         self.found = self.filters = self.plain = self.allowed = self.kinds = None
 
     def changed(self, topic_filter):
-        """Update a filter whose subscription was added, changed or removed."""
+        """Drop remembered results, because this filter's subscription was added, changed or removed."""
         self.forget()
         if self.filters is not None:
             if topic_filter in self.session.subscriptions:
@@ -110,17 +110,17 @@ class Interests:
         self.last_length = -1
 
     def rights_changed(self):
-        """Drop results because the client's rights have changed."""
+        """Drop remembered results, because the client's rights have changed."""
         self.rights += 1
         self.forget()
 
     def new_connection(self):
-        """Drop all topic aliases."""
+        """Drop all topic aliases and remembered results, because the connection has changed."""
         self.aliases = None
         self.forget()
 
     def close(self):
-        """Let no topic match any more, and drop the session, which has ended."""
+        """Drop the session, which has ended: from now on no topic matches."""
         self.forget()
         self.session = self.filters = None
 
@@ -142,8 +142,7 @@ class Interests:
         return interest
 
     def name(self, key, alias):
-        """Set the alias by which the client knows a topic; ``key``: its routing key, as last given to find().
-        """
+        """Set a topic's alias on the connection. ``key``: the topic's routing key, which find() got last."""
         if self.aliases is None:
             self.aliases = {}
         self.aliases[key] = alias
@@ -166,7 +165,7 @@ class Interests:
         return self._kind(tuple(filters)).of(topic if filters is not _NONE else b"", alias)
 
     def _kind(self, filters):
-        """The Interest that these filters give, which is copied for each topic that they match."""
+        """The cached Interest, without a topic, for these filters; copied for each topic that they match."""
         kinds = self.kinds
         if kinds is None or len(kinds) >= TOPICS:
             kinds = self.kinds = {}
@@ -186,7 +185,7 @@ class Interests:
         return interest
 
     def _matching(self, topic):
-        """The filters that match a topic (octets); an empty tuple, _NONE, if the octets are no topic name."""
+        """A list of the session's filters that match a topic (octets); _NONE if it is no topic name."""
         try:
             name = topic.decode()
         except UnicodeDecodeError:
@@ -206,7 +205,7 @@ class Interests:
         return [one for part, one in plain if matches(part, name)]
 
     def _allowed(self, filters):
-        """The ``filters`` by which the client may receive messages now. Cached: they match many topics."""
+        """Those ``filters`` whose messages the client may receive. Cached, as filters match many topics."""
         if self.rights_asked != self.rights:
             self.rights_asked = self.rights
             self.is_allowed_all = self.session.is_allowed_all()
@@ -227,5 +226,5 @@ _NONE: tuple = ()
 
 
 def identifier_property(number):
-    """The octets of a property with this subscription identifier."""
+    """The octets of an MQTT 5 property with this subscription identifier."""
     return bytes((SUBSCRIPTION_IDENTIFIER,)) + fields.variable_byte_integer(number)

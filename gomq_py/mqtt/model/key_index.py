@@ -78,13 +78,12 @@ class KeyIndex:
         return None if part == len(self._keys) else (self._keys[part][at], self._numbers[part][at])
 
     def page(self, key):
-        """A list of some (key, number), in order, from the first key not less than ``key`` on; [] at the end.
-        """
+        """A list of the next (key, number), in order, from the first key not less than ``key``; or []."""
         part, at = self._first_from(key)
         return [] if part == len(self._keys) else list(zip(self._keys[part][at:], self._numbers[part][at:]))
 
     def _first_from(self, key):
-        """(part, position) of the first key not less than this one; behind the last part if all are less."""
+        """Where the first key not less than this one is: (number of a sorted list, index in it)."""
         part, at = self._find(key)
         part = max(part, 0)
         if part < len(self._keys) and at == len(self._keys[part]):
@@ -92,7 +91,7 @@ class KeyIndex:
         return part, at
 
     def _find(self, key):
-        """(part, position) of the key, or of the place to insert it; the part is -1 before all keys."""
+        """Where the key is or would be inserted: (number of a sorted list, index in it); number -1: first."""
         part = bisect_right(self._firsts, key) - 1
         return (part, 0) if part < 0 else (part, bisect_left(self._keys[part], key))
 
@@ -106,10 +105,10 @@ class KeyIndex:
 
 class TopicWalk:
     """Finds the topics of a KeyIndex that a filter matches (MQTT 5 §4.7), and skips topics that cannot match.
-    A filter without wildcards costs one lookup; ``+`` costs one for each different level in its place.
+    A filter without wildcards costs one lookup; ``+`` costs one lookup per different level at its position.
 
-    Until ``is_over``, each ``step()`` returns (topic, number) of a match, in order, or None. A walk may miss
-    or find topics that are added or removed meanwhile.
+    Until ``is_over``, each ``step()`` returns (topic, number) of a match, in order, or None. Topics that are
+    added or removed during the walk may be found or missed.
     """
 
     __slots__ = ("_index", "_levels", "_at")
@@ -139,7 +138,7 @@ class TopicWalk:
 
 
 def _literal_start(levels):
-    """The smallest text that may match these levels."""
+    """The smallest topic that may match a filter with these levels."""
     literal = []
     for level in levels:
         if level in ("+", "#"):
@@ -149,7 +148,7 @@ def _literal_start(levels):
 
 
 def _behind(levels, topic):
-    """"" if the topic matches the filter's levels, else the next text that may match, None at the end."""
+    """The next text after ``topic`` that may match the filter's levels, or None; "" if the topic matches."""
     there = topic.split("/")
     plus = -1  # the last level with a wildcard
     for at, level in enumerate(levels):

@@ -5,7 +5,7 @@ are taken from that store and stay unacked; an index in memory, rebuilt at boot,
 
 - *Replaced*: a message is deleted only once its successor is safe, so a power cut leaves one of them.
 - *Deleted*: a message without content (a tombstone) is written for the key. Once the tombstone is safe, the
-key's older messages are deleted. Once these deletions are safe, the tombstone is deleted, so that no older
+  key's older messages are deleted. Once these deletions are safe, the tombstone is deleted, so that no older
   message comes back. If there is no room for a tombstone, the message is deleted at once.
 - *Healed*: a store that failed is closed and reopened as in a restart, again and again until that succeeds.
   Messages whose publishers were not answered may be there or not. If a key has several messages, the last,
@@ -40,13 +40,13 @@ TRY_AGAIN_MS = 1000
 
 
 class KeyedStore(Destination):
-    """A Destination with one message per key. ``name``: the vhost's store, created for the first message.
-    ``key_of(message)`` returns the key (a text) of a stored message, None for a foreign message.
+    """A Destination with one message per key. ``name``: the vhost's message store, which the first message
+    creates. ``key_of(message)`` returns the key (a text) of a stored message, None for a foreign message.
     ``tombstone(key)`` makes the Message that deletes the key's message.
 
     ``index`` (KeyIndex) has the location of each key's message; ``octets``: of all bodies together.
-    ``closed``: after a fault, or for good (``is_over``). ``when_open(store)`` returns steps to take after a
-    reopening.
+    ``closed``: true after a fault until the store is reopened, or for ever (``is_over``).
+    ``when_open(store)`` returns an iterator of steps to run after a reopening.
     """
 
     def __init__(self, vhost, name, key_of, tombstone):
@@ -75,11 +75,13 @@ class KeyedStore(Destination):
     # messages come and go
 
     def put(self, key, message):
-        """Store a copy of the message as the key's latest. Returns what Destination.publish() would."""
+        """Store a copy of the message as the key's latest. Returns 1 if stored, 0 if refused, LATER if the
+        message must wait for files.
+        """
         return self._put(key, message, False)
 
     def open(self):
-        """Make the store if it does not exist. Returns whether it was made and needs a flush."""
+        """Create the message store if it is missing. Returns True if it was created and needs a flush."""
         return self._store is None and self.next_store() is not None
 
     def next_store(self):
@@ -92,8 +94,7 @@ class KeyedStore(Destination):
         return self._store is None or self._store.outlives_kill()
 
     def delete(self, key):
-        """Delete the key's message, as durably as put(). False if the key has no message or this is closed.
-        """
+        """Delete the key's message, as durably as put() stores. Returns False if missing, or ``closed``."""
         if self.index.get(key) is None or self.closed:
             return False
         if self._put(key, self._tombstone(key), True) != 1 and not self.closed:
@@ -131,7 +132,9 @@ class KeyedStore(Destination):
         return 1
 
     def _append(self, message):
-        """Store a copy, and take it. Returns (location, Unix ms of expiry). Raises StoreError, Refused."""
+        """Append a copy and mark it as taken. Returns (location, expiry in Unix ms). Raises StoreError,
+        Refused.
+        """
         store, shown = self._opened(), self._shown
         store.append(message)
         if not store.peek(shown):
@@ -141,11 +144,10 @@ class KeyedStore(Destination):
         return about["location"], about["expires_at_ms"]
 
     def _octets_at(self, location):
-        """Octets of the body at a location; 0 if the store is fenced. Raises StoreError."""
         return self._shown.get_body_length() if self._store.read(location, self._shown) else 0
 
     def _delete_at_once(self, key):
-        """Delete without a tombstone, for lack of room. A power cut may bring an older message back."""
+        """Delete without a tombstone, if the disk has no room. A power cut may revive an older message."""
         location = self.index.pop(key)
         try:
             self.octets -= self._octets_at(location)
@@ -162,7 +164,6 @@ class KeyedStore(Destination):
         """A hook for subclasses, called when a message was stored, or found at boot. Does nothing here."""
 
     def _opened(self):
-        """The store, which the first call makes. Raises Refused, StoreError."""
         if self._store is None:
             self._begin(self.vhost.stores.make(self._store_name))
         return self._store
@@ -201,8 +202,8 @@ class KeyedStore(Destination):
     # boot
 
     def recovered(self, store):
-        """At boot, load messages of an earlier run. If the store could not be opened (None), reopen it later.
-        Blocks.
+        """At boot, load the messages of an earlier run from ``store``. None: it could not be opened, and is
+        reopened later. Blocks.
         """
         if store is None:
             self.closed = self.failed = True
@@ -254,7 +255,7 @@ class KeyedStore(Destination):
         self.vhost.scheduler.touch(self)
 
     def reopen(self, store):
-        """A generator that loads a reopened store, like load(), and takes messages again."""
+        """A generator that loads a reopened store, message by message; then messages are accepted again."""
         yield from self.load(store)
         if store.failure is not None:
             raise store.failure
@@ -267,7 +268,7 @@ class KeyedStore(Destination):
     # the scheduler's side
 
     def write_out(self):
-        """End a batch: write messages and deletions into the files, where they outlive a kill."""
+        """At the end of a batch, write messages and deletions into the files, where they outlive a kill."""
         if not self.closed and self._store is not None:
             try:
                 self._store.write_out()
@@ -275,7 +276,7 @@ class KeyedStore(Destination):
                 self.fail(error)
 
     def turn(self):
-        """End a batch: arrange that outdated messages are deleted once their successors are safe."""
+        """At the end of a batch, have outdated messages deleted once their successors are on disk."""
         if (self._outdated or self._tombstones or self._gone) and self._deleting is None and not self.closed:
             self._deleting = self._outdated, self._tombstones, self._gone
             self._outdated, self._tombstones, self._gone = [], [], []
@@ -283,7 +284,7 @@ class KeyedStore(Destination):
         return 0
 
     def _delete_outdated(self, deleting, error):
-        """Delete outdated messages, now that their successors are safe, or try again later after an error."""
+        """Delete outdated messages, whose successors are on disk now; after an ``error``, try again later."""
         if self._deleting is not deleting:  # the store was reopened meanwhile
             return
         (outdated, tombstones, gone), self._deleting = deleting, None
@@ -319,7 +320,7 @@ class KeyedStore(Destination):
     # space
 
     def sparse(self):
-        """The numbers of sparse segments to rewrite if all take too much room; never the last segment."""
+        """The set of numbers of sparse segments to rewrite; empty while the store is small enough."""
         layout = self._store.layout()
         taken = sum(capacity for _, capacity, _ in layout)
         held = sum(octets for _, _, octets in layout)
@@ -333,7 +334,7 @@ class KeyedStore(Destination):
         return found
 
     def write_anew(self, key, location):
-        """Rewrite the key's message behind all others. Raises StoreError."""
+        """Append a copy of the key's message, so that its old segment can be deleted. Raises StoreError."""
         shown = self._shown
         if not self._store.read(location, shown):  # the store is fenced
             return
@@ -356,7 +357,7 @@ class KeyedStore(Destination):
         self.stop()
 
     def stop(self):
-        """Take no messages, return none, and stop rewriting."""
+        """Refuse messages and reads, and stop rewriting."""
         self.closed = True
         self._rewriting.stop()
         if self._timer is not None:
@@ -384,7 +385,7 @@ class KeyedStore(Destination):
     # reports of the store
 
     def store_fenced(self, store, error):
-        """Close, because the disk reported an error for the store (storage.flush.group_commit)."""
+        """Close and begin to reopen, because the disk reported an error (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):

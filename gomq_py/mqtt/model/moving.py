@@ -1,7 +1,7 @@
-"""Moving: rewrites the records of mqtt.model.qos2_records from the sessions' tables.
+"""Moving: rewrites the records of QoS 2 identifiers (qos2_records) from the sessions' tables in memory.
 
-Moving rewrites records of old segments behind all others when a new segment begins; Replacing writes all
-records to a new store after a failure.
+The job Moving rewrites records of old segments at the log's end when a new segment begins; the job Replacing
+writes all records to a new store after a failure.
 """
 from functools import partial
 
@@ -16,7 +16,7 @@ LOG = logger("mqtt")
 
 
 class Moving(Job):
-    """Rewrites the records of a QoS2Records in old segments, some sessions per slice."""
+    """Rewrites a QoS2Records' records in segments before ``oldest``, some sessions per slice."""
 
     name = "writing QoS 2 identifiers anew"
 
@@ -59,11 +59,11 @@ class Moving(Job):
 
 class Replacing(RetryJob):
     """Replaces a QoS2Records whose store has failed by one with a new store, and writes all identifiers in
-    flight there, some sessions per slice.
+    flight to that store, some sessions per slice.
 
     PUBCOMPs leave only once the definitions on disk name the new store, because the failed store may still
-    know identifiers that are free by then. Until then both QoS2Records are stuck: QoS 2 publishers and
-    deliveries wait.
+    have records of identifiers that clients may then reuse. Before that both QoS2Records are stuck: QoS 2
+    publishers and deliveries wait.
     """
 
     name = "noting QoS 2 identifiers in a new store"
@@ -76,7 +76,7 @@ class Replacing(RetryJob):
         self._replaced = []  # replaced QoS2Records that are still stuck
 
     def start(self):
-        """Make a new store."""
+        """Begin to write all identifiers in flight to a new store."""
         self._left = None
         self._vhost.scheduler.start(self)
 
@@ -107,7 +107,6 @@ class Replacing(RetryJob):
         return False
 
     def _tell_when_named(self):
-        """End the replaced QoS2Records' ``is_stuck`` once the definitions on disk name another store."""
         self._vhost.when_safe(partial(self._named, self._sessions.qos2_records), _is_ours)
 
     def _named(self, after, error):

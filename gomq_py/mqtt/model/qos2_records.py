@@ -1,8 +1,8 @@
 """QoS2Records: keeps the QoS 2 packet identifiers of a vhost's durable sessions on disk, in a store of their
 own.
 
-The sessions and the door write records here. A record outlives a kill once the function that writes it has
-returned, because it is in the store's mapped files, which have names; a deletion outlives a kill from the
+The sessions and the MQTT server write records here. A record outlives a kill once the function that writes it
+has returned, because it is in the store's mapped files, which have names; a deletion outlives a kill from the
 end of the batch on. Records are flushed soon; deletions by PUBREL are flushed before PUBCOMP leaves. A
 rewritten record's old copy is deleted once the new copy is on disk.
 
@@ -13,18 +13,18 @@ rewritten record's old copy is deleted once the new copy is on disk.
                 the client's repeated PUBLISH is known and not stored twice
     partly      when some destinations have the message and the next waits for files, until all have it:
                 after a kill the client sends it again, and it goes to those that lack it
-    sure        before PUBREC leaves: the messages of all identifiers received up to there are on the disk
+    sure        before PUBREC leaves: the messages of all received records up to a location are on disk
     doubt       clients may hold identifiers that are free here: from the next boot on, PUBREL is sent for an
                 identifier before it is used. The same holds if there is no ``trust`` record
     trust       all sent messages are recorded. Doubt and trust are a store's first records. A power loss, or
                 a full disk that refuses a sent record, deletes trust: a full disk accepts only deletions
 
-A received record has the places of its message in the destinations' logs. Boot checks them after a kill if
-the kill may have come before the message: for the last record, and for messages in files without names, which
-a kill loses. In any folder other than that of a process killed in this boot of the machine, it checks all
-that are not sure: after a power loss, in a copy, in a follower's folder. An identifier counts if its message
-is in all places. If only some have it, the client sends the message again, for the others. Identifiers that
-count are sure from then on, because boot has flushed their messages. mqtt.model.qos2_recovery has the format.
+A received record has the positions of its message in the destinations' logs (PLACE_OCTETS each). After a
+kill, boot checks the positions of the last record, which the kill may have cut off from its message, and of
+messages in files without names, which a kill loses. After a power loss, in a copied folder or in a
+follower's, boot checks all received records that are not sure. If all destinations have the message, its
+identifier is restored, and sure from then on, because boot has flushed the message. If only some destinations
+have it, the client sends the message again, for the others. mqtt.model.qos2_recovery has the format.
 """
 from functools import partial
 
@@ -89,8 +89,8 @@ class QoS2Records(_scheduler.TurnTaker):
         self.together, self.waiting = (self,), []  # waiting: callbacks for the end of is_stuck
 
     def open(self):
-        """Make the store in advance: the log should name it before a kill can come after the first record.
-        Returns whether the store was made now and needs a flush.
+        """Create the store before the first record, so that the definitions name it before a kill can follow.
+        Returns True if it was created now and needs a flush.
         """
         if self.store is not None or not self._opened():
             return False
@@ -104,7 +104,7 @@ class QoS2Records(_scheduler.TurnTaker):
     # outgoing
 
     def sent(self, key, identifier, location, stored_ms):
-        """Record a message to be sent at QoS 2. Returns the record's location, 0 if it cannot be kept."""
+        """Record a QoS 2 message before its PUBLISH leaves. Returns the record's location, 0 on failure."""
         if not self.doubt_at:
             self.trust(self.trust_at, 0, self.doubts)
         kept_at = self._keep(SENT, 0, identifier, key, location, stored_ms)
@@ -113,8 +113,8 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def trust(self, trust_at, doubt_at, is_doubtful):
-        """Use the trust and doubt records at these locations; write each whose location is 0. But if
-        ``is_doubtful``, keep no trust record, as after doubt().
+        """Use the trust and doubt records at these locations, and write one whose location is 0. If
+        ``is_doubtful``, keep no trust record: then not all sent messages are recorded.
         """
         self.trust_at = trust_at
         if not trust_at and not is_doubtful:
@@ -124,7 +124,7 @@ class QoS2Records(_scheduler.TurnTaker):
             self.doubt()
 
     def doubt(self):
-        """Record for later boots that not all sent messages are recorded."""
+        """Delete the trust record, so that later boots know that not all sent messages are recorded."""
         self.doubts = True
         if self.trust_at:
             self.done(self.trust_at)
@@ -132,19 +132,19 @@ class QoS2Records(_scheduler.TurnTaker):
             self.write_out()  # before the PUBLISH leaves
 
     def is_kept_elsewhere(self):
-        """Whether there is an acknowledger (follower), which may lack the last records."""
+        """Whether the broker has followers (acknowledgers), which may lack the last records."""
         return self.vhost.durability.has_acknowledgers
 
     def when_safe(self, callback):
-        """Call ``callback(error or None)`` when all records until now, and the messages, are safe."""
+        """Call ``callback(error or None)`` once all records and messages written until now are durable."""
         self.await_flush()
         self.vhost.when_safe(callback, lambda: self.failed)
 
     # incoming
 
     def begun(self, key, identifier, destinations, message, had):
-        """Record a message before ``destinations`` (a tuple) get it; ``had``: its places in those that have
-        it already. Returns the record's location for received(), 0 if the record cannot be kept.
+        """Record a received message before ``destinations`` (a tuple) get it; ``had``: encoded log positions
+        (bytes) where some of them have it. Returns the record's location for received(), 0 on failure.
         """
         if not self._opened():
             return 0
@@ -154,7 +154,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return self._keep(RECEIVED, BEGUN, identifier, key, 0, self.came_ms)
 
     def received(self, kept_at, key, identifier, destinations):
-        """Record that all ``destinations`` took the message of begun(). Returns where the record is now."""
+        """Note that all ``destinations`` took the begun() message. Returns the record's present location."""
         if not kept_at or self.failed:
             return kept_at
         if self.store.pool.has_unnamed and not _would_outlive_kill(destinations):
@@ -166,12 +166,12 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def places(self, destinations, message):
-        """The places that a message will have in ``destinations`` (a tuple); b"" if there are too many."""
+        """Encoded log positions that a message will get in ``destinations`` (a tuple); b"" over PLACES."""
         self._note_places(destinations, message, b"")
         return self.places_of(())
 
     def places_of(self, left):
-        """The places of the last begun() message, except those in ``left``, the last of its destinations."""
+        """Encoded log positions of the begun() message, without ``left``, the last of its destinations."""
         end = self.message.body_at + self.places_length
         for destination in left:
             if destination.next_store() is not None:
@@ -179,15 +179,15 @@ class QoS2Records(_scheduler.TurnTaker):
         return bytes(self.record[self.message.body_at:max(end, self.message.body_at)])
 
     def noted(self, kept_at):
-        """(places, arrival in Unix ms) of the message recorded at ``kept_at``; (b"", 0) if unknown."""
+        """(encoded log positions, arrival in Unix ms) from the record at ``kept_at``; (b"", 0) if unknown."""
         shown = self.shown
         if self.failed or not self.store.read(kept_at, shown):
             return b"", 0
         return shown.get_body(), octets.le64(shown.buffer, shown.properties_at + 20)
 
     def partly(self, key, identifier, had, places):
-        """Record that some destinations (``had``) have the message while others wait for files. ``places``:
-        where the message is. Returns the record's location, 0 if it cannot be kept.
+        """Record that the destinations ``had`` have the message and others wait for files. ``places``:
+        encoded log positions of the message. Returns the record's location, 0 on failure.
         """
         if not self._opened():
             return 0
@@ -201,8 +201,8 @@ class QoS2Records(_scheduler.TurnTaker):
         return self._keep(RECEIVED, IS_SURE, identifier, key, 0, 0)
 
     def received_before(self, key, identifier, is_sure, places):
-        """Record an identifier whose message came before. ``places``: where the message is, if some
-        destinations lack it; otherwise b"". Returns the record's location, 0 if it cannot be kept.
+        """Record a known identifier, at boot or for a new store. ``places``: encoded log positions of its
+        message if some destinations lack it, else b"". Returns the record's location, 0 on failure.
         """
         if not self._opened():
             return 0
@@ -215,7 +215,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def await_flush(self):
-        """Make the next answers wait until all records and deletions are flushed."""
+        """Have the next answers to publishers wait until all records and deletions are flushed."""
         if self.store is not None and not self.failed:
             try:
                 self.store.mark()
@@ -223,8 +223,8 @@ class QoS2Records(_scheduler.TurnTaker):
                 self.fail(error)
 
     def sure(self, mark):
-        """Record that the messages of records up to the location ``mark`` are on disk. PUBREC leaves after
-        that.
+        """Record that the messages of all received records up to location ``mark`` are on disk, before PUBREC
+        leaves.
         """
         if mark <= self.sure_mark:
             return
@@ -235,15 +235,15 @@ class QoS2Records(_scheduler.TurnTaker):
                 self._delete(before)  # the next flush covers this, too: another flush would cost a poll
 
     def sure_before(self, kept_at, mark):
-        """Restore a sure() record of an earlier run, which is at ``kept_at``."""
+        """Use an earlier run's sure() record, which is at ``kept_at``."""
         self.sure_at = kept_at
         self.sure_mark = max(self.sure_mark, mark)
 
     # both
 
     def done(self, kept_at, has_ended=False):
-        """Delete a record. If its session ``has_ended``, the next moved() deletes the record instead, once
-        the end of the session is safe.
+        """Delete a record; if its session ``has_ended``, the record is deleted by moved() once that end is on
+        disk.
         """
         if self.store is None or self.failed:
             return
@@ -258,7 +258,7 @@ class QoS2Records(_scheduler.TurnTaker):
             self.scheduler.touch(self)
 
     def again(self, kept_at):
-        """Rewrite a record behind all others. Returns where the record is now."""
+        """Append a copy of a record, to free its old segment. Returns the location of the valid record."""
         if self.store is None or self.failed or not self.store.read(kept_at, self.shown):
             return kept_at
         shown, place = self.shown, self.shown.properties_at
@@ -282,7 +282,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return now
 
     def moved(self):
-        """Have old copies left by again(), and records of ended sessions, deleted after the next flush."""
+        """After the next flush, delete records that again() has copied, and records of ended sessions."""
         if self.old_copies and not self.vhost.is_gone:  # otherwise the store is deleted with the vhost
             old_copies, self.old_copies = self.old_copies, []
             self.await_flush()
@@ -291,7 +291,7 @@ class QoS2Records(_scheduler.TurnTaker):
     # the scheduler's side
 
     def write_out(self):
-        """End a batch: write deletions into the files, where they outlive a kill."""
+        """At the end of a batch, write deletions into the mapped files, where they outlive a kill."""
         if self.store is not None and not self.failed:
             try:
                 self.store.write_out()
@@ -318,7 +318,7 @@ class QoS2Records(_scheduler.TurnTaker):
         self.write_out()
 
     def fail(self, error):
-        """Keep nothing more until another store has replaced the failed one."""
+        """Write no more records, and have a QoS2Records with a new store replace this one."""
         if not self.failed:
             self.failed = self.is_stuck = True
             LOG.error(
@@ -327,7 +327,7 @@ class QoS2Records(_scheduler.TurnTaker):
             self.vhost.extras[EXTRA].qos2_records_failed(self)
 
     def when_replaced(self, callback):
-        """Call ``callback()`` once this object, which is stuck now, is no longer stuck."""
+        """Call ``callback()`` once ``is_stuck``, now true, ends."""
         self.waiting.append(callback)
 
     def replaced(self):
@@ -353,7 +353,7 @@ class QoS2Records(_scheduler.TurnTaker):
     # helpers
 
     def _note_places(self, destinations, message, had):
-        """Put the places ``had`` and the message's next places in ``destinations`` into the next record."""
+        """Put the log positions ``had``, and the next one in each destination, into the next record."""
         room = len(NO_ROUTING) + RECORD_OCTETS + len(had) + PLACE_OCTETS * len(destinations)
         self.places_length = 0
         # The destinations in ``had`` stored the message at another time: do not search for it by time.
@@ -376,9 +376,7 @@ class QoS2Records(_scheduler.TurnTaker):
         self.places_length = place - self.message.body_at
 
     def _keep(self, kind, state, identifier, key, location, number):
-        """Write a record; states from BEGUN on include the places noted last. Returns its location, 0 on
-        failure.
-        """
+        """Append a record; from state BEGUN on with the noted log positions. Returns its location, or 0."""
         if not self._opened():
             return 0
         at = self.at
@@ -409,7 +407,6 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def _keep_partly(self, state, identifier, key, places):
-        """Like _keep(), with ``places`` instead of the places noted last."""
         record, length = self.record, self.places_length
         self._use(bytearray(self.message.body_at) + places)
         self.places_length = len(places)
@@ -420,7 +417,6 @@ class QoS2Records(_scheduler.TurnTaker):
             self.places_length = length
 
     def _use(self, record):
-        """Compose the next records in this bytearray."""
         self.record = record
         self.at = octets.pointer(record)
         self.message.buffer = self.at
@@ -441,8 +437,7 @@ class QoS2Records(_scheduler.TurnTaker):
                 self.name, "%s are not kept, so that a kill may double messages: %s", self.name, error)
 
     def _delete_old_copies(self, moved, error):
-        """Delete old copies, because the new ones are safe; after an ``error`` the next moved() deletes them.
-        """
+        """Delete replaced records, whose copies are on disk; after an ``error``, the next moved() does it."""
         if error is not None:
             self.old_copies += moved
             return
@@ -451,7 +446,6 @@ class QoS2Records(_scheduler.TurnTaker):
         self.write_out()
 
     def _delete_outdated(self, kept_at):
-        """Delete all older copies of a rewritten record."""
         before = self.outdated.pop(kept_at, 0)
         while before:
             self._delete(before)

@@ -1,8 +1,8 @@
 """QoS 2 recovery: restores the packet identifiers of an earlier run from the store of qos2_records. Runs at
 boot, and blocks, because it reads records of messages.
 
-Each received identifier is restored as complete, restored as partly stored (for the destinations that have
-its message), or dropped; qos2_records has the rules. Restored ones are recorded anew, so that later boots
+Each received identifier is restored as complete, restored as partly stored (if some destinations have its
+message), or dropped; qos2_records has the rules. Restored identifiers are recorded anew, so that later boots
 need not check them. Sent identifiers may be missing after a power loss; the loss is recorded, too, and all
 sessions that existed then stay doubtful in all later runs.
 
@@ -10,17 +10,17 @@ Each record has no routing; its properties are:
 
     offset  octets
     0       1       SENT, RECEIVED, SURE, PARTLY, DOUBT, TRUST
-    1       1       RECEIVED: IS_SURE; BEGUN: the body has places; MAY_BE_LOST: it has, and boot checks them
+    1       1       RECEIVED: IS_SURE; BEGUN: the body has positions; MAY_BE_LOST: and boot checks them
     2       2       packet identifier
     4       8       key of the session: from its queue's incarnation
-    12      8       SENT: location of the message; SURE: location, here, of the last record that is sure
+    12      8       SENT: location of the message; SURE: location of the last record that is sure
     20      8       SENT, RECEIVED: when the message came, Unix milliseconds
 
-The body has the places of the message, one per destination (storage.stores.store.Store); in PARTLY only of
-destinations that have it:
+The body has encoded log positions of the message, one per destination; in PARTLY only of destinations that
+have it:
 
     0       8       key of the store
-    8       8       place_of() the message
+    8       8       position in its log: Store.place_of()
 """
 from operator import attrgetter, itemgetter
 from struct import Struct
@@ -40,7 +40,7 @@ PLACE_OCTETS = 16
 
 
 class Entry(NamedTuple):
-    """A record: its own location, and its fields; ``place`` is the location field (offset 12)."""
+    """A decoded record: its own location and its fields; ``place``: the location that its fields name."""
 
     location: int
     kind: int
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 
 
 class QoS2Recovery:
-    """Reads the records in the store of a QoS2Records that has written no record yet."""
+    """Reads an earlier run's records from the store of a QoS2Records that has written no record yet."""
 
     def __init__(self, records):
         self._records = records
@@ -99,7 +99,7 @@ class QoS2Recovery:
         self._forget()
 
     def _entries(self):
-        """{(key, kind, identifier): the last Entry with these three}."""
+        """Read all records. Returns {(key, kind, identifier): the last Entry with these three}."""
         entries, message = {}, Message()
         while self._store.ready_count and self._store.peek(message):
             self._store.shift()
@@ -123,7 +123,7 @@ class QoS2Recovery:
         return entries
 
     def _judged(self, entry):
-        """(whether all places of an identifier's last Entry have its message, the places that have it)."""
+        """(whether all destinations have an Entry's message, encoded log positions where it is stored)."""
         is_known = self._is_known(entry)
         places = entry.places if is_known else held_in(self._stores, entry.places, entry.number)
         if entry.kind == PARTLY:
@@ -151,7 +151,7 @@ class QoS2Recovery:
         return entry.state == IS_SURE or entry.location <= self._sure_mark
 
     def _is_known(self, entry):
-        """Whether the entry's places certainly have the message, so that the stores need not be read."""
+        """Whether all destinations certainly have the entry's message: their stores need not be read."""
         return (
             self._is_sure(entry) or self._last_end == STOPPED
             or self._last_end == KILLED and entry.state != MAY_BE_LOST and entry is not self._last
@@ -164,26 +164,26 @@ def stores_of(vhost):
 
 
 def held_in(stores, noted, came_ms=0):
-    """The ``noted`` places that have the message or had it until it was acked; ``came_ms``: its arrival.
-    Blocks, unless the message is new and still in memory.
+    """The part of ``noted`` (encoded log positions) where the message is stored, or was until it was acked.
+    ``came_ms``: its arrival, Unix ms. Blocks, unless the message is new and still in memory.
     """
     return those_in(noted, {
         key for key, place in places_in(noted) if key in stores and stores[key].has_record(place, came_ms)})
 
 
 def keys_in(noted):
-    """The keys of the stores that these places name."""
+    """The set of keys of the stores that the encoded log positions ``noted`` name."""
     return {key for key, _ in places_in(noted)}
 
 
 def those_in(noted, keys):
-    """The ``noted`` places of a message that are in the stores with these keys."""
+    """The encoded log positions in ``noted`` that lie in stores with these keys (bytes)."""
     return b"".join([
         noted[PLACE_OCTETS * at:PLACE_OCTETS * (at + 1)]
         for at, (key, _) in enumerate(places_in(noted)) if key in keys])
 
 
 def places_in(noted):
-    """The ``noted`` places as a list of (key of a store, place in its log)."""
+    """The encoded log positions ``noted``, decoded: a list of (key of a store, position in its log)."""
     numbers = memoryview(noted).cast("Q").tolist() if len(noted) % PLACE_OCTETS == 0 else []
     return list(zip(numbers[::2], numbers[1::2]))

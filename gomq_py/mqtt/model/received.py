@@ -1,6 +1,6 @@
 """Received: knows which QoS 2 packet identifiers a session's client has used and not released.
 
-The door's Inbound calls this; qos2_records keeps the identifiers of durable sessions. Never switches.
+mqtt.server.flows.Inbound calls this; qos2_records keeps the identifiers of durable sessions. Never switches.
 """
 from functools import partial
 
@@ -23,11 +23,11 @@ class Received:
     """Knows the packet identifiers of one session's QoS 2 messages that wait for PUBREL.
 
     ``count``: how many identifiers. ``records``: the QoS2Records that keeps them under ``key``, or None.
-    ``begun_at``: location of the record of the message being stored, or 0. ``storing``: identifiers whose
-    messages wait for files, with callbacks. ``added``: how many identifiers were ever added. ``unsafe``: a
-    list of [value of ``added``, tuple of destinations], for messages that may not be on disk yet, in order.
-    ``kept_since``: the value of ``added`` when ``records`` replaced another QoS2Records. ``earlier``: a set
-    of identifiers whose messages an earlier run gave to all destinations, or None.
+    ``begun_at``: location of the record of the message being stored, or 0. ``storing``: {identifier whose
+    message waits for files: [log positions, callbacks]}. ``added``: how many identifiers were ever added.
+    ``unsafe``: a list of [value of ``added``, tuple of destinations], in order, for messages that may not be
+    on disk yet. ``kept_since``: the value of ``added`` when ``records`` replaced another QoS2Records.
+    ``earlier``: a set of identifiers whose messages an earlier run gave to all destinations, or None.
 
     Identifiers lie in pages of 32, because clients number in sequence: most accesses hit the current page. An
     empty page is dropped when another page is accessed. A page has:
@@ -63,9 +63,8 @@ class Received:
         return self._value(identifier) != 0
 
     def begin(self, identifier, destinations, message):
-        """Record that ``destinations`` (a tuple) get an identifier's message next; then the caller calls
-        add(), not_stored() or postpone(). The identifier is unknown, partly stored, or was passed to
-        postpone().
+        """Record that ``destinations`` (a tuple) are about to get an identifier's message; the caller then
+        calls add(), not_stored() or postpone(). The identifier is unknown, partly stored or postponed.
         """
         if self.records is None or self.closed:
             return
@@ -76,9 +75,9 @@ class Received:
                 self.key, identifier, destinations, message, self._had(identifier))
 
     def postpone(self, identifier, message, destinations, left, taken):
-        """Note that ``left``, the last of ``destinations``, lack the message: the first of ``left`` answered
-        LATER. ``taken``: all before it took the message. Returns a function that BlockedPublish calls before
-        each retry.
+        """Note that a message waits for files: ``left``, the last of ``destinations``, lack it. ``taken``:
+        all destinations before them took it. Returns the function that BlockedPublish calls before each
+        retry.
         """
         if not self.closed:
             self.storing[identifier] = [self._places_of(identifier)]
@@ -93,7 +92,7 @@ class Received:
             self._wait(identifier, destinations, left, taken)
 
     def _wait(self, identifier, destinations, left, taken):
-        """Record which destinations have the message: a repeat after a restart skips them."""
+        """Record which destinations have the message, so that a repeat after a restart skips them."""
         if self.begun_at and not self.closed:
             places = (
                 self.records.places_of(left) if taken
@@ -107,7 +106,6 @@ class Received:
         self._dismiss()
 
     def _release(self, identifier):
-        """Delete an identifier's record, because another one replaces it."""
         kept_at = self._value(identifier)
         if kept_at > NOT_KEPT:
             self._put(identifier, NOT_KEPT)
@@ -119,11 +117,11 @@ class Received:
         return b"" if self.partly is None else self.partly.get(identifier, b"")
 
     def _had(self, identifier):
-        """The places that have an identifier's message, if it waits for files or is_partly(); else b""."""
+        """Encoded log positions of an identifier's message that is partly stored or being stored, or b""."""
         return self.storing[identifier][0] if identifier in self.storing else self._places_of(identifier)
 
     def is_partly(self, identifier):
-        """Whether the client must repeat a message because only some destinations have it."""
+        """Whether the client must repeat the identifier's message, because some destinations lack it."""
         return self.partly is not None and identifier in self.partly
 
     def lacking(self, identifier, destinations):
@@ -134,14 +132,13 @@ class Received:
         return [destination for destination in destinations if not destination.is_one_of(keys)]
 
     def give_up_partly(self, identifier):
-        """Forget a partly stored message: the client reuses its identifier (no DUP) and will not repeat it.
-        """
+        """Forget a partly stored message, because the client reuses its identifier for another message."""
         if self.is_partly(identifier) and self.discard(identifier):
             # otherwise after a kill the new message would count as stored where the old one is
             self.records.write_out()
 
     def _dismiss(self):
-        """Delete the record of begin(), because not all destinations took the message."""
+        """Delete the record that begin() wrote, because not all destinations took the message."""
         if self.begun_at:
             begun_at, self.begun_at = self.begun_at, 0
             self.records.done(begun_at)
@@ -156,7 +153,7 @@ class Received:
         self.storing[identifier].append(callback)
 
     def add(self, identifier, queues=None):
-        """Complete a begin(): the message is stored; ``queues`` (a tuple or None) hold it durably."""
+        """Note that the begin() message is stored; ``queues``: durable queues that have it, or None."""
         if self.closed:
             return
         if self.storing or self.partly is not None:
@@ -186,8 +183,8 @@ class Received:
             self._tell(identifier, False, None)
 
     def refused_by_some(self, identifier, destinations):
-        """Like not_stored(), for a client that gets no answer and will send the message again. The repeat
-        goes only to those ``destinations`` that did not take the message.
+        """Note that some ``destinations`` refused a message. The client gets no answer and will send the
+        message again; the repeat goes only to destinations that did not take it.
         """
         places = self._had(identifier)
         if self.begun_at:
@@ -200,15 +197,14 @@ class Received:
             self.not_stored(identifier)
 
     def _held_by(self, identifier, destinations):
-        """The places of the begin() message in ``destinations``, which lacked it, as far as they have it now.
-        """
+        """Encoded log positions of the begin() message in those ``destinations`` that have stored it."""
         noted, came_ms = self.records.noted(self.begun_at)
         return held_in(_sound(destinations), noted[len(self._had(identifier)):], came_ms)
 
     def lost_by_some(self, identifier, destinations):
-        """Like discard(), for a message that the client must send again, because the stores of some
-        ``destinations`` failed, but maybe not all. Keeps identifiers of an earlier run: boot has flushed
-        those.
+        """Forget an identifier whose message may be lost, because stores of some ``destinations`` failed. The
+        client sends the message again, and it goes to the failed destinations only. Identifiers of an earlier
+        run stay: boot flushed their messages.
         """
         if self.earlier is not None and identifier in self.earlier:
             return
@@ -232,8 +228,8 @@ class Received:
             callback(taken, queues)
 
     def discard(self, identifier):
-        """Forget an identifier, after PUBREL or because its message is lost. Returns whether it was known. An
-        identifier whose message waits for files stays, and the result is False.
+        """Forget an identifier, after PUBREL or because its message is lost. Returns False if it is unknown,
+        or stays because its message waits for files.
         """
         if identifier in self.storing:
             return False
@@ -248,8 +244,8 @@ class Received:
         return True
 
     def awaited(self, identifier):
-        """A list of tuples of queues to flush before PUBREC may leave for a known identifier. If one of the
-        queues has failed, the message may be lost.
+        """The queues to flush before PUBREC may leave for a known identifier, as a list of tuples. If one of
+        them has failed, the message may be lost.
         """
         awaited = [queues for _, queues in self.unsafe]
         kept_at = self._value(identifier)
@@ -258,7 +254,9 @@ class Received:
         return awaited
 
     def sure(self, added, mark):
-        """Note that the first ``added`` identifiers are safe; ``mark``: the last_received then, or 0."""
+        """Note that the messages of the first ``added`` identifiers are on disk. ``mark``: location of the
+        last record of them, or 0.
+        """
         unsafe = self.unsafe
         while unsafe and unsafe[0][0] <= added:
             del unsafe[0]
@@ -268,29 +266,29 @@ class Received:
             self.records.sure(mark)
 
     def restore(self, identifier, kept_at):
-        """Restore an identifier of an earlier run."""
+        """Restore an earlier run's identifier, whose record is at ``kept_at``."""
         self._put(identifier, kept_at)
         if self.earlier is None:
             self.earlier = set()
         self.earlier.add(identifier)
 
     def restore_partly(self, identifier, kept_at, places):
-        """Restore an identifier of an earlier run whose message only some destinations have."""
+        """Restore an identifier whose message some destinations lack; ``places``: encoded log positions."""
         self._put(identifier, kept_at)
         if self.partly is None:
             self.partly = {}
         self.partly[identifier] = places
 
     def move(self, oldest):
-        """Rewrite records in segments before number ``oldest``."""
+        """Append copies of the records that lie in segments before number ``oldest``."""
         for identifier in self._identifiers():
             kept_at = self._value(identifier)
             if kept_at != NOT_KEPT and record.number_of(kept_at) < oldest:
                 octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, self.records.again(kept_at))
 
     def keep_in(self, records):
-        """Write the identifiers to a new QoS2Records, because the old one failed. Leaves out identifiers
-        whose messages a kill may lose, because files have no names.
+        """Write the identifiers to a new QoS2Records, because the store of the old one failed; except
+        identifiers whose messages a kill would lose, because they are in files without names.
         """
         outlives = True
         for _, queues in self.unsafe:
@@ -323,7 +321,6 @@ class Received:
                 self.records.done(kept_at, True)
 
     def _identifiers(self):
-        """All known identifiers, as a list."""
         found = []
         for number in sorted(self.pages):
             for identifier in range(number << PAGE_BITS, number + 1 << PAGE_BITS):
@@ -332,7 +329,7 @@ class Received:
         return found
 
     def _value(self, identifier):
-        """The location of the identifier's record, NOT_KEPT, or 0: unknown. Makes its page current."""
+        """The location of an identifier's record; NOT_KEPT: no record; 0: unknown. Makes its page current."""
         if identifier >> PAGE_BITS != self.number:
             page = self.pages.get(identifier >> PAGE_BITS)
             if page is None:
@@ -353,7 +350,6 @@ class Received:
         octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, kept_at or NOT_KEPT)
 
     def _take_out(self, identifier):
-        """Remove an identifier of the current page."""
         octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, 0)
         octets.put_le16(self.at, COUNT_AT, octets.le16(self.at, COUNT_AT) - 1)
         self.count -= 1

@@ -1,8 +1,8 @@
-"""Redistribution: gives an ended session's unacknowledged messages to the other members of its shares (MQTT 5
-§4.8.2).
+"""Redistribution: gives an ended session's unacknowledged messages to other members of its shared
+subscriptions (MQTT 5 §4.8.2).
 
 broker.transfer.redistribution moves the messages. Messages of QoS 1 and 2 that came by a shared subscription
-go to the share again, unless their delivery at QoS 2 has begun [MQTT-4.8.2-5]. Never switches.
+are published to it again, unless their delivery at QoS 2 has begun [MQTT-4.8.2-5]. Never switches.
 """
 from gomq_py.content import forms
 from gomq_py.mqtt.wire import crossing
@@ -15,7 +15,7 @@ LOW_OCTETS = 0xFFFFFFFF
 
 
 def of(session):
-    """The Redistribution of a session whose queue is about to be deleted (Queue.redistribution), or None."""
+    """The Redistribution for a session whose queue will be deleted; None without shared subscriptions."""
     if not any(is_shared(one) for one in session.subscriptions):
         return None
     begun = {}
@@ -28,7 +28,9 @@ def of(session):
 
 
 class Redistribution:
-    """Redistributes the messages of a session that had subscribed to ``filters``. ``begun``: Sent.begun()."""
+    """Redistributes an ended session's messages: called with a message, returns the SharedSubscription to
+    publish it to, or None. ``filters``: of the session; ``begun``: result of Sent.begun().
+    """
 
     def __init__(self, exchange, filters, begun):
         self._exchange = exchange
@@ -49,8 +51,8 @@ class Redistribution:
         return self._exchange.share(topic_filter)
 
     def _came_by(self, key):
-        """The shared filter by which the next message with this routing key came; None if it came by an
-        unshared one. Each shared filter gave the session one copy; all unshared filters together gave one.
+        """The shared filter that brought the next message with this routing key; None if an unshared filter
+        did. Each shared filter brought one copy; all unshared filters together brought one.
         """
         known = self._known.get(key)
         if known is None:
@@ -74,7 +76,7 @@ class Redistribution:
 
 
 def _is_acknowledged(about):
-    """Whether clients acknowledge a message with this describe(); False for replayed retained messages."""
+    """Whether clients acknowledge a message with this describe(): False for a replay of a retained one."""
     if about["kind"] == forms.BASIC:
         return about["persistent"]
     return crossing.is_acknowledged(about["flags"])

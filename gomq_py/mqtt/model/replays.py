@@ -1,8 +1,8 @@
 """Replays: send retained messages to sessions that have subscribed, filter after filter.
 
-Retained starts a replay; the session's queue or sink gets copies with the QoS, RETAIN and identifier of one
-subscription (flag REPLAYED of wire.crossing). A job in slices, with at most WINDOW messages in the queue.
-Never switches.
+Retained starts a replay; the session's queue, or its sink for QoS 0, gets copies with the QoS, RETAIN and
+identifier of one subscription (flag REPLAYED of wire.crossing). A job in slices, with at most WINDOW messages
+in the queue. Never switches.
 """
 from collections import OrderedDict
 
@@ -23,7 +23,7 @@ SOON_MS, LATER_MS = 10, 250
 
 
 class Replay(Job):
-    """Sends retained messages to one session; ``add`` the subscriptions to replay for."""
+    """Sends retained messages to one session; add() names each subscription to send them for."""
 
     name = "replaying retained MQTT messages"
 
@@ -39,8 +39,8 @@ class Replay(Job):
         self._message = Message()
 
     def add(self, subscription, last):
-        """Replay for this subscription, too; restart its replay if one is running. ``last``: place of the
-        last message that was stored before the client subscribed.
+        """Also send the retained messages of this subscription; if that has begun, begin again. ``last``:
+        arrival number (Retained.came_at()) of the last message stored before the client subscribed.
         """
         waiting, topic_filter = self._subscriptions, subscription.topic_filter
         if waiting and next(iter(waiting)) == topic_filter:
@@ -89,7 +89,9 @@ class Replay(Job):
         self._walk = None
 
     def _some(self, subscription, last, destination, room, clock):
-        """Replay up to ``room`` messages, or less when the time is over. Returns whether no match is left."""
+        """Replay up to ``room`` messages, until ``clock`` is over. Returns True if no matching message is
+        left.
+        """
         retained, message = self._retained, self._message
         walk = self._walk
         if walk is None:
@@ -114,7 +116,7 @@ class Replay(Job):
         return walk.is_over
 
     def _publish(self, message, about, subscription, destination):
-        """Give a destination a message. Returns 1; 0 if No Local excludes the message [MQTT-3.8.3-3]."""
+        """Send a copy to the destination. Returns 1; 0 if No Local excludes the message [MQTT-3.8.3-3]."""
         properties, publisher = crossing.without_publisher(message.get_raw(), about["flags"])
         if subscription.no_local and publisher == self._session.client_id:
             return 0
@@ -132,17 +134,16 @@ class Replay(Job):
 
     @staticmethod
     def _room(destination):
-        """How many messages the destination may get now."""
         room = getattr(destination, "room", None)
         return max(0, WINDOW - destination.ready_count) if room is None else room()
 
     def go_on(self):
-        """Resume after the client has connected or a message that waited for files is stored."""
+        """Resume, because the client has connected or a message that waited for files is stored."""
         if self._timer is None and self._subscriptions:
             self._retained.vhost.scheduler.start(self)
 
     def _wait(self):
-        """Pause for a client that is slow; an absent client's replay resumes with its next connection."""
+        """Pause while a connected client is slow; the replay to an absent client resumes when it connects."""
         if self._session.connection is None:
             return
         self._timer = self._retained.vhost.timers.start(self._pause_ms, self._go_on)
@@ -154,7 +155,7 @@ class Replay(Job):
 
 
 def copy_for(message, about, properties, subscription):
-    """A copy of a retained message as a subscription gets it; ``about``: the message's describe()."""
+    """A retained message's copy with a subscription's QoS and identifier; ``about``: message.describe()."""
     qos = min(crossing.qos_of(about["flags"]), subscription.qos)
     if subscription.identifier:
         properties += identifier_property(subscription.identifier)

@@ -31,7 +31,9 @@ ALWAYS, IF_NEW, NEVER = 0, 1, 2
 
 
 class Retained(KeyedStore):
-    """Keeps at most ``max_messages``, of ``max_octets`` in all; beyond these, only shrinks kept messages."""
+    """Keeps at most ``max_messages``, of ``max_octets`` in all. If full, accepts a message only in place of a
+    larger one.
+    """
 
     takes_publishes_only = True
 
@@ -51,14 +53,18 @@ class Retained(KeyedStore):
     # messages come
 
     def publish(self, message):
-        """Retain the message for the topic of its routing key. Returns what Destination.publish() would."""
+        """Retain a message for the topic in its routing key. Returns 1 if retained, 0 if refused, LATER if it
+        must wait for files.
+        """
         topic = _topic_of(message)
         if topic is None:
             return 1  # no subscriber could get the message
         return self.store(topic, message)
 
     def store(self, topic, message):
-        """Retain a message for a topic; an empty message deletes the retained one. Returns like publish()."""
+        """Retain a message for a topic; an empty message deletes the retained one. Returns 1, 0 if refused,
+        LATER if it must wait for files.
+        """
         self.unable = False
         if not message.get_body_length() and not self.closed:
             self.delete(topic)
@@ -94,7 +100,7 @@ class Retained(KeyedStore):
         return False
 
     def delete(self, topic):
-        """Delete the topic's message. Returns whether there was one."""
+        """Delete the topic's retained message. Returns whether it existed."""
         self._expiries.forget(topic)
         return super().delete(topic)
 
@@ -115,22 +121,23 @@ class Retained(KeyedStore):
         return self._last, self._moves
 
     def came_at(self, location):
-        """A number that orders messages by arrival, for the message at ``location``; replays compare it."""
+        """Arrival number of the message at ``location``: orders messages, and survives a rewrite."""
         return self._moved.get(location, self._late.get(location, location))
 
     # messages are looked at
 
     def look(self, topic, message):
-        """Fill ``message`` with the topic's retained message. False if there is none or it has expired."""
+        """Fill ``message`` with the topic's retained message. Returns False if it is missing or expired."""
         return self.get(topic, message) and not self._is_expired(message, self.vhost.timers.now_ms())
 
     def show_current(self, location, message, now_ms):
-        """Like show(), but also returns False for expired messages."""
+        """Fill ``message`` with the message at ``location``. Returns False if it is unreadable or expired."""
         return self.show(location, message) and not self._is_expired(message, now_ms)
 
     def topics(self, now_ms, after="", may_see=None):
-        """Yield (topic, octets of its payload) of the topics behind ``after`` ("": all), in order; the octets
-        are None if the message has expired or ``may_see(topic)`` is false. The caller may switch in between.
+        """A generator of (topic, bytes of its payload) for topics after ``after`` ("": all), in order. The
+        bytes are None if the message has expired or ``may_see(topic)`` is false. The caller may switch at a
+        yield.
         """
         message = Message()
         place = successor(after) if after else ""
@@ -148,9 +155,9 @@ class Retained(KeyedStore):
     # replay
 
     def replay(self, session, subscription, is_new, mark=None):
-        """If a subscription's retain handling asks for retained messages, send those that it matches to its
-        Session, in slices, in the order of topics. ``is_new``: the session had no subscription to the filter;
-        ``mark``: the value of mark() when the client subscribed, None for now.
+        """Send a Session the retained messages that match its new subscription, if the retain handling asks
+        for them; in slices, in the order of topics. ``is_new``: the session had no subscription to the
+        filter; ``mark``: the value of mark() when the client subscribed, None for now.
         """
         handling = subscription.retain_handling
         if handling == NEVER or handling == IF_NEW and not is_new:
@@ -193,7 +200,7 @@ class Retained(KeyedStore):
         self.vhost.scheduler.start(self._expiring)
 
     def expire_some(self, clock):
-        """Delete expired messages until the clock says to stop. Returns whether there may be more."""
+        """Delete expired messages until the slice's clock is over. Returns whether more may have expired."""
         message = Message()
         now_ms = self.vhost.timers.now_ms()
         while not self.closed:
@@ -224,8 +231,8 @@ class Retained(KeyedStore):
 
 
 class Waits:
-    """Knows which messages wait for files, by the places they would have had, and which replays wait for
-    them. A client that subscribed meanwhile has not got such a message: only its replay sends the message.
+    """Tracks messages that wait for files, by arrival number, and the replays that wait for these messages. A
+    client that subscribes during the wait gets such a message from its replay only.
     """
 
     def __init__(self):
@@ -233,15 +240,14 @@ class Waits:
         self._replays = OrderedDict()  # replay: its place
 
     def makes_wait(self, replay, last):
-        """Whether a message with a place up to ``last`` still waits. If so, end() resumes the replay later.
-        """
+        """Whether a message with an arrival number up to ``last`` waits; if so, end() resumes the replay."""
         is_held = self._is_early(last)
         if is_held:
             self._replays[replay] = last
         return is_held
 
     def end(self, place):
-        """End the wait of the message with this place, now stored or refused."""
+        """Note that the message with this arrival number waits no longer; resume replays that it delayed."""
         del self.places[place]
         while self._replays:
             replay, last = next(iter(self._replays.items()))
@@ -255,7 +261,7 @@ class Waits:
 
 
 class Waiting:
-    """Wraps the ``lacking`` function of a message that waits for files: tells Waits when the wait is over."""
+    """Wraps ``message.lacking``, by which a message waits for files: tells Waits when the wait is over."""
 
     def __init__(self, waits, place):
         self._waits = waits
@@ -288,13 +294,12 @@ class Expiring(Job):
         return self._retained.expire_some(SliceClock())
 
     def failed(self, error):
-        """Leave the unreadable key: expired messages are not shown, and are deleted at the next boot."""
+        """Skip the unreadable message: if it has expired, it is not shown, and the next boot deletes it."""
         self._retained.wait_for_expiries()
         return False
 
 
 def _topic_of(message):
-    """The topic of a message, None if its routing key is no topic."""
     try:
         topic = swapped(message.get_routing_key().decode())
     except UnicodeDecodeError:

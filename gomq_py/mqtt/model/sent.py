@@ -1,6 +1,6 @@
 """Sent: knows which messages of a session were sent with a packet identifier and not acknowledged.
 
-The door's deliveries call this; it uses the session's queue and qos2_records. A Sent outlives the connection:
+mqtt.server.delivery calls this; it uses the session's queue and qos2_records. A Sent outlives the connection:
 unacknowledged messages are sent again with their identifiers. Each identifier from 1 on has a row of 24
 octets, allocated on demand:
 
@@ -46,9 +46,9 @@ NOTHING, RELEASE, UNKNOWN, WRONG = 0, 1, 2, 3
 
 
 class Sent:
-    """A table of messages in flight. ``queue``: where the messages are; ``window``: most in flight;
-    ``count``: how many are in flight over this connection; ``used``: how many identifiers are taken.
-    ``to_release``: identifiers of deleted messages, which need a PUBREL.
+    """A table of messages in flight. ``queue``: the session's, which has the messages; ``window``: most
+    messages in flight; ``count``: messages in flight over this connection; ``used``: number of identifiers in
+    use. ``to_release``: identifiers of deleted messages, which need a PUBREL.
 
     ``records``: the QoS2Records that keeps QoS 2 messages under the session's ``key``; None: not kept.
     ``doubts``: a power cut deleted records before this table was made.
@@ -80,7 +80,7 @@ class Sent:
     # a connection
 
     def begin(self, window):
-        """Begin a connection. Returns the identifiers to send PUBREL for again, in the order of messages."""
+        """Begin a connection. Returns a list of identifiers whose PUBREL must be repeated, oldest first."""
         self.window = window
         self.count, self.to_release = 0, []
         self.is_connected, self.awaits_one, self.next_before = True, False, 0
@@ -94,8 +94,8 @@ class Sent:
         return released
 
     def end(self):
-        """End a connection: return messages in flight to their places in the queue. Very many are returned in
-        slices, while the queue delivers nothing.
+        """End a connection: return messages in flight to the queue, in their old order. Very many are
+        returned in slices, during which the queue delivers nothing.
         """
         self.before = None
         self.is_connected = False
@@ -115,7 +115,7 @@ class Sent:
             self.capacity = self.first_free = self.last_free = 0
 
     def put_back_some(self):
-        """Return some messages to the queue. Returns whether there are more."""
+        """Return some messages in flight to the queue. Returns True if more are left to return."""
         left = AT_ONCE
         while self.next_out <= self.capacity:
             row = (self.next_out - 1) * ROW
@@ -129,8 +129,9 @@ class Sent:
         return False
 
     def spare(self, message):
-        """Take an is_owed() message at the queue's head out of the queue until its client is back, so that
-        messages behind it can be dropped. Does nothing and returns False while the client is connected.
+        """Take the message at the queue's head, which is_owed(), out of the queue until its client
+        reconnects: messages behind it may be dropped. Returns False, without effect, while the client is
+        connected.
         """
         if self.is_connected:
             return False
@@ -151,7 +152,7 @@ class Sent:
                 self.at[row + 20] = FROM_BEFORE | (QOS_2 if state == RELEASED else state)
 
     def restore(self, entries):
-        """Call this first: restores entries (identifier, location, record's location, time stored)."""
+        """Restore an earlier run's entries (identifier, location, record's location, Unix ms when stored)."""
         self._grow(max([identifier for identifier, _, _, _ in entries]))
         for identifier, location, kept_at, stored_ms in entries:
             row = (identifier - 1) * ROW
@@ -168,7 +169,7 @@ class Sent:
                 self._chain(identifier)
 
     def close(self):
-        """Forget everything at the end of the session."""
+        """Free all identifiers, because the session has ended."""
         for identifier in range(1, self.capacity + 1):
             if self.at[(identifier - 1) * ROW + 20] != FREE:
                 self._free(identifier, True)
@@ -200,7 +201,7 @@ class Sent:
         return 0
 
     def keep_in(self, records):
-        """Write all QoS 2 identifiers to a new QoS2Records, because the old one failed."""
+        """Write all QoS 2 identifiers to a new QoS2Records, because the store of the old one failed."""
         for identifier in range(1, self.capacity + 1):
             row = (identifier - 1) * ROW
             state = self.at[row + 20] & 3
@@ -243,8 +244,8 @@ class Sent:
         return identifier
 
     def must_release(self):
-        """Whether the next QoS 2 message must wait for a PUBCOMP, because the client may still use every free
-        identifier. Puts such identifiers into ``to_release``.
+        """Whether the next QoS 2 message must wait for a PUBCOMP, because the client may still hold every
+        free identifier. Puts these identifiers into ``to_release``.
         """
         if self.first_free == 0 and not self._found(True):
             self._grow(self.capacity + 1)
@@ -265,8 +266,8 @@ class Sent:
         return self.awaits_one
 
     def known(self, location, timestamp_ms):
-        """The packet identifier with which the queue's next message was sent before, or 0. Drops entries of
-        earlier messages, which are no longer in the queue.
+        """The packet identifier with which the queue's next message was sent over an earlier connection, or
+        0. Drops the entries of messages that are no longer in the queue.
         """
         while self.next_before < len(self.before):
             identifier = self.before[self.next_before]
@@ -301,7 +302,7 @@ class Sent:
         return self.at[(identifier - 1) * ROW + 20] & 3
 
     def nothing_left(self):
-        """Forget an earlier connection's messages that were not sent again, because the queue is empty."""
+        """The queue is empty: forget an earlier connection's messages that were not sent again."""
         if self.before is not None and self.returning is None:
             for identifier in self.before[self.next_before:]:
                 self._gone(identifier)
@@ -321,7 +322,7 @@ class Sent:
 
     def acknowledged(self, kind, identifier):
         """Handle a PUBACK, PUBREC or PUBCOMP of success. Returns RELEASE: send PUBREL; UNKNOWN: no such
-        identifier; WRONG: it awaits another packet; else NOTHING, which also follows a fault of the queue.
+        identifier; WRONG: another packet is due; otherwise NOTHING, also while the queue is closed.
         """
         if self.queue.closed:
             return NOTHING
@@ -357,7 +358,9 @@ class Sent:
         return UNKNOWN if state == FREE else NOTHING
 
     def refused(self, identifier):
-        """Handle a PUBREC that refuses the message. Returns the same results as acknowledged()."""
+        """Handle a PUBREC that refuses the message. Returns UNKNOWN if there is no such identifier, WRONG for
+        a QoS 1 message, otherwise NOTHING.
+        """
         if self.queue.closed:
             return NOTHING
         if identifier == 0 or identifier > self.capacity:
@@ -377,18 +380,16 @@ class Sent:
     # helpers
 
     def _put_back(self):
-        """Return messages to the queue: a few at once, more in slices."""
         self.next_out = 1
         if self.returning is None and self.put_back_some():
             self.returning = Returning(self)
 
     def _list_before(self):
-        """Compute ``before``: the unsettled messages of an earlier connection."""
         self.before = self._found(False)
         self.places = array("Q", [octets.le64(self.at, (each - 1) * ROW) for each in self.before])
 
     def _found(self, is_released):
-        """Released (or, if not ``is_released``, unsettled) identifiers of an earlier connection, in order."""
+        """An earlier connection's identifiers, oldest message first: released ones, or unsettled ones."""
         found = []
         places = array("Q")  # by identifier
         before = 0
@@ -419,16 +420,16 @@ class Sent:
         return -1
 
     def _is_same(self, row, timestamp_ms):
-        """Whether the message now at a row's location, stored at this time, is the message that was sent."""
+        """Whether the message that is now at a table row's location is the message that was sent."""
         stored_ms = self._stored_ms(row)
         return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 
     def _stored_ms(self, row):
-        """When a row's message was stored (low octets); 0 if its location cannot have another message."""
+        """Low octets of the time (Unix ms) when a row's message was stored; 0 if it need not be checked."""
         return octets.le32(self.at, row + 16) if self.at[row + 22] else 0
 
     def _gone(self, identifier):
-        """Handle the deletion of a message that was sent before."""
+        """Handle that a message sent over an earlier connection is no longer in the queue."""
         row = (identifier - 1) * ROW
         if self.at[row + 20] & 3 == QOS_2:
             # the client may hold the identifier and would take another message for the same
@@ -458,7 +459,6 @@ class Sent:
         self.last_free = identifier
 
     def _grow(self, least):
-        """Grow the table to at least ``least`` rows."""
         before = self.capacity
         capacity = min(max(least, 2 * before, FIRST_ROWS), IDENTIFIER_MAX)
         rows = bytearray(capacity * ROW)
@@ -472,7 +472,7 @@ class Sent:
 
 
 class Returning(Job):
-    """Puts very many messages of a Sent back in slices; the queue delivers nothing meanwhile, so that no
+    """Puts very many messages of a Sent back in slices, during which the queue delivers nothing, so that no
     message overtakes another.
     """
 
@@ -496,5 +496,5 @@ class Returning(Job):
         return False
 
     def failed(self, error):
-        """Returns whether to go on without the message that failed, which comes again after a restart."""
+        """Returns whether to go on without the failed message, which is delivered again after a restart."""
         return not self._is_over

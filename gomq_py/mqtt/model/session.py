@@ -95,16 +95,17 @@ def _number(options, key, most):
 
 
 class Session:
-    """The state of a client id. ``user`` (by a token if ``of_token``) connected last, with protocol level
-    ``version`` and expiry ``expiry_s``; ``kept``: limits of its queue. ``may_get(topic filter)``: whether the
-    client of ``connection`` may receive messages by this filter; ``may_get_all()``: whether by every filter,
-    until its rights change. ``connection``, may_get and may_get_all are None while the client is absent.
+    """The state of a client id. ``user``: name of the user who connected last (``of_token``: by a token),
+    with protocol level ``version`` and expiry ``expiry_s``; ``kept``: arguments that limit its queue.
+    ``may_get(filter)``: whether the client may receive messages by a topic filter; ``may_get_all()``: whether
+    by every filter, until its rights change. ``connection``, may_get and may_get_all are None while the
+    client is absent.
 
     ``queue``: its SessionQueue, or None while no message is kept; ``sink``: the Destination of QoS 0 messages
-    while connected, or None. ``is_durable``: it outlives its connection. ``is_safe``: its definition was on
-    disk in this run. ``subscriptions``: {topic filter: Subscription}, changed by its bindings alone. ``sent``
+    while connected, or None. ``is_durable``: it outlives its connection. ``is_safe``: its definition is known
+    to be on disk. ``subscriptions``: {topic filter: Subscription}, changed by its bindings alone. ``sent``
     and ``received``: packet identifiers in flight, which outlive connections. ``is_doubtful``: the client may
-    have further ones in flight, which a power loss deleted here.
+    have further identifiers in flight, whose records a power loss deleted.
     """
 
     def __init__(self, sessions, client_id):
@@ -129,7 +130,7 @@ class Session:
 
     @property
     def owner(self):
-        """The identity (auth.users.User) of the user who connected last."""
+        """(name, whether made from a token) of the user who connected last."""
         return self.user, self.of_token
 
     @property
@@ -138,12 +139,12 @@ class Session:
 
     @property
     def queue_name(self):
-        """The name of its queue, whether that exists or not."""
+        """The name of the session's queue, which need not exist."""
         return PREFIX + self.client_id
 
     def subscribe(self, subscription):
-        """Subscribe, or change a subscription, and make the queue if need be. The filter must be valid.
-        Returns whether it is new. Raises OutOfResources, PreconditionFailed.
+        """Add or change a subscription with a valid filter, and create the session's queue if it is needed.
+        Returns True if the filter is new. Raises OutOfResources, PreconditionFailed.
         """
         vhost, source = self._sessions.vhost, self._sessions.exchange
         destination = self._destination(subscription.qos)
@@ -165,7 +166,7 @@ class Session:
         return not before
 
     def unsubscribe(self, topic_filter):
-        """Remove a subscription. Returns whether there was one. Raises OutOfResources."""
+        """Remove a subscription. Returns whether it existed. Raises OutOfResources."""
         bindings = self._bindings(topic_filter)
         for binding in bindings:
             self._detach(binding)
@@ -181,7 +182,7 @@ class Session:
         return self.queue if self.is_durable or qos or self.sink is None else self.sink
 
     def keeps(self, topic_filter):
-        """Whether messages of this filter's subscription go to the session's queue, not its sink."""
+        """Whether messages of this filter's subscription go to the session's queue rather than its sink."""
         subscription = self.subscriptions.get(topic_filter)
         return subscription is None or subscription.binding.destination is not self.sink
 
@@ -190,18 +191,18 @@ class Session:
         return self.may_get is None or self.may_get_all is not None and self.may_get_all()
 
     def allowed(self, filters):
-        """Those of ``filters`` by which the client may receive messages now."""
+        """A list of those ``filters`` whose messages the client may receive now."""
         may_get = self.may_get
         return filters if may_get is None else [one for one in filters if may_get(one)]
 
     def may_have(self, topic):
-        """Whether the client's rights allow a topic's messages that were stored before it unsubscribed."""
+        """Whether the client may receive queued messages of a topic to which it no longer subscribes."""
         return self.may_get is None or not is_shared(topic) and self.may_get(topic)
 
     # messages in flight
 
     def sent_from(self, queue):
-        """The session's Sent, which the first call makes for this queue."""
+        """The Sent (messages in flight to the client), which the first call makes for this queue."""
         if self.sent is None:
             self.sent = Sent(queue, *self._kept(queue))
             self.sent.doubts = self.is_doubtful
@@ -214,7 +215,7 @@ class Session:
         return self.received
 
     def ended(self):
-        """Forget everything in flight, because the session has ended."""
+        """Drop all packet identifiers in flight, because the session has ended."""
         for one in (self.sent, self.received):
             if one is not None:
                 one.close()
@@ -238,13 +239,12 @@ class Session:
             self.sent.moved_to(queue)
 
     def queue_deleted(self, queue, reason):
-        """End the session, because its queue was deleted. Ignores a queue that another object has replaced.
-        """
+        """End the session, because its queue was deleted; no effect for a queue object that was replaced."""
         if self.queue is queue:
             self._sessions.ended(self, reason)
 
     def queue_failed(self, queue):
-        """Report that the messages which this queue took last may be lost."""
+        """Renew shared subscriptions, because the messages that this queue took last may be lost."""
         if self.queue is queue:
             self._sessions.queue_failed(self)
 

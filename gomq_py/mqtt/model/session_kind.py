@@ -14,7 +14,7 @@ QOS2_STORE = "mqtt.inflight"
 
 
 def kept_arguments(octets, overflow):
-    """Arguments that limit a session's queue to this many octets; 0: no limit."""
+    """Queue arguments for a limit of ``octets`` and an overflow behaviour; {} for 0 octets: no limit."""
     if not octets:
         return {}
     # Explicit only if unusual: a policy may set another overflow, and an argument would override it.

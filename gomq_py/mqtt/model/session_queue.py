@@ -35,7 +35,7 @@ class SessionQueue(broker_queue.Queue):
         return broker_queue.Queue.publish(self, message)
 
     def _publish_own(self, message):
-        """Store a publish of the session's client, marked OWN: it is not for No Local subscriptions."""
+        """Store a message of the session's client, marked OWN to exclude it from No Local subscriptions."""
         interests = self.session.interests
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         own = interests.find(message.buffer, at + 1, message.buffer[at]).in_own()
@@ -56,7 +56,7 @@ class SessionQueue(broker_queue.Queue):
         return self.session.sent.spare(message)
 
     def counted_bytes(self, message):
-        """Octets in files of the ready messages, with ``message`` (or None), including topics."""
+        """Bytes that the ready messages take in files, plus ``message`` (or None); topics included."""
         counted = self.store.ready_octets()
         if message is None:
             return counted
@@ -74,8 +74,7 @@ class SessionQueue(broker_queue.Queue):
         return count
 
     def emptied(self):
-        """If no message is ready, tell the connection, which may wait to resend a message that was deleted.
-        """
+        """If no message is ready, tell the consumers: one may wait to resend a message that was deleted."""
         if self.ring is not None and self.ready_count == 0 and not self.is_opening():
             for consumer in self.ring.consumers:
                 consumer.emptied()

@@ -1,7 +1,7 @@
 """Sessions: begins, resumes, hands over and ends the sessions of one vhost, by client id.
 
-The door calls this; subscriptions go to the vhost's MQTT exchange. Never switches. A durable change is in the
-log when a function returns, and on disk when the door's ``durability.when_safe`` calls back.
+The MQTT server calls this; subscriptions go to the vhost's MQTT exchange. Never switches. A durable change is
+in the log when a function returns, and on disk when ``durability.when_safe`` calls back.
 """
 from typing import Any, NamedTuple
 
@@ -118,8 +118,9 @@ class Sessions:
         return Connected(session, was_there, is_recorded)
 
     def disconnect(self, session, connection, expiry_s=None):
-        """End a session's connection, unless another one has taken over; a session that is not durable ends,
-        too. Raises OutOfResources if the new ``expiry_s`` cannot be recorded, so that the old value counts.
+        """End a session's connection, unless another one took over; a session without expiry ends, too.
+        Raises OutOfResources if the new ``expiry_s`` (None: unchanged) cannot be recorded; then the old one
+        counts.
         """
         if session.connection is not connection:
             return
@@ -136,14 +137,14 @@ class Sessions:
             session.expiry_s = expiry_s
 
     def end(self, session):
-        """End a session and delete all it holds. Its connection, if any, is told."""
+        """End a session, delete its queue and its state, and end its client's connection."""
         if session.queue is None:
             self.ended(session, "the session has ended")
         else:
             self.vhost.delete_queue(session.queue.name, owner=session.queue.exclusive_owner)
 
     def filter_fault(self, topic_filter, levels_max):
-        """Why a well-formed filter, shared or not, cannot be subscribed to; "" if it can."""
+        """Error text if a well-formed filter, shared or not, cannot be subscribed to; otherwise ""."""
         if is_shared(topic_filter):
             fault = shared_fault(topic_filter)  # a client of 3.x may send a faulty one
             if fault:
@@ -161,7 +162,7 @@ class Sessions:
 
     @property
     def source_name(self):
-        """The name of the exchange that clients publish to; rights are checked even if it is missing."""
+        """Name of the exchange that clients publish to, which may be missing; rights are checked by it."""
         return self.vhost.topic_exchange
 
     def source(self):
@@ -169,8 +170,7 @@ class Sessions:
         return source.find(self.vhost)
 
     def take_from(self, name):
-        """Make the exchange of this name, which may be missing, the one that clients publish to from now on.
-        """
+        """Make ``name``, an exchange that need not exist yet, the one that clients publish to."""
         vhost = self.vhost
         before = vhost.exchanges.get(vhost.topic_exchange)
         if before is not None and before.onward is self.exchange:
@@ -180,7 +180,7 @@ class Sessions:
             self.exchange_added(vhost.exchanges[name])
 
     def exchange_added(self, exchange):
-        """If a new exchange of the vhost has the source's name, use it."""
+        """If clients publish to this new exchange, forward its messages to the MQTT exchange."""
         if exchange.name != self.vhost.topic_exchange or source.fault_of(exchange):
             return
         self.vhost.set_onward(exchange, self.exchange)
@@ -189,7 +189,9 @@ class Sessions:
                 session.interests.rights_changed()
 
     def check_room(self, session, topic_filter):
-        """Raise OutOfResources if a valid filter has ``+`` in too many new places."""
+        """Raise OutOfResources if a valid filter's ``+`` would make matching too costly (user or vhost
+        limit).
+        """
         topic_filter = split_shared(topic_filter)[1]
         arrangements = self._arrangements.get(session.owner)
         if arrangements is not None and not arrangements.has_room(
@@ -221,7 +223,7 @@ class Sessions:
         self._create(session.client_id, arguments, session.connection)
 
     def queue_added(self, queue):
-        """Take the queue of a session, which is new, recovered or reopened."""
+        """Attach a new, recovered or reopened queue to its Session, which is created if it does not exist."""
         client_id = queue.name.removeprefix(PREFIX)
         session = self.by_client.get(client_id)
         if session is None:
@@ -233,13 +235,14 @@ class Sessions:
             session.queue_added(queue)
 
     def queue_failed(self, session):
-        """Renew the shares of a session whose queue failed: a later publish must not count as lost with it.
+        """Renew the shared subscriptions of a session whose queue failed, so that messages published later do
+        not count as lost.
         """
         if self.exchange.queue_failed(session):
             self.vhost.routes_changed(self.exchange)
 
     def with_identifiers(self):
-        """The sessions with packet identifiers in flight, as a new list."""
+        """A new list of the sessions that have packet identifiers in flight."""
         return [session for session in self.by_client.values() if session.sent or session.received]
 
     def qos2_records_failed(self, records):
@@ -251,7 +254,9 @@ class Sessions:
         self._replacing.begin()
 
     def renew_qos2_records(self):
-        """Make new ``qos2_records`` with a new store. Returns with_identifiers(). Raises OutOfResources."""
+        """Make new ``qos2_records`` with a new store. Returns the sessions with packet identifiers in flight,
+        as a list. Raises OutOfResources.
+        """
         self.vhost.stores.replace(QOS2_STORE)
         before, self._qos2_records = self._qos2_records, self._make_qos2_records()
         self._qos2_records.is_stuck = True
@@ -320,7 +325,6 @@ class Sessions:
         self.vhost.create_queue(PREFIX + client_id, owner is None, False, arguments, owner)
 
     def _check_free(self, client_id):
-        """Refuse a client id if the name of its session's queue belongs to a queue of another kind."""
         name = PREFIX + client_id
         if name in self.vhost.queues:
             raise ResourceLocked(
@@ -333,7 +337,7 @@ class Sessions:
             self.vhost.bindings.remove_to(sink)
 
     def ended(self, session, reason):
-        """Forget a session whose queue was deleted, or that has no queue. Its connection, if any, is told."""
+        """Remove a session whose queue was deleted or never existed, and end its client's connection."""
         if self.by_client.get(session.client_id) is session:
             del self.by_client[session.client_id]
             self._uncount(session)
@@ -362,7 +366,7 @@ def _arguments(owner, expiry_s, version, kept):
 
 
 def _kept(arguments):
-    """(user, of_token, version, expiry in seconds) by a queue's arguments; defaults replace invalid ones."""
+    """(user, of_token, version, expiry in seconds) from a queue's arguments; defaults for invalid ones."""
     expires_ms, user, version = arguments.get(EXPIRES), arguments.get(_USER), arguments.get(_VERSION)
     expiry_s = expires_ms // 1000 if type(expires_ms) is int else NEVER
     return (

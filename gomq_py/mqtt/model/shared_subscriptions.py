@@ -9,8 +9,8 @@ from gomq_py.broker.routing.route import LATER
 
 
 class Member:
-    """A member of a share: ``session`` with its ``target`` (queue or sink). ``count``: number of bindings;
-    ``is_present``: counts as connected; ``is_allowed``: the result of may_get() when ``rights`` was current.
+    """A member of a shared subscription: ``session`` with its ``target`` (queue or sink). ``count``: its
+    bindings; ``is_present``: counts as connected; ``is_allowed``: may_get() at this value of ``rights``.
     """
 
     __slots__ = ("session", "target", "interests", "count", "is_present", "rights", "is_allowed")
@@ -25,7 +25,7 @@ class Member:
         self.is_allowed = False
 
     def may_get(self, topic_filter):
-        """Whether its client may receive by the filter; remembered until the client's rights change."""
+        """Whether the member's client may receive by this filter; cached until the client's rights change."""
         if self.rights != self.interests.rights:
             self.rights = self.interests.rights
             self.is_allowed = len(self.session.allowed([topic_filter])) > 0
@@ -56,18 +56,18 @@ class Rotation:
 
 
 class SharedSubscription(_routes.Destination):
-    """The Destination of all members of a share: each message goes to one member.
+    """The Destination of all members of a shared subscription: each message goes to one member.
 
     Connected members take turns, in the order in which they subscribed or came back; absent members get only
-    what no connected one takes. A member without room is skipped. The share is durable if a member is. When a
-    member's store fails, another SharedSubscription replaces this one for good (``renewed``), because
-    messages that went to the member may be lost.
+    messages that no connected member takes. A member that refuses a message is skipped. The shared
+    subscription is durable if a member is. When a member's store fails, another SharedSubscription replaces
+    this one for good (``renewed``), because messages that went to the member may be lost.
     """
 
     __slots__ = ("members", "present", "absent", "durables", "departed", "was_asked")
 
     def __init__(self, name, departed):
-        """``departed``: destinations of the exchange that are deleted, but whose bindings are left."""
+        """``departed``: deleted destinations of the exchange whose bindings are not all removed yet."""
         _routes.Destination.__init__(self, name, False)
         self.members = {}  # by target
         self.present = Rotation()
@@ -77,7 +77,7 @@ class SharedSubscription(_routes.Destination):
         self.was_asked = False  # whether a member was asked for this message
 
     def add(self, session, target):
-        """Add a subscription of a session; each addition needs its own ``remove``."""
+        """Add ``session``, with its queue or sink as ``target``; each call needs its own remove()."""
         member = self.members.get(target)
         if member is not None:
             member.count += 1
@@ -87,7 +87,7 @@ class SharedSubscription(_routes.Destination):
         self._count_durable(member, 1)
 
     def remove(self, target):
-        """Undo one ``add`` of a session with this target."""
+        """Undo one add() of a session with this target."""
         member = self.members[target]
         member.count -= 1
         if not member.count:
@@ -96,7 +96,7 @@ class SharedSubscription(_routes.Destination):
             self._count_durable(member, -1)
 
     def move(self, target):
-        """Move a member whose client has connected, or whose connection has ended, to the other Rotation."""
+        """Move a member whose client has connected or disconnected to the connected or absent members."""
         member = self.members.get(target)
         if member is not None and member.is_present != (member.session.connection is not None):
             self._rotation_of(member).remove(member)
@@ -104,7 +104,7 @@ class SharedSubscription(_routes.Destination):
             self._rotation_of(member).add(member)
 
     def renewed(self):
-        """Fail this share, because a member's store has failed. Returns the share that replaces it."""
+        """Mark this as failed, because a member's store failed. Returns the SharedSubscription to use now."""
         self.failed = True
         share = SharedSubscription(self.name, self.departed)
         share.members, share.present, share.absent = self.members, self.present, self.absent
@@ -113,14 +113,14 @@ class SharedSubscription(_routes.Destination):
 
     def publish(self, message):
         """Publish to the next member. Returns the member's answer; 0 if no member takes the message; 1 if no
-        member was asked, because none may receive the message or all are about to go.
+        member was asked, because none may receive it or all are being deleted.
         """
         self.was_asked = False
         answer = self._publish(message, self.present) or self._publish(message, self.absent)
         return answer if answer or self.was_asked else 1
 
     def next_store(self):
-        """The next_store() of the member to be asked first; None if there is no such member."""
+        """The store in which the next member would put a message; None if no member may receive it."""
         for rotation in (self.present, self.absent):
             members = rotation.members
             for step in range(len(members)):
@@ -130,7 +130,7 @@ class SharedSubscription(_routes.Destination):
         return None
 
     def stores(self):
-        """The stores of all members; a message of the share is in only one of these stores."""
+        """A list of the stores of all members; each message is in only one of these stores."""
         return [store for target in self.members for store in target.stores()]
 
     def _publish(self, message, rotation):
@@ -166,7 +166,7 @@ class SharedSubscription(_routes.Destination):
 
 
 class SharedSubscriptions:
-    """The shares of one exchange. ``by_filter``: {filter of the bindings: SharedSubscription}."""
+    """The shared subscriptions of an exchange. ``by_filter``: {filter in bindings: SharedSubscription}."""
 
     def __init__(self, departed):
         self.by_filter = {}
@@ -174,7 +174,7 @@ class SharedSubscriptions:
         self._departed = departed
 
     def add(self, topic_filter, session, target):
-        """Add a session to a share. Returns (SharedSubscription, whether it is new)."""
+        """Add a session to a shared subscription. Returns (SharedSubscription, whether it is new)."""
         share = self.by_filter.get(topic_filter)
         is_new = share is None
         if is_new:
@@ -185,7 +185,7 @@ class SharedSubscriptions:
         return share, is_new
 
     def remove(self, topic_filter, session, target):
-        """Undo one ``add``. Returns (SharedSubscription, whether it has no members now)."""
+        """Undo one add(). Returns (SharedSubscription, whether it has no members any more)."""
         share = self.by_filter[topic_filter]
         share.remove(target)
         filters = self._of[session]
@@ -200,7 +200,7 @@ class SharedSubscriptions:
         return share, True
 
     def of(self, session):
-        """The shares that a session is in."""
+        """A list of the SharedSubscriptions that a session is a member of."""
         return [self.by_filter[topic_filter] for topic_filter in self._of.get(session, ())]
 
     def renew(self, share):

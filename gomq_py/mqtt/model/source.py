@@ -15,14 +15,14 @@ TYPE = "topic"
 
 
 def fault_of(exchange):
-    """Why this exchange cannot be the source; "" if it can."""
+    """Error text if MQTT clients cannot publish to and subscribe through this exchange; otherwise ""."""
     if exchange.type != TYPE:
         return f"it is of type '{exchange.type}', and MQTT needs a topic exchange"
     return "it is internal, and clients could not publish to it" if exchange.internal else ""
 
 
 def find(vhost):
-    """The source of a vhost. Raises NotFound if it is missing or unsuitable."""
+    """The exchange that a vhost's MQTT clients publish to. Raises NotFound if it is missing or unsuitable."""
     exchange = vhost.exchange(vhost.topic_exchange)
     fault = fault_of(exchange)
     if fault:
@@ -41,7 +41,7 @@ class SourceComponent(Component):
         self._default = default
 
     def check(self, vhost, name, value):
-        """Check the parameter. The exchange may be missing, as definitions import parameters first."""
+        """Raise ParameterError for a bad value. The exchange may be missing: imports create it later."""
         if name != NAME:
             raise ParameterError(f"'{name}' is no parameter of {COMPONENT}: there is '{NAME}'")
         if not isinstance(value, str) or not value or not fits_short_string(value):
@@ -66,7 +66,7 @@ class SourceComponent(Component):
 
 
 def say_fault(vhost):
-    """Warn if a vhost has no suitable exchange; it may be declared later."""
+    """Log a warning if a vhost has no suitable exchange for MQTT clients; one may be declared later."""
     try:
         find(vhost)
     except Refused as error:

@@ -1,12 +1,12 @@
 """Wills: keeps messages to publish for clients that are lost (MQTT 5 §3.1.2.5, §3.1.3.2.2), one each.
 
-A keyed_store has the wills on disk; sessions report ends of connections and sessions. The door publishes
-wills (mqtt.server.will). After a connection's end, unless DISCONNECT forbids it, its will is published when
-the will's delay is over or the session ends, whichever comes first; but not if the client has resumed the
-session. Wills of clients connected when the broker ended are published after the restart, unless the client
-is back first. Never switches.
+A keyed_store has the wills on disk; sessions report ends of connections and sessions. mqtt.server.will
+publishes wills. After a connection's end, unless DISCONNECT forbids it, its will is published when the will's
+delay is over or the session ends, whichever comes first; but not if the client has resumed the session. Wills
+of clients connected when the broker ended are published after the restart, unless the client is back first.
+Never switches.
 
-Right before a will is published, its future places in the destinations' logs are recorded, as in
+Right before a will is published, the positions that it will get in the destinations' logs are recorded, as in
 qos2_records: after a kill in between, the boot checks them, and the will goes to destinations that lack it.
 """
 from functools import partial
@@ -43,10 +43,10 @@ _OF_TOKEN, _PLACES = "of-token", "places"  # records of earlier releases lack th
 
 class Will(NamedTuple):
     """A client's will. ``block``: its properties as those of a PUBLISH, without their length. ``expiry_s``:
-    lifetime of the message, -1: unlimited. ``state``: see CONNECTED; ``due_ms`` (Unix milliseconds): when a
-    WAITING will is due. ``of_token``: its user came with a token, whose rights another run does not know.
-    ``places``: QoS2Records.places() that have its message or are about to get it; ``came_ms``: Unix
-    milliseconds at which the message came there, 0 if unknown.
+    lifetime of the message, -1: unlimited. ``state``: CONNECTED, WAITING, BEGUN (being published) or
+    PUBLISHED; ``due_ms`` (Unix milliseconds): when a WAITING will is due. ``of_token``: its user came with a
+    token, whose rights another run does not know. ``places``: encoded log positions at which its message is
+    stored or about to be; ``came_ms``: Unix milliseconds at which it was stored, 0 if unknown.
     """
 
     client_id: str
@@ -66,9 +66,9 @@ class Will(NamedTuple):
 
 
 class Wills:
-    """Keeps the wills of one vhost. The door's ``publish(will, user, begin)`` returns whether the will is
-    done with; ``user`` is None after a restart. Before it publishes, the door calls ``begin(destinations,
-    message)``, which returns the destinations that lack the message. Without a door wills wait.
+    """Keeps the wills of one vhost. ``publish(will, user, begin)``, given to start(), returns True once the
+    will needs no further attempt; ``user`` is None after a restart. It first calls ``begin(destinations,
+    message)``, which returns the destinations that lack the message. Without ``publish`` wills wait.
     """
 
     def __init__(self, vhost):
@@ -95,7 +95,7 @@ class Wills:
         return self.kept.index.count
 
     def start(self, publish, grace_ms):
-        """Start publishing. Clients connected when the broker ended have ``grace_ms`` to come back."""
+        """Start publishing wills. Clients connected when the broker ended have ``grace_ms`` to come back."""
         self._grace_ms = grace_ms
         self._await_recovered()
         self._publish = publish
@@ -159,7 +159,7 @@ class Wills:
             self._forget(client_id)
 
     def recovered(self, store):
-        """Load the wills of an earlier run; ``store`` as for KeyedStore.recovered()."""
+        """Load the wills of an earlier run from ``store``, or later if it could not be opened (None)."""
         kept = self.kept
         kept.recovered(store)
         self._is_unread = store is None
@@ -170,7 +170,6 @@ class Wills:
             self._recover(client_id, self._get(client_id), store.pool.last_end, stores)
 
     def _client_ids(self):
-        """A generator of the client ids that have wills, in order."""
         place = ""
         while page := self.kept.index.page(place):
             for client_id, _ in page:
@@ -178,7 +177,6 @@ class Wills:
                 place = successor(client_id)
 
     def _recover(self, client_id, will, last_end, stores):
-        """Restore or delete a will of an earlier run."""
         if will is not None and will.state in (BEGUN, PUBLISHED):
             will = self._left_of(will, last_end, stores)
         if will is None or will.user in self._deleted and not will.of_token:
@@ -189,7 +187,6 @@ class Wills:
                 self._names[client_id] = will.user
 
     def _left_of(self, will, last_end, stores):
-        """An earlier run's will, due again for destinations that lack its message; None if all have it."""
         if will.state == PUBLISHED and last_end in (STOPPED, KILLED):
             return None
         held = held_in(stores, will.places, will.came_ms)
@@ -200,7 +197,7 @@ class Wills:
         return will
 
     def _catch_up(self, store):
-        """A generator of steps that applies what clients did while the store was closed."""
+        """A generator that applies client events that came while the store was closed, one will per step."""
         stores = stores_of(self.vhost) if self._is_unread else None
         for client_id in self._client_ids():
             if self.kept.closed:  # closed again
@@ -274,9 +271,8 @@ class Wills:
         self.vhost.when_safe(lambda error: self._published(client_id, error), hurry=False)
 
     def _begin(self, will, begun, destinations, message):
-        """Record the will's places before the door gives its message to the ``destinations`` that did not get
-        it in an earlier run. Returns those destinations; extends ``begun`` by their list and the recorded
-        will.
+        """Record the log positions that the will's message is about to get. Returns the ``destinations`` that
+        did not get it in an earlier run; appends these destinations and the recorded will to ``begun``.
         """
         records = self.vhost.extras[EXTRA].qos2_records
         had = keys_in(will.places)
@@ -300,7 +296,6 @@ class Wills:
             self.kept.delete(client_id)
 
     def _some_due(self):
-        """Publish wills that are due."""
         if self.kept.closed:  # _catch_up() handles the wills
             return
         for _ in range(AT_ONCE):
@@ -327,8 +322,7 @@ class Wills:
         return _will_of(message) if self.kept.get(client_id, message) else None
 
     def _unpublished(self, client_id):
-        """Like _get(), but also None for a will published in this run that could not be marked as published.
-        """
+        """The kept will of a client; None also for a will that is published but could not be marked so."""
         return None if client_id in self._unnoted else self._get(client_id)
 
     def _put(self, will):

@@ -1,1 +1,1 @@
-"""The MQTT door: reads and writes packets at sockets, and calls the broker's verbs."""
+"""The MQTT server: reads and writes packets at sockets, and calls the broker's operations."""

@@ -1,9 +1,9 @@
 """Broker topics: publishes ``$SYS/broker/...``, with Mosquitto's names, for clients that subscribe to them.
 
-The connection, and subscribe, report sessions with a filter for these topics. While a vhost has such
-sessions, the values are published to its MQTT exchange at QoS 0, every ten seconds and soon after each
-subscribe. Without such a session no value is computed and no timer runs. Values are never retained. Counting
-and publishing run in slices. Never switches.
+Connections report sessions with a filter for these topics. While a vhost has such sessions, the values are
+published to its MQTT exchange at QoS 0, every ten seconds and soon after each subscribe. Without such a
+session no value is computed and no timer runs. Values are never retained. Counting and publishing run in
+slices. Never switches.
 """
 import math
 import time
@@ -32,7 +32,7 @@ _LOADS = {
 
 
 class BrokerTopics:
-    """Publishes the broker topics of one MQTTServer."""
+    """Publishes the ``$SYS/broker/...`` topics of one MQTTServer."""
 
     def __init__(self, server):
         self._broker = server.broker
@@ -46,7 +46,7 @@ class BrokerTopics:
         self._telling = None  # the job that publishes, while it runs
 
     def connected(self, session):
-        """Note that the client of a session has connected."""
+        """Note that a session's client has connected; the session may have a filter for broker topics."""
         if wants(session):
             self.subscribed(session)
 
@@ -78,13 +78,13 @@ class BrokerTopics:
                 self.told()
 
     def told(self):
-        """Note that this round has ended, complete or failed; the next round starts after the interval."""
+        """Note that a round of values was published or has failed; the next begins after the interval."""
         self._telling = None
         if self._sessions and self._timer is None:
             self._start(INTERVAL_MS)
 
     def _tell(self):
-        """A generator that counts, then publishes to subscribers; at each yield others may have a turn."""
+        """A generator that counts, then publishes the values to subscribers, in small steps."""
         for session in list(self._sessions):
             if session.connection is None or not wants(session):
                 del self._sessions[session]
@@ -103,7 +103,7 @@ class BrokerTopics:
                 yield
 
     def _count(self, counts):
-        """A generator that counts clients and session queues; clients that leave meanwhile stay counted."""
+        """A generator that adds counts of clients and session queues to ``counts``, one per step."""
         clients = list(self._hub.clients)
         counts.update(self._totals())
         for one in clients:
@@ -123,7 +123,7 @@ class BrokerTopics:
                 yield
 
     def values(self):
-        """{topic: text}. Counts of octets and publishes cover all protocols since the broker started."""
+        """{topic: value as text}. Bytes and publishes of all protocols count, since the broker started."""
         counts: Counter = Counter()
         for _ in self._count(counts):
             pass
@@ -150,7 +150,7 @@ class BrokerTopics:
         return {f"{BROKER_PREFIX}broker/{name}": str(value) for name, value in shown.items()}
 
     def _totals(self):
-        """{topic without $SYS/broker/: count}, for clients and queues that no longer exist."""
+        """{topic without $SYS/broker/: count} of connections and queues that no longer exist."""
         counts = dict.fromkeys(_LOADS, 0)
         for totals in (self._broker.totals, *(vhost.totals for vhost in self._broker.vhosts.values())):
             counts["bytes/received"] += totals.received_octets
@@ -162,17 +162,17 @@ class BrokerTopics:
 
 
 def wants(session):
-    """Whether a session has a filter for topics of the broker."""
+    """Whether a session has a filter for ``$SYS`` topics."""
     return any(is_of_broker(one) for one in session.subscriptions)
 
 
 def is_of_broker(topic_filter):
-    """Whether a valid filter is for broker topics."""
+    """Whether a valid filter is for ``$SYS`` topics."""
     return split_shared(topic_filter)[1].startswith(BROKER_PREFIX)
 
 
 class Telling(Job):
-    """Publishes one round of values: carries out ``steps`` (BrokerTopics._tell) in slices."""
+    """Publishes one round of values: runs ``steps``, the generator BrokerTopics._tell(), in slices."""
 
     name = "telling $SYS topics"
 
@@ -206,8 +206,7 @@ class Loads:
         self._averages = {}  # {(name, minutes): in a minute}
 
     def updated(self, counts, now_s):
-        """{"name/Nmin": events per minute} from ``counts``, {name: count}; {} at first. ``now_s``: monotonic.
-        """
+        """{"name/Nmin": events per minute} from ``counts`` {name: count}; {} at the first call."""
         if not self._counts:
             self._counts, self._last_s = counts, now_s
         elapsed_s = now_s - self._last_s
@@ -225,7 +224,7 @@ class Loads:
 
 
 def publish(vhost, topic, text):
-    """Give a value to the subscribers of its topic in a vhost, as a message."""
+    """Send a value to the subscribers of its topic in a vhost, as a QoS 0 message."""
     exchange, now_ms = vhost.extras[EXTRA].exchange, vhost.timers.now_ms()
     key = crossing.swap(topic.encode())
     targets: dict = {}

@@ -3,9 +3,9 @@
     socket > net.Stream > FastLane > Connection.packet() > HANDLERS
     output < answers, deliveries
 
-No other module of this door turns errors into packets. One greenlet does the login and takes up the session,
-another greenlet ends the connection: all code in between runs in the hub and must not switch. Each wait for
-the peer has a time limit.
+Only this module of the MQTT server turns errors into packets. One greenlet logs the client in and attaches
+the session, another greenlet ends the connection; code in between runs in the hub and must not switch. Each
+wait for the peer has a time limit.
 """
 from functools import partial
 from typing import Any, NamedTuple
@@ -56,9 +56,9 @@ class ShownLimits(NamedTuple):
 
 
 class Connection(ClientConnection):
-    """Serves an MQTT client. From CONNACK on it has its ``session`` (mqtt.model) and the ``caller`` of verbs;
-    from CONNECT on ``receive_maximum``, ``maximum_packet_size`` (0: any) and ``topic_alias_maximum``.
-    ``is_leaving``: DISCONNECT came, with ``leave_code``; any other end is abnormal.
+    """Serves an MQTT client. From CONNACK on it has its ``session`` (mqtt.model) and ``caller``, its rights
+    for broker operations; from CONNECT on ``receive_maximum``, ``maximum_packet_size`` (0: any) and
+    ``topic_alias_maximum``. ``is_leaving``: DISCONNECT came, with ``leave_code``; any other end is abnormal.
     """
 
     __slots__ = (
@@ -90,8 +90,8 @@ class Connection(ClientConnection):
     # its life
 
     def begin(self):
-        """Log the client in and take up its session. Returns whether the client is served; when_gone() then
-        tells of the end. May switch.
+        """Log the client in and attach its session. Returns whether the client is served; the end is then
+        reported through when_gone(). May switch.
         """
         login = LoginAttempt(self).run()
         if login is None or self.hub.is_closed:
@@ -124,17 +124,17 @@ class Connection(ClientConnection):
 
     @property
     def is_open(self):
-        """Whether requests are carried out, because the connection has not begun to end."""
+        """Whether packets are still handled: False from the moment the connection begins to end."""
         return self.state == OPEN
 
     @property
     def protocol(self):
-        """The protocol's name in lists of connections."""
+        """Name of the protocol version, for lists of connections."""
         return VERSION_NAMES[self.version]
 
     @property
     def client_properties(self):
-        """Properties of the client in lists of connections."""
+        """{"client_id": ...}, for lists of connections."""
         return {"client_id": self.client_id}
 
     @property
@@ -148,15 +148,14 @@ class Connection(ClientConnection):
         return self._inbound
 
     def publishers(self):
-        """The objects that count the client's publishes."""
+        """A list of the objects that count the client's publishes."""
         return [one for one in (self.lane, self._inbound) if one is not None]
 
     def unkept(self):
         return (0, 0) if self.outbound is None else self.outbound.unkept()
 
     def _has_left(self):
-        """Leave the session, in the loop. Always returns False: the client must then be told, in a greenlet.
-        """
+        """Leave the session, in the hub. Returns False: a greenlet must still send the last packet."""
         try:
             self._leave_session()
         except Exception:
@@ -174,7 +173,7 @@ class Connection(ClientConnection):
             self._gone()
 
     def _take_leave(self):
-        """Send the last packet; if the client has got it, the socket lingers (hub.lingering). May switch."""
+        """Send the last packet; once the client has it, the socket lingers (hub.lingering). May switch."""
         if self.finish():
             self.hub.lingering.end(self.socket)
 
@@ -184,7 +183,7 @@ class Connection(ClientConnection):
         return self.output.wait_drained(LAST_WORD_TIMEOUT_S) and self._has_taken_leave
 
     def _connect(self, greeting):
-        """Resume or begin the session; send CONNACK once it is on disk. False if refused. May switch."""
+        """Attach the session; send CONNACK once it is on disk. Returns False if refused. May switch."""
         self.sessions = self.vhost.extras[EXTRA]
         settings = self.server.settings
         if not self._takes_connack(greeting) or not will.check(self, greeting.will):
@@ -232,7 +231,7 @@ class Connection(ClientConnection):
         return True
 
     def _takes_connack(self, greeting):
-        """Whether the client accepts a packet as large as its CONNACK. If not, close the connection."""
+        """Whether the client accepts a packet as large as its CONNACK; if not, closes the connection."""
         most = self.maximum_packet_size
         if not most or fitting(greeting.connack(False), most):
             return True
@@ -240,8 +239,8 @@ class Connection(ClientConnection):
         return False
 
     def _check_owner(self, is_locked):
-        """If the session is another user's, check that this user may take it over or end it: this needs the
-        right to configure its queue, and fails if ``is_locked``. Raises ResourceLocked, NoPermission.
+        """If the session is another user's, require the right to configure its queue, or refuse if
+        ``is_locked``. Raises NoPermission, ResourceLocked.
         """
         session = self.sessions.by_client.get(self.client_id)
         if session is None or session.owner == self.user.identity:
@@ -252,8 +251,8 @@ class Connection(ClientConnection):
                 f"the session of {self.client_id[:256]!r} is another user's (mqtt client_id_validation)")
 
     def _wait_until_safe(self, has_will):
-        """Return when the session (with ``has_will``, also the will) is on disk, or when the connection ends.
-        Raises the disk's error, but not the error of a queue's files. May switch.
+        """Wait until the session, and the will if ``has_will``, is on disk or the connection ends. Raises the
+        disk's error, but not that of a queue's files. May switch.
         """
         wills = self.sessions.wills.kept
         result = self._until_safe = AsyncResult()
@@ -266,7 +265,7 @@ class Connection(ClientConnection):
             self._until_safe = None
 
     def _leave_session(self):
-        """Leave the session, which ends unless it is kept. A second call changes nothing."""
+        """Detach the session, which ends if it has no expiry. A second call changes nothing."""
         if self.session is None:
             return
         self._stop_delivering()
@@ -281,15 +280,13 @@ class Connection(ClientConnection):
 
     @property
     def wants_will(self):
-        """Whether to publish the will: False before CONNACK, and after DISCONNECT with code 0 (3.x: any
-        code).
-        """
+        """Whether to publish the will: not before CONNACK, nor after DISCONNECT with code 0 (3.x: any)."""
         return self._is_connected and not (self.is_leaving and self.leave_code == 0)
 
     # events of the session
 
     def taken_over(self):
-        """End the connection, because another one has the client id."""
+        """End the connection, because another connection uses its client id."""
         if self.is_leaving:
             self._leave_session()  # its DISCONNECT came first, and waits for its turn
         self._stop_delivering()
@@ -301,9 +298,7 @@ class Connection(ClientConnection):
         self._tell_end(f"its session has ended: {reason}", reason_codes.ADMINISTRATIVE_ACTION)
 
     def how_it_broke(self):
-        """The reason why the connection broke: its stream's error, or else the general reason; "" after a
-        bug.
-        """
+        """Why the connection broke: its stream's error, or else the general reason; "" after a bug."""
         error = self.stream.error
         if error is None:
             return super().how_it_broke()
@@ -333,7 +328,7 @@ class Connection(ClientConnection):
     # packets from the lane
 
     def packet(self, kind, walk):
-        """Handle the current packet of the walk. Returns False when the walk must stop. Never raises."""
+        """Handle the packet that ``walk`` found last. Returns False if the walk must stop. Never raises."""
         try:
             return self._packet(kind, walk) and self.has_time()
         except MQTTError as error:
@@ -376,12 +371,12 @@ class Connection(ClientConnection):
     # ends
 
     def fail(self, error):
-        """End the connection with the packet that reports an MQTTError, if the version has such a packet."""
+        """End the connection; from MQTT 5 on, after CONNACK, with a packet that reports the MQTTError."""
         last_word = last_packet(error, self.version, connected=True) if self._is_connected else b""
         self._close(str(error), last_word)
 
     def force_close(self, reason):
-        """End the connection, because an operator or the broker asks for that."""
+        """End the connection at the request of an operator or the broker."""
         queue = None if self.session is None else self.session.queue
         if queue is not None and queue.failed:
             self._tell_end(f"its session is closed: {reason}", reason_codes.IMPLEMENTATION_SPECIFIC_ERROR)
@@ -427,7 +422,7 @@ class Connection(ClientConnection):
     # signals
 
     def check_heartbeat(self):
-        """End if the client was silent for too long; called four times per keep alive by the hub."""
+        """End the connection if its client was silent too long; the hub calls this 4 times per keep alive."""
         if self.is_silent(SILENT_CHECKS):
             keep_alive_s = self.limits.heartbeat_s
             self.fail(KeepAliveTimeout(f"silent for 1.5 times its keep alive of {keep_alive_s} s"))

@@ -1,11 +1,11 @@
-"""Delivery: writes PUBLISH packets for one client. Has the consumer of a session's queue, and the sink of QoS
-0 messages that no queue keeps.
+"""Delivery: writes PUBLISH packets for one client: messages of its session's queue (SessionConsumer), and QoS
+0 messages that no queue keeps (Sink).
 
-Flows makes both. They use publication, which writes packets, and sent (packet identifiers in flight). The
-consumer takes its turns and fills the hub's output buffer; its capacity is 0 while the output is blocked. The
-sink is a Destination without a store, bound like a queue. It gathers packets in a spare buffer of the hub
-while a read is walked, and sends them in its turn; a client that does not read loses messages beyond its
-share of memory. Never switches.
+mqtt.server.flows makes both objects; publication writes packets for them. The consumer fills the hub's output
+buffer when its queue lets it; its capacity is 0 while the output is blocked. The sink is a Destination
+without a store, bound like a queue. It gathers packets in a spare buffer of the hub while a read is handled,
+and sends them at its end; a client that does not read loses messages beyond its share of memory. Never
+switches.
 """
 from functools import partial
 
@@ -35,12 +35,12 @@ REPLAYED_AT_ONCE = 64
 class SessionConsumer(consumers.Consumer):
     """Consumes a session's queue for its client; delivers nothing before ``begin``.
 
-    ``sink`` (or None) sends what it has gathered before any message of the queue. The queue calls
-    ``ended(reason)`` when it drops this consumer. ``dropped``: how many messages the client does not accept
-    or do not cross to MQTT. ``trace(message)``, if not None, sees each message sent. ``is_exact``: the
-    packets now written, not yet sent, have QoS 2 messages. While ``unsafe`` is not None nothing is delivered:
-    either its packets wait until acknowledgers (followers) know their QoS 2 messages, or, if ``unsafe`` is
-    empty, a QoS 2 message waits for a store of identifiers.
+    ``sink`` (or None) sends its gathered packets before any message of the queue. The queue calls
+    ``ended(reason)`` when it drops this consumer. ``dropped``: count of messages too large for the client or
+    impossible in MQTT. ``trace(message)``, if not None, gets each message sent. ``is_exact``: QoS 2 messages
+    are among the packets written and not yet sent. ``unsafe``: None, or packets that wait until acknowledgers
+    (followers) know their QoS 2 messages; empty while a QoS 2 message waits for a store of identifiers.
+    Nothing is delivered while it is not None.
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class SessionConsumer(consumers.Consumer):
             self.queue.offer(self)
 
     def stop(self):
-        """Leave the queue; messages in flight stay in ``sent``."""
+        """Leave the queue; messages in flight stay in the session's Sent."""
         self.started = False
         self.unsafe = None
         self._stop_release_timer()
@@ -99,7 +99,7 @@ class SessionConsumer(consumers.Consumer):
         return room
 
     def room_again(self):
-        """Resume delivery after a message in flight has been settled."""
+        """Resume delivery, because a message in flight has been settled."""
         if self.is_full:
             self.is_full = False
             if self.queue is not None:
@@ -115,8 +115,7 @@ class SessionConsumer(consumers.Consumer):
                 self._release()
 
     def _deliver_traced(self, limit):
-        """Like ``_deliver``, but message by message while there is time: copying large headers may take 1 ms.
-        """
+        """Deliver message by message, while there is time: tracing large headers may take 1 ms each."""
         at = 0
         clock = SliceClock()
         while limit > 0 and self.capacity() > 0 and self._look() > 0:
@@ -161,8 +160,8 @@ class SessionConsumer(consumers.Consumer):
         return taken if self.to_drop else max(taken, broker_queue.TURN_OCTETS)
 
     def _look(self):
-        """Find and measure the next message that the client may have. Returns the octets of its packet, or 0
-        if there is no such message or too many were dropped in this turn.
+        """Find and measure the next message that the client may have. Returns the octets of its packet; 0 if
+        there is none, or if too many messages were dropped in this turn.
         """
         queue = self.source
         sent = self.sent
@@ -192,7 +191,7 @@ class SessionConsumer(consumers.Consumer):
         return 0
 
     def _take(self, out, at, message):
-        """Write the measured message and take it. Returns the offset behind it; ``at`` if it must wait."""
+        """Write the measured message and take it. Returns the end offset, or ``at`` if it must wait."""
         qos = self.publication.qos
         if qos == 0:
             at = self.publication.write(out, at, message, 0, False)
@@ -214,9 +213,7 @@ class SessionConsumer(consumers.Consumer):
         return at
 
     def _drop(self, message):
-        """Settle a message that the client must not get, as if it were acknowledged [MQTT-3.1.2-25]; but set
-        an unreadable message aside.
-        """
+        """Acknowledge a message that the client must not get [MQTT-3.1.2-25]; set an unreadable one aside."""
         if self.publication.size == mqtt_publication.UNREADABLE:
             self.source.shift_head()
             self.source.set_aside(message.location, forms.malformed(message.kind), "delivering it")
@@ -229,7 +226,6 @@ class SessionConsumer(consumers.Consumer):
             self.sent.drop(self.identifier)
 
     def _deliver_large(self, size):
-        """Deliver one message larger than the output buffer."""
         if self.large is not None and not self.large.admit(self, size):
             self.held = True
             return 0
@@ -258,7 +254,8 @@ class SessionConsumer(consumers.Consumer):
         self.sent.records.when_safe(partial(self._is_safe, data))
 
     def _send_when_replaced(self):
-        """Resume once another store keeps identifiers: otherwise, after a kill, two messages might have one.
+        """Resume once a new store keeps identifiers: a kill before that could leave two messages with one
+        identifier.
         """
         self.unsafe = nothing = bytearray()
         self.sent.records.when_replaced(partial(self._is_safe, nothing, None))
@@ -280,13 +277,13 @@ class SessionConsumer(consumers.Consumer):
             self.large.forget(self)
 
     def resume_held(self):
-        """Deliver again, because a large message may get memory now."""
+        """Deliver again, because memory for large messages has become free."""
         self.held = False
         if self.queue is not None:
             self.queue.offer(self)
 
     def _release(self):
-        """Send PUBREL for deleted messages, once the acknowledgers (followers) know of the deletion."""
+        """Send PUBREL for deleted messages, once acknowledgers (followers) know of the deletion."""
         answers = Acknowledgements(self.publication.version)
         for identifier in self.sent.take_to_release():
             answers.add(PUBREL, identifier, 0)
@@ -305,7 +302,7 @@ class SessionConsumer(consumers.Consumer):
             self.give_up(f"what it has received at QoS 2 is not safe: {error}")
 
     def _is_not_released(self):
-        """Stop waiting for PUBCOMPs that are long overdue, until the broker's next start."""
+        """Stop waiting for long overdue PUBCOMPs, for the rest of this run."""
         self.release_timer = None
         if self.sent.awaits_one and self.sent.room() == 0:
             self.sent.doubts = False
@@ -317,7 +314,7 @@ class SessionConsumer(consumers.Consumer):
             self.release_timer = None
 
     def emptied(self):
-        """Forget deliveries that should be repeated, because the queue is empty."""
+        """The queue is empty: forget unsettled deliveries of an earlier connection."""
         if self.started:
             self.sent.nothing_left()
             if self.sent.to_release:
@@ -330,8 +327,8 @@ class SessionConsumer(consumers.Consumer):
 
 
 class Sink(routes.Destination):
-    """Sends QoS 0 messages. ``session``: the model's; ``limit``: octets that may wait for the socket, besides
-    one large message. ``sent``, ``dropped``: counts. ``trace(message)`` or None sees each message sent.
+    """Sends QoS 0 messages. ``limit``: octets that may wait for the socket, besides one large message.
+    ``sent``, ``dropped``: counts. ``trace(message)``, if not None, gets each message sent.
     """
 
     __slots__ = (
@@ -395,13 +392,13 @@ class Sink(routes.Destination):
         return 1
 
     def room(self):
-        """How many retained messages the sink may get now."""
+        """How many retained messages the sink accepts now."""
         if self.output.blocked or self.gathered > buffers.SPARE_OCTETS // 2 or not self.is_open:
             return 0
         return REPLAYED_AT_ONCE
 
     def turn(self):
-        """Send the gathered packets. Returns the count of their octets."""
+        """At the end of a read, send the gathered packets. Returns the number of their octets."""
         count = self.gathered
         if count:
             self.send()
@@ -409,7 +406,7 @@ class Sink(routes.Destination):
         return count
 
     def send(self):
-        """Send the gathered packets now, because other messages follow."""
+        """Send the gathered packets now, so that they precede other messages."""
         count = self.gathered
         self.gathered = 0
         if count:
@@ -421,7 +418,7 @@ class Sink(routes.Destination):
         """Nothing to do: a sink's messages do not wait for memory."""
 
     def _make_room(self, size):
-        """Make room for ``size`` more octets. Returns False if no spare buffer is that large."""
+        """Make room for ``size`` more octets. Returns False if they exceed a spare buffer."""
         if self.gathered + size > buffers.SPARE_OCTETS:
             self.send()
             if size > buffers.SPARE_OCTETS:
@@ -439,7 +436,7 @@ class Sink(routes.Destination):
         return True
 
     def _publish_large(self, message, size):
-        """Send a message larger than any spare buffer; the gathered packets have been sent."""
+        """Send or drop a message that exceeds a spare buffer. Returns 1."""
         if self.output.blocked or self.large is not None and not self.large.admit(self, size):
             self.dropped += 1
             return 1

@@ -1,13 +1,13 @@
-"""Fast lane: handles the packets of a read in one compiled walk, without a Python object per message.
+"""Fast lane: handles the packets of a socket read in one compiled walk, without a Python object per message.
 
 Stream hands it the hub's input buffer. A plain PUBLISH (mqtt.wire.frames) goes straight to its destinations,
-a plain acknowledgement straight to inbound or outbound. Every other packet goes to ``connection.packet``,
-which gives the same answers, only slower (mqtt.server.publish). Never switches. Reports errors that end the
-connection to the connection.
+a plain acknowledgement straight to Inbound or Outbound (flows). Every other packet goes to
+``connection.packet``, the slow lane, which gives the same answers (mqtt.server.publish). Errors that end the
+connection go to ``connection.fail``. Never switches.
 
 A PUBLISH is stored as a record of kind 2 (mqtt.wire.crossing). Its routing (the exchange's name, and the
-topic as routing key) is remembered with the route and written over the octets that end with the topic on the
-wire: the octets before it belong to packets that have been walked.
+topic as routing key) is remembered with the route, and overwrites the octets in the buffer that end with the
+topic: the octets before the topic belong to packets already handled.
 """
 from functools import partial
 
@@ -28,7 +28,7 @@ FRONT = 512
 
 
 class LaneParts:
-    """What the lanes of a hub and ``version`` share: the ``walk``, and the ``message`` of each PUBLISH."""
+    """Objects shared by all lanes of a hub and ``version``: ``walk``, and the ``message`` of each PUBLISH."""
 
     __slots__ = ("walk", "message")
 
@@ -37,7 +37,7 @@ class LaneParts:
         self.renew()
 
     def renew(self):
-        """Make a new message, because a queue or store keeps the old one."""
+        """Replace ``message``, because a queue or store keeps the old one."""
         message = Message()
         message.kind = crossing.KIND
         message.may_wait = True
@@ -45,12 +45,11 @@ class LaneParts:
 
 
 class FastLane:
-    """Walks one connection's packets, within ``limits`` (mqtt.wire.constants), with the ``parts`` of its
+    """Walks one connection's packets, within ``limits`` (PacketLimits), with the ``parts`` of its protocol
     version. ``is_slow``: every PUBLISH goes to ``connection.packet(kind, walk)``, which returns False to end
-    the walk; ``is_blocked``: an alarm holds every PUBLISH.
+    the walk; ``is_blocked``: an alarm stops reading at every PUBLISH.
 
-    Like an AMQP channel (broker.signals.totals) a lane counts ``publishes``, here at QoS 0. A device that
-    publishes only at QoS 0 has no ``inbound``.
+    ``publishes``: count of QoS 0 publishes. ``inbound`` is None until the first packet of QoS 1 or 2.
     """
 
     published = confirmed_count = 0  # QoS 0 asks for no answer
@@ -78,7 +77,7 @@ class FastLane:
         self.is_slow = self.is_blocked = self.held = False
 
     def set_modes(self, is_slow, is_blocked):
-        """Set which PUBLISHes this lane may take from now on."""
+        """Set ``is_slow`` and ``is_blocked`` from now on."""
         self.is_slow = is_slow
         self.is_blocked = is_blocked
 
@@ -87,8 +86,7 @@ class FastLane:
         self.inbound = inbound
 
     def process(self, start, end, now_ms):
-        """Walk the whole packets in ``input[start:end]``. Returns the first offset not walked. Never raises.
-        """
+        """Handle the whole packets in ``input[start:end]``. Returns the offset behind them. Never raises."""
         self.scheduler.begin(now_ms)
         self.now_ms = now_ms
         self.held = False
@@ -117,7 +115,7 @@ class FastLane:
         return end
 
     def finish(self):
-        """End a read: destinations that got messages have their turn, and answers leave."""
+        """End a read: deliver to consumers of the destinations that got messages, and send answers."""
         self.scheduler.finish()
         if self.outbound.answers is not None:
             self.outbound.done()
@@ -125,15 +123,15 @@ class FastLane:
             self.inbound.done()
 
     def close(self):
-        """Drop a large packet of which only a part has come, because the connection ends."""
+        """Drop a partly received large packet, because the connection ends."""
         if self.large is not None:
             large = self.large
             self.large = None
             large.end()
 
     def _walk(self, is_blocked, may_hold):
-        """Walk to the end; but stop at the first PUBLISH if ``is_blocked``, and, if ``may_hold``, at a QoS 2
-        PUBLISH whose identifier cannot be kept. Sets ``held`` if so. Returns the first offset not walked.
+        """Handle packets up to the end; stop at a PUBLISH if ``is_blocked``, and, if ``may_hold``, at a QoS 2
+        PUBLISH whose identifier cannot be kept, with ``held`` set. Returns the first offset not handled.
         """
         walk = self.parts.walk
         while True:
@@ -163,7 +161,7 @@ class FastLane:
                 return walk.position
 
     def _publish(self):
-        """Publish the current PUBLISH. Returns False if it is for the slow lane."""
+        """Publish the walk's current PUBLISH. Returns False if the slow lane must handle it."""
         walk = self.parts.walk
         if walk.retain or walk.topic_alias_at >= 0 or walk.payload_format_at >= 0 or (
                 walk.payload_length > self.payload_max):
@@ -242,8 +240,8 @@ class FastLane:
         return self.connection.inbound if self.inbound is None else self.inbound
 
     def _wait(self, route, at, taken):
-        """Store the message once the route's destination ``at`` can take it; end the walk behind this
-        PUBLISH.
+        """Once destination number ``at`` of the route can take the message, publish it to that and to all
+        later destinations. Ends the walk.
         """
         message = self.parts.message
         walk = self.parts.walk
@@ -254,7 +252,7 @@ class FastLane:
             self.connection, walk.qos, walk.packet_identifier, message, route.queues, at, bool(taken))
 
     def _stored(self, route, qos, packet_identifier, taken):
-        """Count a message that was offered to all destinations of the route, and note the answer."""
+        """Note the answer to a message that was offered to all destinations of the route, and count it."""
         is_routed = route.count() > 0
         if qos:
             queues = route.queues if route.durable or not taken else None
@@ -265,7 +263,7 @@ class FastLane:
     # large packets
 
     def _begin_large(self, start, end):
-        """Begin to gather a packet too large for the buffer. Returns the first offset not walked."""
+        """Begin to gather a packet too large for the buffer. Returns the first offset not handled."""
         at = self.at
         size = 0
         for place in range(1, HEADER_MAX):
@@ -285,7 +283,7 @@ class FastLane:
         return self._gather(start, end)
 
     def _gather(self, start, end):
-        """Take the next octets of a large packet; walk it when complete. Returns the offset behind them."""
+        """Add octets to a large packet, and handle it when complete. Returns the offset behind them."""
         large = self.large
         end = min(end, start + large.missing())
         large.add(bytes(self.buffers.input[start:end]))
@@ -303,7 +301,7 @@ class FastLane:
 
 
 def _route_of(connection, key):
-    """The Route of a topic's octets, with its routing; None if each message must go to the slow lane."""
+    """The Route of a topic (octets), with its ``routing``; None if the slow lane must route each message."""
     route = route_of(connection, key)
     if route is not None:
         route.routing = routing_of(connection, key)

@@ -1,16 +1,15 @@
 """Flows: passes messages between one client and the broker, in both directions.
 
-Inbound has a client's publishes at QoS 1 and 2: knows their packet identifiers, and answers them.
+Inbound answers a client's publishes at QoS 1 and 2, and knows their packet identifiers.
 
     fast lane, slow lane > stored(), answer() > done() > verbs.pending_confirms > output
 
-The lanes of a connection call Inbound, which asks for flushes. Answers are noted as octets while a read is
-walked, and leave together in the order of the publishes (MQTT 5 §4.6), once their messages are on disk. Never
-stores a message and never switches.
+The fast and slow lane of a connection call Inbound. Answers are noted as octets while a socket read is
+handled, and leave together in the order of the publishes (MQTT 5 §4.6), once their messages are on disk.
+Never stores a message and never switches.
 
-Outbound sends all messages to one client, and takes the client's acknowledgements, which the connection's
-lanes pass on. Outbound has the consumer of the session's queue (delivery), the sink, and the messages in
-flight (sent). Never yields.
+Outbound sends all messages to one client, and takes the client's acknowledgements from the lanes. It has the
+consumer of the session's queue and the sink (delivery), and the messages in flight (sent). Never switches.
 """
 from functools import partial
 
@@ -43,7 +42,7 @@ WAITS_FOR_IDENTIFIERS = "a disk that takes the store of QoS 2 identifiers"
 
 
 class Refusal(MQTTError):
-    """Refuses a PUBLISH: the answer has the reason code, or the connection ends if MQTT has no answer."""
+    """Refuses a PUBLISH: the answer has the reason code; if MQTT has no answer, the connection ends."""
 
     def __init__(self, reason_code, text):
         super().__init__(text)
@@ -51,13 +50,13 @@ class Refusal(MQTTError):
 
 
 class Inbound:
-    """Handles a client's publishes. ``receive_maximum``: most in flight at QoS 1 and 2. ``received``: QoS 2
-    identifiers that are not released, which the session owns. ``is_over``: the connection ends; no packet is
-    walked any more. Like an AMQP channel (broker.signals.totals), Inbound counts ``publishes`` (all QoS),
-    ``published`` (those that ask for an answer) and ``confirmed_count`` (answered with success).
+    """Handles a client's publishes. ``receive_maximum``: most in flight at QoS 1 and 2. ``received``: the
+    session's QoS 2 identifiers that are not released. ``is_over``: the connection ends, and no packet is
+    handled any more. Counts ``publishes`` (all QoS), ``published`` (with an answer due) and
+    ``confirmed_count`` (answered with success).
 
     While the disk refuses the store of identifiers, nothing is read from the client, as during an alarm: QoS
-    2 messages and answers to PUBREL wait until another store has replaced that one.
+    2 messages and answers to PUBREL wait until a new store has replaced the failed one.
     """
 
     __slots__ = (
@@ -83,7 +82,9 @@ class Inbound:
     # for the lanes
 
     def begin(self, qos, packet_identifier):
-        """Begin a PUBLISH of QoS 1 or 2. Returns NEW if it is new, else PARTLY, AGAIN, IN_USE or TOO_MANY."""
+        """Begin a QoS 1 or 2 PUBLISH. Returns the state of its identifier: NEW, PARTLY, AGAIN, IN_USE or
+        TOO_MANY.
+        """
         if self.received.count and self.received.has(packet_identifier):
             if qos == 2:
                 return PARTLY if self.received.is_partly(packet_identifier) else AGAIN
@@ -95,7 +96,9 @@ class Inbound:
         return NEW
 
     def pause_if_stuck(self):
-        """Whether the store of identifiers is stuck. If so, reading stops until another store replaces it."""
+        """If the store of identifiers has failed, stop reading until a new store replaces it. Returns whether
+        it has failed.
+        """
         records = self.received.records
         if records is None or not records.is_stuck:
             return False
@@ -110,7 +113,9 @@ class Inbound:
         hold.release()
 
     def is_new(self, qos, packet_identifier):
-        """Like begin(). Returns whether to store the message; if not, answers it. Raises Refusal."""
+        """Begin a QoS 1 or 2 PUBLISH. Returns True if its message must be stored; answers a repeated PUBLISH.
+        Raises Refusal.
+        """
         state = self.begin(qos, packet_identifier)
         if state == TOO_MANY:
             raise Refusal(
@@ -128,7 +133,7 @@ class Inbound:
 
     def stored(self, qos, packet_identifier, taken, has_destinations, queues):
         """Note the answer to a message that was offered to all destinations; ``taken``: all took it.
-        ``queues`` (tuple or None): destinations to flush before the answer; if not ``taken``, all
+        ``queues`` (tuple or None): destinations to flush before the answer; if not ``taken``: all
         destinations.
         """
         self.publishes += 1
@@ -154,7 +159,7 @@ class Inbound:
             self.connection.fail(Refusal(QUOTA_EXCEEDED, "a queue has refused a message"))
 
     def _is_told(self):
-        """Whether a refusal can be answered. If not, the client will send its message again."""
+        """Whether MQTT can answer a refusal; otherwise the client will send its message again."""
         return self.version >= MQTT_5 and not self.is_over
 
     def refused(self, qos, packet_identifier, reason_code):
@@ -164,8 +169,8 @@ class Inbound:
         self.answer(PUBACK if qos == 1 else PUBREC, packet_identifier, reason_code)
 
     def alias(self, alias, topic):
-        """The topic name for an alias: ``topic``, for which the alias stands from now on; or, if ``topic`` is
-        empty, the name set before. Raises TopicAliasInvalid, ProtocolError.
+        """The topic for an alias: ``topic``, which the alias names from now on; or, if ``topic`` is empty,
+        the topic that the alias names. Raises TopicAliasInvalid, ProtocolError.
         """
         if alias > TOPIC_ALIASES:
             raise TopicAliasInvalid(f"topic alias {alias}, {TOPIC_ALIASES} are accepted")
@@ -180,7 +185,7 @@ class Inbound:
         return self.aliases[alias]
 
     def again(self, packet_identifier):
-        """Answer a repeated PUBLISH of QoS 2. If its message waits for files, pause instead: return False."""
+        """Answer a repeated QoS 2 PUBLISH. Returns False, and pauses, while its message waits for files."""
         if self.received.is_storing(packet_identifier):
             hold = self.connection.stream.pause_reading(WAITS_FOR)
             self.received.when_stored(packet_identifier, partial(self._first_stored, packet_identifier, hold))
@@ -191,7 +196,7 @@ class Inbound:
         return True
 
     def _first_stored(self, packet_identifier, hold, taken, queues):
-        """Answer the repeat after the first PUBLISH was stored or refused."""
+        """Answer a repeated PUBLISH, because the first one's message was stored or refused."""
         if not self.is_over:
             if taken:
                 if queues is not None:
@@ -220,7 +225,7 @@ class Inbound:
         self.answers.add(kind, packet_identifier, reason_code)
 
     def done(self):
-        """End a read: its answers leave as soon as their flushes are done."""
+        """At the end of a read, have the noted answers sent as soon as their messages are on disk."""
         if self.answers.used == 0:
             return
         if self.has_released:
@@ -236,13 +241,13 @@ class Inbound:
         self.pending.done(batch, unsynced)
 
     def leave(self):
-        """Send the answers that may leave now, and drop all others, because the connection will end."""
+        """Send answers whose messages are on disk, and drop all others, because the connection ends."""
         self.is_over = True
         self.done()
         self.pending.mute()
 
     def close(self):
-        """Drop answers, because the connection has ended. The session still learns of flushes under way."""
+        """Drop answers, because the connection has ended. The session still gets results of flushes."""
         self.is_over = True
         self.connection = None  # breaks a reference cycle
         self.pending.mute()
@@ -250,9 +255,9 @@ class Inbound:
     # for the answers
 
     def lost(self, answers, destinations):
-        """The answers to send after a failed flush. ``destinations``: all that got the messages, if a store
-        has lost some of them; else None. If no answer can report the failure, the connection fails, and
-        identifiers stay known: when messages come again, destinations that have them do not get them twice.
+        """The answers (bytes) to send after a failed flush. ``destinations``: all that got the messages, if a
+        store has lost some of them; else None. If MQTT cannot report the failure, the connection ends, and
+        identifiers stay known: a repeated message goes only to destinations that lack it.
         """
         refused = Acknowledgements(self.version)
         noted = _parts(answers)
@@ -273,8 +278,8 @@ class Inbound:
 
 
 class Batch(Answer):
-    """The answers of one read: ``pubacks`` of them are PUBACKs, ``confirms`` report that messages were taken.
-    ``added``, ``mark``: arguments for Received.sure(), which is called when the answers leave.
+    """Answers to one read: ``pubacks`` PUBACKs among them, ``confirms`` answers of success. When they leave,
+    Received.sure(``added``, ``mark``) is called.
     """
 
     __slots__ = ("inbound", "answers", "pubacks", "confirms", "added", "mark")
@@ -303,9 +308,9 @@ class Batch(Answer):
         return self.inbound.lost(self.answers, destinations)
 
     def must_wait(self, error, callback):
-        """Whether the answers wait for a new store of identifiers, because the old store failed. A PUBCOMP or
-        refusal would free identifiers that the old store still knows: after a kill, the broker would take the
-        client's next message for a repeat.
+        """Whether the answers must wait until a new store of identifiers replaces a failed one;
+        ``callback(error)`` is then called. A PUBCOMP or refusal before that would free identifiers that the
+        failed store still has: after a kill, the client's next message would look like a repeat.
         """
         stuck = self.inbound.received.records if error is not None or self.is_lost() else None
         for queues in self.queues:
@@ -326,9 +331,8 @@ class Batch(Answer):
 
 
 class Outbound:
-    """Sends one client its messages. The connection calls start() in the turn in which it has taken the
-    session over, begin() after CONNACK, attach() when the session gets a queue, and stop() before it leaves
-    the session.
+    """Sends one client its messages. The connection calls start() when it has taken the session over, begin()
+    after CONNACK, attach() when the session gets a queue, and stop() before it leaves the session.
     """
 
     __slots__ = (
@@ -352,7 +356,7 @@ class Outbound:
     # its life
 
     def start(self):
-        """Take the session's queue and sink. Nothing is sent before begin()."""
+        """Attach the session's queue and sink. Nothing is sent before begin()."""
         connection, session = self.connection, self.session
         session.interests.new_connection()
         if not session.is_durable:
@@ -362,7 +366,7 @@ class Outbound:
         self.attach()
 
     def attach(self):
-        """Take the session's queue, if there is one that was not taken before."""
+        """Consume the session's queue, if it exists and is not consumed yet."""
         queue = self.session.queue
         if queue is None or self.consumer is not None or self.is_stopped:
             return
@@ -398,7 +402,7 @@ class Outbound:
     # for who looks on
 
     def trace(self, traced):
-        """From now on call ``traced(message)`` for each message sent; None: call nothing any more."""
+        """Call ``traced(message)`` for each message sent from now on; None: stop that."""
         self.traced = traced
         if self.sink is not None:
             self.sink.trace = traced
@@ -406,7 +410,7 @@ class Outbound:
             self.consumer.trace = traced
 
     def unkept(self):
-        """(QoS 0 messages that the sink sent, messages dropped because they were too large or not read)."""
+        """(count of messages that the sink sent, count of messages dropped as too large or not read)."""
         sent = dropped = 0
         if self.sink is not None:
             sent = self.sink.sent
@@ -418,7 +422,7 @@ class Outbound:
     # acknowledgements
 
     def acknowledged(self, kind, packet_identifier):
-        """Handle a PUBACK, PUBREC or PUBCOMP of success. Raises ProtocolError if another one is due."""
+        """Handle a PUBACK, PUBREC or PUBCOMP of success. Raises ProtocolError if it is not the one due."""
         if self.is_stopped:  # another connection has the messages in flight
             return
         todo = _sent.UNKNOWN
@@ -436,7 +440,7 @@ class Outbound:
                 f"packet type {kind} is not what packet identifier {packet_identifier} waits for")
 
     def acknowledged_with(self, kind, packet_identifier, reason_code):
-        """Handle an acknowledgement with a reason code: PUBREC refuses the message from 0x80 on."""
+        """Handle an acknowledgement with a reason code; a PUBREC of 0x80 or more refuses its message."""
         if kind != PUBREC or reason_code < REFUSED:
             self.acknowledged(kind, packet_identifier)
             return
@@ -451,7 +455,7 @@ class Outbound:
             raise ProtocolError(f"packet type {kind} for the QoS 1 message {packet_identifier}")
 
     def done(self):
-        """End a read: send its PUBRELs, once acknowledgers (followers) know what the client acknowledged."""
+        """At the end of a read, send PUBRELs, once acknowledgers (followers) know of the PUBRECs."""
         if self.answers is None or not self.answers.used or self.is_stopped:
             return
         answers = self.answers.take()
@@ -490,7 +494,7 @@ class Outbound:
 
 
 def _parts(answers):
-    """[(kind, packet identifier, reason code)] of answers."""
+    """A list of (kind, packet identifier, reason code) from encoded answers."""
     parts = []
     at = 0
     while at < len(answers):

@@ -1,4 +1,4 @@
-"""Large packets: gathers a packet that does not fit in front of a read, read by read.
+"""Large packets: gathers, read by read, a packet too large for the input buffer.
 
 The fast lane calls this; the memory comes from the body budget (hub.budget). Rights and room for a PUBLISH's
 payload are checked as soon as its head has arrived. If the check fails, no more octets are kept.
@@ -15,7 +15,7 @@ HEAD_MAX = 256 * 1024
 
 class LargePacket:
     """Gathers one packet. ``octets``: ``room`` unused octets, then the received part of ``size`` octets.
-    ``is_publish``: the head must be checked. ``limits`` are the lane's.
+    ``is_publish``: the packet is a PUBLISH, whose head is checked. ``limits``: PacketLimits.
     """
 
     __slots__ = (
@@ -32,7 +32,7 @@ class LargePacket:
         self._head = self._refusal = None
 
     def missing(self):
-        """How many octets of the packet have not arrived."""
+        """Number of octets of the packet that have not arrived."""
         return self._left
 
     def add(self, octets):
@@ -68,7 +68,7 @@ class LargePacket:
             self._connection.hub.bodies.release(self)
 
     def refuse(self):
-        """If the head was refused, answer the packet, now complete, and return True. Raises MQTTError."""
+        """If the head was refused, answer the complete packet and return True. Raises MQTTError."""
         if self._refusal is None:
             return False
         refuse_whole(self._connection, self._head, self._refusal)
@@ -87,15 +87,14 @@ class LargePacket:
 
     @property
     def is_held_up(self):
-        """Whether the broker has paused the reading of this connection, so that the client is not to blame.
-        """
+        """Whether the broker itself has paused reading, so that the client is not to blame for a delay."""
         return self._connection.stream.paused
 
     def resume_held(self):
-        """Read on, because there is room for the rest or the packet is abandoned."""
+        """Resume reading, because there is memory for more octets or the packet is abandoned."""
         if self._hold is not None:
             self._hold.release()
 
     def give_up(self, why):
-        """Fail the connection, because the packet has held up others for too long."""
+        """End the connection, because the packet has occupied shared memory for too long."""
         self._connection.fail(QuotaExceeded(why))

@@ -49,7 +49,7 @@ RECEIVE_MAXIMUM = 65_535  # §3.1.2.11.3: the default of a client that sends no 
 
 
 class LoginEnd(Exception):
-    """Ends a login that failed. ``reply``: octets to send before the close; the text is for the log."""
+    """Ends a login that failed. ``reply``: octets to send before the close; the text goes into the log."""
 
     def __init__(self, text, reply=b""):
         super().__init__(text)
@@ -57,8 +57,8 @@ class LoginEnd(Exception):
 
 
 class Login(NamedTuple):
-    """The result of a login: ``connect`` is the packet, ``rest`` the octets read behind it. ``mechanism``:
-    the SASL name of how the client authenticated.
+    """The result of a login: ``connect`` is the packet, ``rest`` the octets received behind it.
+    ``mechanism``: SASL name of the client's authentication.
     """
 
     user: Any
@@ -83,7 +83,7 @@ class LoginAttempt(ClientLogin):
         self._octets = bytearray()
 
     def run(self):
-        """The Login; None if the client is refused, with the reason in the log. May switch."""
+        """The Login, or None if the client was refused and the reason logged. May switch."""
         name, host = self.connection.name, self.connection.peer_host
         try:
             with self._deadline:
@@ -99,7 +99,7 @@ class LoginAttempt(ClientLogin):
         return None
 
     def _read_connect(self):
-        """Read the CONNECT; what follows it stays in ``_octets``. Raises LoginEnd, OSError. May switch."""
+        """Read the CONNECT; octets behind it stay in ``_octets``. Raises LoginEnd, OSError. May switch."""
         limits = PacketLimits(packet_octets=self._most_octets)
         try:
             while True:
@@ -116,7 +116,7 @@ class LoginAttempt(ClientLogin):
             raise LoginEnd(str(error), last_packet(error, NO_VERSION, connected=False)) from error
 
     def _log_in(self, connect):
-        """Authenticate the client and find its vhost. Raises LoginEnd, OSError. May switch."""
+        """Authenticate the client, find its vhost; return a Login. Raises LoginEnd, OSError. May switch."""
         if "authentication_method" in connect.properties:
             refusal = _connack(connect, reason_codes.BAD_AUTHENTICATION_METHOD)
             raise LoginEnd("CONNECT with an authentication method", refusal)
@@ -139,7 +139,7 @@ class LoginAttempt(ClientLogin):
         return Login(user, vhost, connect, bytes(self._octets), mechanism)
 
     def _checked(self, connect, user_name):
-        """The User who is logged in; tells the event exchange. Raises LoginRefused. May switch."""
+        """The User, after the password check; emits a login event. Raises LoginRefused. May switch."""
         protocol = VERSION_NAMES[connect.version]
         # None: a certificate, or nothing, takes the password's place
         password = None if connect.user_name is None else connect.password or b""
@@ -154,7 +154,7 @@ class LoginAttempt(ClientLogin):
         return user
 
     def _named(self, connect):
-        """(vhost, user) by CONNECT's VHOST:USER or USER, else by the certificate. Raises AccessRefused."""
+        """(vhost name, user name) from CONNECT's VHOST:USER or USER, or certificate. Raises AccessRefused."""
         name = connect.user_name
         if name is None:
             return self._usual_vhost(), self._certified_name or self._anonymous()
@@ -164,8 +164,8 @@ class LoginAttempt(ClientLogin):
         return self._usual_vhost(), name
 
     def _usual_vhost(self):
-        """The vhost of a client that names no vhost: by its certificate, else by port, else the default
-        vhost. The maps are RabbitMQ's global parameters, whose values may be invalid.
+        """The vhost name for a client that names none: by certificate, else by port, else the default.
+        Certificates and ports are mapped by RabbitMQ's global parameters, whose values may be invalid.
         """
         vhost_name = self.server.settings.mqtt_default_vhost
         keys = {PORTS_TO_VHOSTS: self._port(), CERTIFICATES_TO_VHOSTS: self._certified_name}
@@ -176,12 +176,12 @@ class LoginAttempt(ClientLogin):
         return vhost_name
 
     def _port(self):
-        """The broker's port that the client has connected to, as text; empty for a unix socket."""
+        """The local port of the connection as text; "" for a unix socket."""
         address = self._socket.getsockname()
         return str(address[1]) if isinstance(address, tuple) else ""
 
     def _anonymous(self):
-        """The user whose rights a client without a user name gets. Raises AccessRefused."""
+        """Name of the user whose rights a client without a user name gets. Raises AccessRefused."""
         name = self.server.settings.mqtt_anonymous_user
         if not name:
             raise AccessRefused("CONNECT without a user name")
@@ -190,8 +190,8 @@ class LoginAttempt(ClientLogin):
         return name
 
     def _try_to_send(self, octets):
-        """Send a refusal to a client that may be gone, and read its further octets: a close with unread
-        octets would reset the connection. May switch.
+        """Send a refusal, if the client still reads, then read its further octets: unread octets would make
+        the close a reset. May switch.
         """
         if not octets:
             return
@@ -207,7 +207,7 @@ class LoginAttempt(ClientLogin):
 
 
 def client_id_fault(client_id, user_name, settings):
-    """Why a user may not have this client id, or "" if he may. (An empty id is replaced later.)"""
+    """Error text if a user may not use this client id, otherwise "". (An empty id is replaced later.)"""
     if len(client_id.encode()) > CLIENT_ID_OCTETS_MAX:
         return f"the client id has more than {CLIENT_ID_OCTETS_MAX} octets"
     if settings.mqtt_client_id_validation == "username" and client_id != user_name:
@@ -221,9 +221,9 @@ def _connack(connect, code):
 
 
 class Greeting:
-    """What a CONNECT requests, within the limits of the settings; makes the CONNACK. ``expiry_s``: how long
-    the session outlives the connection. Request Problem Information has no effect: reason strings are sent in
-    DISCONNECT alone, which may have them whatever the client requests.
+    """Requests of a CONNECT, limited by the settings; makes the CONNACK. ``expiry_s``: how long the session
+    outlives the connection. Request Problem Information has no effect: reason strings are sent in DISCONNECT
+    alone, which may always have them.
     """
 
     def __init__(self, connect, settings):
@@ -260,7 +260,7 @@ class Greeting:
             self._properties["session_expiry_interval"] = self.expiry_s  # §3.2.2.3.2
 
     def _keep_alive_s(self, asked_s, most_s):
-        """Keep alive in seconds. A client of 3.x keeps the time it asked for: CONNACK cannot change that."""
+        """Keep alive in seconds. A 3.x client keeps the requested time, which CONNACK cannot change."""
         if self.version < MQTT_5 or not most_s or 0 < asked_s <= most_s:
             return asked_s
         self._properties["server_keep_alive"] = most_s  # [MQTT-3.1.2-21]
@@ -273,5 +273,4 @@ class Greeting:
 
 @lru_cache(maxsize=1)
 def _packet_limits(most_octets, payload_octets):
-    """The Limits of packets; cached: all connections share one object."""
     return PacketLimits(packet_octets=most_octets, payload_octets=payload_octets)

@@ -1,8 +1,8 @@
 """Publication: writes a stored message as the PUBLISH packet for one client.
 
-Delivery and its sink use one Publication per connection for all messages: measure() gives the packet's size,
-then write() writes the packet where there is room. Properties of MQTT messages go out as stored; those of
-AMQP messages are crossed. Never switches.
+One Publication per connection serves all messages: measure() gives the packet's size, then write() writes the
+packet into a buffer. MQTT properties are sent as stored; AMQP's are converted (mqtt.wire.crossing). Never
+switches.
 """
 from gomq_py import octets
 from gomq_py.content import forms
@@ -30,8 +30,8 @@ _SCAN = PropertyScan()
 
 
 class Publication:
-    """Measures and writes one client's packets. ``packet_max``: octets of a packet that the client accepts;
-    ``alias_max``: its highest topic alias. ``qos``, ``size``: of the message measured last.
+    """Measures and writes one client's packets. ``packet_max``: largest packet in octets that the client
+    accepts; ``alias_max``: its highest topic alias. ``qos``, ``size``: of the message measured last.
     """
 
     __slots__ = (
@@ -56,13 +56,14 @@ class Publication:
         self.expiry_s = 0
 
     def find(self, message):
-        """The Interest in a message's topic."""
+        """The Interest of the session in a message's topic."""
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         return self.interests.find(message.buffer, at + 1, message.buffer[at])
 
     def measure(self, message, interest, now_ms, qos):
-        """Octets of the packet for a message at ``qos`` (-1: the lower of granted and published QoS). A
-        result over ``packet_max`` must not be sent; UNREADABLE: no client can get the message.
+        """Octets of the packet for a message at ``qos`` (-1: the lower of granted and published QoS). If the
+        result exceeds ``packet_max``, the packet must not be sent; UNREADABLE: the stored message is
+        malformed.
         """
         flags = message.flags
         is_amqp = message.kind == BASIC
@@ -107,7 +108,7 @@ class Publication:
         return self.size
 
     def write(self, out, at, message, packet_identifier, dup):
-        """Write the message measured last. Returns the offset behind it."""
+        """Write the packet of the message measured last to ``out[at]``. Returns the offset behind it."""
         interest = self.interest
         at = frames.write_publish_head(
             out, at, self.version, self.flags | (DUP_FLAG if dup else 0), interest.at, 0,
@@ -137,7 +138,7 @@ class Publication:
             self.properties_length += len(interest.identifiers)
 
     def _choose_alias(self, interest):
-        """Replace the topic by its alias, give it an alias, or leave it as it is."""
+        """Have the packet name the topic by its alias, define a new alias for it, or name it only."""
         self.alias = interest.alias
         if self.alias:
             self.names_topic = False
@@ -148,7 +149,7 @@ class Publication:
             self.properties_length = ALIAS_OCTETS
 
     def _cross(self, message, now_ms):
-        """Convert basic properties to properties of a PUBLISH, in the hub's scratch buffer."""
+        """Convert AMQP properties to properties of a PUBLISH, in the hub's scratch buffer."""
         expiry_s = -1
         if message.expires_at_ms:
             expiry_s = seconds_left(message.expires_at_ms, now_ms)
@@ -181,7 +182,7 @@ class Publication:
         return at + self.block_length
 
     def _name(self, message):
-        """Note that the client now knows the message's topic by its alias."""
+        """Note that the client has learnt the alias of the message's topic."""
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         key = bytes(message.buffer[at + 1:at + 1 + message.buffer[at]])
         self.aliases_given += 1

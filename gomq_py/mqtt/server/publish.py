@@ -1,11 +1,11 @@
-"""Publish: the slow lane handles each PUBLISH that the fast lane leaves: retained messages, topic aliases,
-topics without a remembered route, and everything that is refused.
+"""Publish: handles each PUBLISH that the fast lane leaves to this slow lane: retained messages, topic
+aliases, topics without a remembered route, and everything that is refused.
 
     publish                        PUBLISH -> Publication -> destinations, and its answer
     route_of, routing_of           the fast lane's route of a topic
 
-The connection calls this; broker.verbs.publishing defines a publish. Complete and simple, never fast. A
-property test checks that both lanes give equal answers.
+The connection calls this; broker.verbs.publishing publishes. Complete and simple, never fast. A property test
+checks that both lanes give equal answers.
 """
 from functools import partial
 
@@ -60,7 +60,7 @@ class MQTTEnvelope(Envelope):
 # publishing
 
 def publish(connection, walk):
-    """Handle the walk's current PUBLISH. Returns False when reading must pause. Raises MQTTError."""
+    """Handle the PUBLISH that ``walk`` found last. Returns False to pause reading. Raises MQTTError."""
     if not walk.plain:
         walk.decode()
         raise AssertionError("the walk refuses what the codec accepts")
@@ -82,7 +82,7 @@ def publish(connection, walk):
 
 
 def store(connection, publication, qos, packet_identifier):
-    """Hand the message to its destinations, and note the answer."""
+    """Give the message to its destinations, and note the answer to the PUBLISH."""
     publication.message.publisher = connection.session
     if qos == 2:
         publication.message.at_once = True
@@ -98,7 +98,7 @@ def store(connection, publication, qos, packet_identifier):
 
 
 def _topic(connection, walk):
-    """The octets of the topic name, perhaps from its alias. Raises TopicAliasInvalid, ProtocolError."""
+    """The topic name (octets), by its alias if need be. Raises TopicAliasInvalid, ProtocolError."""
     topic = walk.part(walk.topic_at, walk.topic_length)
     if walk.topic_alias_at < 0:
         return topic
@@ -106,7 +106,7 @@ def _topic(connection, walk):
 
 
 def check_head(connection, head):
-    """Check the PublishHead of a PUBLISH. Raises a Refusal, or a ProtocolError for a wrong topic alias."""
+    """Check a PublishHead: address, rights, size. Raises Refusal; ProtocolError for an undefined alias."""
     try:
         topic = head.topic or connection.inbound.alias(head.topic_alias, b"")
         _check(connection, topic, head.payload_octets)
@@ -117,7 +117,7 @@ def check_head(connection, head):
 
 
 def refuse_whole(connection, head, error):
-    """Answer a PUBLISH that is complete now and whose head was refused. Raises MQTTError."""
+    """Answer a complete PUBLISH whose head was refused with ``error``. Raises MQTTError."""
     try:
         if connection.inbound.is_new(head.qos, head.packet_identifier):
             raise error
@@ -156,8 +156,8 @@ def _prepare(connection, walk, topic, properties, body):
 
 
 def address_of(sessions, topic):
-    """The address of a topic's octets: (name of an exchange, octets of the routing key). Raises NotFound if
-    the exchange of topics does not exist.
+    """Where to publish a topic (octets): (exchange name, routing key as octets). Raises NotFound if the
+    exchange of topics does not exist.
     """
     if topic.startswith(OF_DEFAULT_EXCHANGE):
         return "", crossing.swap(topic.removeprefix(OF_DEFAULT_EXCHANGE))
@@ -165,7 +165,7 @@ def address_of(sessions, topic):
 
 
 def is_text(payload):
-    """Whether a payload is UTF-8, as payload format 1 claims."""
+    """Whether a payload is UTF-8, as its payload format indicator 1 claims."""
     try:
         payload.decode()
     except UnicodeDecodeError:
@@ -174,8 +174,8 @@ def is_text(payload):
 
 
 def publish_later(connection, qos, packet_identifier, message, destinations, at, taken):
-    """Retry a fast-lane publish once its destination number ``at``, which answered LATER, can take it.
-    ``taken``: all destinations before that took it.
+    """Continue a publish of the fast lane once destination number ``at``, which answered LATER, can take the
+    message. ``taken``: all destinations before that took it.
     """
     publication = publishing.begun(connection.vhost, message, destinations)
     _wait(connection, qos, packet_identifier, publication, at, taken)
@@ -215,7 +215,7 @@ _CODES = {
 
 
 def _refuse(connection, qos, packet_identifier, error):
-    """Answer a refusal of the core or of this door, or raise it if MQTT has no answer."""
+    """Answer a refused PUBLISH, or raise the error if MQTT has no answer."""
     error = _refusal(error)
     if not is_answered(connection, qos) or error.reason_code == reason_codes.RECEIVE_MAXIMUM_EXCEEDED:
         raise error
@@ -232,14 +232,14 @@ def _refusal(error):
 
 
 def is_answered(connection, qos):
-    """Whether MQTT has an answer that refuses a PUBLISH. If not, a refusal ends the connection."""
+    """Whether MQTT can answer a PUBLISH with a refusal; otherwise a refusal ends the connection."""
     return qos > 0 and connection.version >= MQTT_5
 
 
 # questions of the fast lane
 
 def route_of(connection, key):
-    """A Route for a topic's octets, or None if the slow lane must route each message."""
+    """A Route for a topic (octets); None if the slow lane must route each message."""
     if len(key) > TOPIC_MAX or key.startswith((_BELOW_SYS, OF_DEFAULT_EXCHANGE)):
         return None
     if connection.slow_walk.is_over():
@@ -254,6 +254,6 @@ def route_of(connection, key):
 
 
 def routing_of(connection, key):
-    """The routing for stored messages with this topic: two short strings, exchange and routing key."""
+    """Routing octets of stored messages with this topic: two short strings, exchange and routing key."""
     exchange = connection.sessions.source_name.encode("utf-8", "surrogateescape")
     return bytes((len(exchange),)) + exchange + bytes((len(key),)) + crossing.swap(key)

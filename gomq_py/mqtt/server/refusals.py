@@ -1,7 +1,7 @@
-"""Refusals: gives MQTT's codes for what the core refuses and for ends of connections. A table.
+"""Refusals: maps the core's errors, and the reasons of closed connections, to MQTT's codes.
 
-MQTT 3.1 and 3.1.1 have six codes for CONNACK and none later. Their code for a wrong password is 5, "not
-authorized"; 4 means a malformed user name or password (3.1.1, table 3.1).
+MQTT 3.1 and 3.1.1 have six codes, for CONNACK alone. Their code for a wrong password is 5, "not authorized";
+4 means a malformed user name or password (3.1.1, table 3.1).
 """
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.broker.verbs.token_life import EXPIRED
@@ -52,24 +52,24 @@ def connack_code(error, version):
 
 
 def client_id_code(version):
-    """CONNACK's code for a client id that the client may not have."""
+    """CONNACK's code for a client id that is not allowed."""
     return reason_codes.CLIENT_IDENTIFIER_NOT_VALID if version >= MQTT_5 else IDENTIFIER_REJECTED_3
 
 
 def session_code(error, version):
-    """CONNACK's code for an error that refused the session after the login was accepted."""
+    """CONNACK's code for an error of the session, after the login succeeded."""
     code, return_code = next(
         (codes for kind, codes in _SESSION.items() if isinstance(error, kind)), _UNAVAILABLE)
     return code if version >= MQTT_5 else return_code
 
 
 def subscribe_code(error):
-    """SUBACK's code in MQTT 5 for a Refused."""
+    """SUBACK's code in MQTT 5 for a Refused error."""
     return next(
         (code for kind, code in _SUBSCRIBE.items() if isinstance(error, kind)),
         reason_codes.UNSPECIFIED_ERROR)
 
 
 def end_code(reason):
-    """DISCONNECT's code for the reason why the broker or an operator ends a connection."""
+    """DISCONNECT's code for the reason with which the broker or an operator ends a connection."""
     return _ENDS.get(reason, reason_codes.ADMINISTRATIVE_ACTION)

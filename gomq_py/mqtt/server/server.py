@@ -1,7 +1,7 @@
-"""MQTT server: serves each accepted socket.
+"""MQTT server: makes a Connection for each accepted socket.
 
-A listener of the node calls the server, which makes one Connection per socket. State that all protocols share
-is the hub's (hub.context). Never accepts and never parses.
+A listener calls it. State that all protocols share is the hub's (hub.context). Never accepts and never
+parses.
 """
 from functools import partial
 
@@ -22,7 +22,7 @@ LOG = logger("mqtt")
 
 
 class MQTTServer:
-    """Serves MQTT clients of ``broker``, in ``hub``. ``make_inbound`` makes each connection's Inbound."""
+    """Serves MQTT clients of ``broker``, in ``hub``. ``make_inbound`` makes the Inbound of a connection."""
 
     def __init__(self, broker, settings, hub):
         self.broker = broker
@@ -47,7 +47,7 @@ class MQTTServer:
                 "MQTT clients may publish and subscribe to everything: permission_check_enabled is false")
 
     def _rights_changed(self, user):
-        """Have deliveries check a user's rights anew; forget the wills of a deleted user."""
+        """Drop cached rights of a user's sessions; forget the wills of a deleted user."""
         for connection in self.hub.clients.of_user(user.identity):
             if connection.door == DOOR and connection.session is not None:
                 connection.session.interests.rights_changed()
@@ -56,7 +56,7 @@ class MQTTServer:
                 vhost.extras[EXTRA].wills.user_deleted(user)
 
     def access_of(self, user, vhost, client_id):
-        """The Access of a user in a vhost with this client id."""
+        """The Access that checks a user's rights in a vhost, with this client id."""
         checked = self.settings.mqtt_permission_check_enabled
         return (Access if checked else AllAccess)(user, vhost.name, client_id)
 
@@ -66,14 +66,14 @@ class MQTTServer:
         return self._lane_parts[version]
 
     def look_after(self, vhost):
-        """Apply the settings' limits to a vhost, and start its wills; each client's login calls it."""
+        """Apply the settings' limits to a vhost, and start its wills. Each client's login calls this."""
         settings, sessions = self.settings, vhost.extras[EXTRA]
         sessions.retained.max_messages = settings.mqtt_max_retained_messages
         sessions.retained.max_octets = settings.mqtt_max_retained_octets
         sessions.wills.start(partial(will.publish, self, vhost), settings.mqtt_will_grace * 1000)
 
     def handle(self, socket, address):
-        """Let a client in, and serve it from then on without a greenlet. Returns a function that registers a
+        """Log a client in, and serve it from then on without a greenlet. Returns a function that registers a
         callback for the connection's end; None if the caller must close the socket. May switch.
         """
         if self.hub.clients.is_closing:

@@ -21,7 +21,7 @@ from gomq_py.mqtt.wire.topics import binding_key, is_shared, split_shared
 
 
 class Answers:
-    """Sends answers to SUBSCRIBE and UNSUBSCRIBE in order, and retained messages after their SUBACK."""
+    """Sends answers to SUBSCRIBE and UNSUBSCRIBE in order, then starts replays of retained messages."""
 
     __slots__ = ("_pending", "_connection", "_told", "_is_closed")
 
@@ -47,7 +47,7 @@ class Answers:
         self._pending = self._connection = None  # break reference cycles
 
     def tell(self, replays):
-        """Note replays of retained messages, which begin after the next SUBACK."""
+        """Add replays (Subscription, is_new, mark) of retained messages, to start after the next SUBACK."""
         self._told += (*replays,)
 
     def _send(self, octets):
@@ -59,7 +59,7 @@ class Answers:
 
 
 class _Suback(Answer):
-    """A SUBACK or UNSUBACK (``make``) with a reason code for each filter; ``replays``: see Answers.tell."""
+    """A SUBACK or UNSUBACK (``make``) with a reason code per filter; ``replays`` start once it has left."""
 
     __slots__ = ("make", "connection", "packet_identifier", "codes", "replays")
 
@@ -86,7 +86,7 @@ class _Suback(Answer):
 
 
 def subscribe(connection, packet):
-    """Handle a SUBSCRIBE; each filter gets its own reason code."""
+    """Handle a SUBSCRIBE; the SUBACK has a reason code for each filter."""
     _check_room(connection, SubackPacket, packet.subscriptions)
     identifier = packet.properties.get("subscription_identifier", 0)
     answer = _Suback(SubackPacket, connection, packet.packet_identifier)
@@ -105,7 +105,7 @@ def unsubscribe(connection, packet):
 
 
 def _check_room(connection, make, filters):
-    """Check that the client accepts a packet as large as the answer. Raises PacketTooLarge if not."""
+    """Raise PacketTooLarge unless the client accepts a packet as large as the answer."""
     answer = make(packet_identifier=1, reason_codes=bytes(len(filters))).encode(connection.version)
     if not fitting(answer, connection.maximum_packet_size):
         raise PacketTooLarge(
@@ -114,7 +114,7 @@ def _check_room(connection, make, filters):
 
 
 class _Filters(Job):
-    """Handles the filters of a packet in order: ``one(filter)`` gives the reason code. Long work continues in
+    """Handles a packet's filters in order: ``one(filter)`` returns the reason code. Long work goes on in
     slices, while nothing is read from the client.
     """
 
@@ -140,13 +140,13 @@ class _Filters(Job):
         return False
 
     def failed(self, error):
-        """Fail the connection: the filters done so far get no answer."""
+        """End the connection without an answer to the filters handled so far."""
         self._hold.release()
         self._connection.fail(MQTTError("a fault of the broker"))
         return False
 
     def _some(self):
-        """Handle some filters; answer after the last filter. Returns whether filters are left."""
+        """Handle filters until the slice is over; answer after the last. Returns True if some are left."""
         clock = SliceClock()
         while self._filters:
             self._answer.codes.append(self._one(self._filters.popleft()))
@@ -159,7 +159,7 @@ class _Filters(Job):
 
 
 def _subscribe_one(connection, wanted, identifier, replays):
-    """The reason code for one filter. Unless it is shared, its retained messages are added to ``replays``."""
+    """Subscribe to one filter. Returns its reason code; adds an unshared filter's replay to ``replays``."""
     # A Mosquitto bridge must not get back its own publishes and needs RETAIN kept; before MQTT 5 it cannot
     # ask for that by options.
     is_bridge = connection.is_bridge
@@ -188,7 +188,7 @@ def _subscribe_one(connection, wanted, identifier, replays):
 
 def check_rights(connection, topic_filter):
     """Check that the client may receive messages by this filter: it needs the rights to bind the session's
-    queue to the exchange of topics. (Without that exchange only stored messages come.) Raises NoPermission.
+    queue to the exchange of topics. Raises NoPermission.
     """
     bindings.check_own(
         connection.caller, connection.session.queue_name, connection.vhost.topic_exchange,
@@ -196,7 +196,7 @@ def check_rights(connection, topic_filter):
 
 
 def may(connection, topic_filter):
-    """Whether check_rights() passes."""
+    """Whether the client may receive messages by this filter."""
     try:
         check_rights(connection, topic_filter)
     except Refused:
@@ -205,13 +205,13 @@ def may(connection, topic_filter):
 
 
 def may_all(connection):
-    """Whether check_rights() passes for every filter, until the client's rights change."""
+    """Whether the client may receive messages by every filter, until its rights change."""
     return bindings.may_own_all(
         connection.caller, connection.session.queue_name, connection.vhost.topic_exchange)
 
 
 def _check_limits(connection, topic_filter):
-    """Check limits before a subscription. Raises FilterRefused, OutOfResources."""
+    """Check limits of a new subscription. Raises FilterRefused, OutOfResources."""
     settings, session = connection.server.settings, connection.session
     fault = connection.sessions.filter_fault(topic_filter, settings.mqtt_max_topic_levels)
     if fault:

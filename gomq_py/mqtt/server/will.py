@@ -1,7 +1,7 @@
 """Will: checks a CONNECT's will, and publishes it on behalf of the user who left it.
 
-The connection calls this; mqtt.model.wills keeps wills, and decides when each is published. A will is
-published with the rights that the user has then. Never switches.
+The connection calls this; mqtt.model.wills keeps wills, and decides when each is published. The user's rights
+at that moment count. Never switches.
 """
 from gomq_py.broker.verbs import publishing
 from gomq_py.broker.verbs.caller import Caller
@@ -23,7 +23,7 @@ _DELAY, _EXPIRY, _FORMAT = "will_delay_interval", "message_expiry_interval", "pa
 
 
 def check(connection, will):
-    """Check the client's will, which may be None. If it is refused, refuse the client and return False."""
+    """Check a CONNECT's will (or None). If it is invalid, refuse the client and return False."""
     fault = None if will is None else _fault_of(will, connection.server.settings.max_message_size)
     if fault is not None:
         code, text = fault
@@ -32,7 +32,7 @@ def check(connection, will):
 
 
 def begin(connection, will):
-    """Keep a client's will in place of an earlier one. If that fails, refuse the client and return False."""
+    """Store a client's will in place of an earlier one. Returns False, and refuses the client, on failure."""
     connection.server.look_after(connection.vhost)
     kept = None if will is None else _kept(connection.client_id, connection.user, will)
     is_kept = connection.sessions.wills.begin(connection.client_id, connection.user, kept)
@@ -43,7 +43,7 @@ def begin(connection, will):
 
 
 def _fault_of(will, payload_max):
-    """(reason code, fault) of a CONNECT's will; None if the will has no fault."""
+    """(reason code, error text) for a CONNECT's invalid will; None if it is valid."""
     topic = will.topic.encode()
     if len(topic) > TOPIC_MAX:
         return reason_codes.TOPIC_NAME_INVALID, f"a topic of {len(topic)} octets, {TOPIC_MAX} are accepted"
@@ -66,8 +66,8 @@ def _kept(client_id, user, will):
 
 
 def publish(server, vhost, will, user, begin):
-    """Publish a will to the destinations that ``begin(destinations, message)`` returns. True: the will is
-    published or refused; False: try again, as the disk had no room or the exchange does not exist.
+    """Publish a will to the destinations that ``begin(destinations, message)`` returns. Returns True if the
+    will is published or refused; False to retry, because the disk has no room or the exchange does not exist.
     """
     if not will.of_token:
         now = server.broker.users.get(will.user)

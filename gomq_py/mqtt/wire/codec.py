@@ -17,8 +17,8 @@ from gomq_py.mqtt.wire.packets import (
 
 
 def check_first_octet(first, version, sender):
-    """The class of the packet with this first octet. Raises an MQTTError for a wrong type or flags. Only the
-    first packet may and must be CONNECT [MQTT-3.1.0-1, 3.1.0-2]; before it the version is NO_VERSION.
+    """The packet class for a packet's first octet. Raises an MQTTError for a wrong type or flags. Only the
+    first packet may and must be CONNECT [MQTT-3.1.0-1, 3.1.0-2]; before it ``version`` is NO_VERSION.
     """
     packet = PACKETS.get(first >> 4)
     if packet is None or packet.SINCE > version > NO_VERSION:
@@ -82,8 +82,8 @@ def decode_packet(octets, version, sender, limits=DEFAULT_LIMITS):
 
 
 class PublishHead(NamedTuple):
-    """The fields of a PUBLISH of which only the beginning has come. ``topic``: octets, empty if
-    ``topic_alias`` replaces it. ``payload_octets``: the length of the whole payload.
+    """Fields of a PUBLISH that has only partly arrived. ``topic``: octets, empty if ``topic_alias`` replaces
+    it. ``payload_octets``: the length of the whole payload.
     """
 
     qos: int
@@ -130,7 +130,7 @@ def decode_publish_head(octets, at, version, limits=DEFAULT_LIMITS):
 
 
 def _after_properties(octets, at, end, packet_end):
-    """The offset behind the properties whose length is at ``at``; None if that length is incomplete."""
+    """The offset behind a length field at ``at`` and its properties; None if the field is incomplete."""
     length = 0
     for place in range(at, end):
         length |= (octets[place] & 0x7F) << 7 * (place - at)
@@ -145,7 +145,7 @@ def _after_properties(octets, at, end, packet_end):
 
 def last_packet(error, version, connected):
     """The octets that a server sends before it closes because of an MQTTError; b"" if the version has no such
-    packet. If a CONNECT was not accepted (not ``connected``), the error may name the version.
+    packet. ``connected``: the CONNECT was accepted; otherwise the error may name the version.
     """
     if connected:
         if version < MQTT_5:
@@ -166,13 +166,13 @@ def _code_in(packet, error):
 
 
 def fitting(octets, packet_max):
-    """The octets of a packet, or b"" if they exceed the receiver's maximum (0: any) [MQTT-3.1.2-24]."""
+    """``octets``, a packet, or b"" if it exceeds the receiver's maximum (0: any) [MQTT-3.1.2-24]."""
     return octets if not 0 < packet_max < len(octets) else b""
 
 
 class PacketReader:
-    """Cuts a stream of octets into packets, for clients and tests; a server walks its own buffer (frames).
-    With NO_VERSION the first packet must be a CONNECT, which sets the version.
+    """Cuts a stream of octets into packets, for clients and tests; the server uses frames.PacketWalk. With
+    NO_VERSION the first packet must be a CONNECT, which sets the version.
     """
 
     __slots__ = ("version", "sender", "limits", "buffer")
@@ -187,7 +187,7 @@ class PacketReader:
         self.buffer += octets
 
     def next_packet(self):
-        """The next whole packet, or None. Raises an MQTTError; after that the reader cannot be used."""
+        """The next whole packet, or None. Raises an MQTTError, after which the reader is unusable."""
         head = decode_fixed_header(self.buffer, 0, len(self.buffer), self.version, self.sender, self.limits)
         if head is None or head[2] > len(self.buffer):
             return None

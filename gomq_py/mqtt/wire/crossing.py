@@ -3,8 +3,8 @@
     topic <-> routing key   "/" and "." are exchanged, so nothing grows and nothing is lost:
                             sensors/v1.2/t <-> sensors.v1/2.t
 
-A PUBLISH is stored as a record of kind 2: its topic as routing key, its properties (of MQTT 5, without their
-length) as received, QoS and RETAIN as flags. MQTTForm reads it as basic properties:
+A PUBLISH is stored as an MQTT record (kind 2): its topic as routing key, its properties (of MQTT 5, without
+their length) as received, QoS and RETAIN as flags. MQTTForm reads it as basic properties:
 
     QoS 0; 1 and 2           delivery_mode 1; 2, and the header x-mqtt-publish-qos
     RETAIN                   the header mqtt.retain, true
@@ -18,7 +18,7 @@ length) as received, QoS and RETAIN as flags. MQTTForm reads it as basic propert
                              $default/ and a topic: only reply_to, the key of the topic after $default/
     user property            a header, a text; not one named mqtt.* or x-mqtt-publish-qos
 
-write_block() writes basic properties as those of a PUBLISH: the reverse of the table, and
+write_block() converts basic properties to those of a PUBLISH, by the reverse of the table, and
 
     reply_to alone           the response topic $default/ and its topic; amq.topic. and a key: its topic
     message_id, type, app_id, user_id, content_encoding, timestamp
@@ -92,7 +92,9 @@ def swap(name):
 
 
 def write_swapped(out, at, p, start, length):
-    """Write swap() of ``length`` octets of ``p`` at ``out[at]``; returns the offset behind them."""
+    """Write ``length`` octets of ``p`` with "/" and "." exchanged at ``out[at]``; returns the offset behind
+    them.
+    """
     for place in range(length):
         octet = p[start + place]
         if octet == SLASH:
@@ -104,14 +106,14 @@ def write_swapped(out, at, p, start, length):
 
 
 def is_topic(p, at, length):
-    """Whether these octets are a topic name or its routing key. If not, a message stays out of MQTT."""
+    """Whether these octets are a topic name or the routing key of one; other messages are not for MQTT."""
     return length > 0 and topics.scan_text(p, at, at + length) == 0
 
 
 # properties of a PUBLISH
 
 def skip_string(p, at, end):
-    """The offset behind the string or binary data at ``at``; -1 if the data would pass ``end``."""
+    """The offset behind the string or binary data at ``at``; -1 if it would extend beyond ``end``."""
     if end - at < 2:
         return -1
     after = at + 2 + octets.be16(p, at)
@@ -119,7 +121,7 @@ def skip_string(p, at, end):
 
 
 def skip_property(p, at, end):
-    """The offset behind the property at ``at`` (< ``end``); -1 if it is unknown or would pass ``end``."""
+    """The offset behind the property at ``at`` (< ``end``); -1 if unknown or extending beyond ``end``."""
     identifier = p[at]
     at += 1
     if identifier == USER_PROPERTY:
@@ -146,7 +148,7 @@ def skip_property(p, at, end):
 
 
 def is_block(p, at, end):
-    """Whether the octets from ``at`` to ``end`` are properties that a PUBLISH or a will may have."""
+    """Whether the octets from ``at`` to ``end`` are well-formed properties of a PUBLISH or a will."""
     while at < end:
         at = skip_property(p, at, end)
         if at < 0:
@@ -155,7 +157,7 @@ def is_block(p, at, end):
 
 
 def find_property(p, at, end, identifier):
-    """The offset of the first value with this identifier in a well-formed block; -1 if there is none."""
+    """The offset of the first value of a property in well-formed octets; -1 if there is none."""
     while 0 <= at < end:
         if p[at] == identifier:
             return at + 1
@@ -166,7 +168,7 @@ def find_property(p, at, end, identifier):
 # to basic properties
 
 class MQTTForm(forms.Form):
-    """Reads a stored PUBLISH as basic properties."""
+    """Converts the properties of a stored PUBLISH to basic properties."""
 
     __slots__ = ()
 
@@ -218,7 +220,7 @@ class MQTTForm(forms.Form):
         return at
 
     def write_fixed(self, out, at, p, routing_at, flags):
-        """Write the headers that every message has."""
+        """Write the headers that every message gets at ``out[at]``. Returns the offset behind them."""
         key = routing_at + 1 + p[routing_at]
         octets.copy(out, at, TOPIC_KEY, 0, TOPIC_KEY_BYTES)
         at += TOPIC_KEY_BYTES
@@ -239,7 +241,7 @@ class MQTTForm(forms.Form):
         return at
 
     def write_headers(self, out, at, limit, p, start, end, content_type, correlation, response):
-        """Write the headers that come from properties, but not beyond ``limit``."""
+        """Write headers made from properties, up to ``limit``. Returns the offset behind them."""
         payload_format = find_property(p, start, end, PAYLOAD_FORMAT_INDICATOR)
         if payload_format >= 0 and p[payload_format] == 1 and at + FORMAT_KEY_BYTES + 2 <= limit:
             octets.copy(out, at, FORMAT_KEY, 0, FORMAT_KEY_BYTES)
@@ -273,7 +275,7 @@ def is_short_text(p, at):
 
 
 def is_of_default_exchange(p, at):
-    """Whether the string at ``at`` is $default/ and a topic that is not empty."""
+    """Whether the string at ``at`` is a response topic $default/..., with a topic behind the prefix."""
     return (
         octets.be16(p, at) > DEFAULT_EXCHANGE_BYTES
         and octets.be16(p, at) <= SHORT_MAX + DEFAULT_EXCHANGE_BYTES
@@ -282,7 +284,7 @@ def is_of_default_exchange(p, at):
 
 
 def write_reply_to(out, at, p, response):
-    """Write reply_to for the response topic at ``response``, if it fits a short string."""
+    """Write a response topic as reply_to. Returns the offset behind it; ``at`` if it is too long."""
     length = octets.be16(p, response)
     if is_of_default_exchange(p, response):
         length -= DEFAULT_EXCHANGE_BYTES
@@ -296,21 +298,22 @@ def write_reply_to(out, at, p, response):
 
 
 def is_reserved(p, at, length):
-    """Whether a header name is reserved: mqtt.* or x-mqtt-publish-qos."""
+    """Whether a header name is reserved: it is mqtt.* or x-mqtt-publish-qos."""
     if length >= PREFIX_BYTES and octets.same(p, at, PREFIX, 0, PREFIX_BYTES):
         return True
     return length + 1 == QOS_KEY_BYTES and octets.same(p, at, QOS_KEY, 1, length)
 
 
 def write_short(out, at, p, start, length):
-    """Write a short string."""
+    """Write octets of ``p`` as a short string at ``out[at]``. Returns the offset behind it."""
     out[at] = length
     octets.copy(out, at + 1, p, start, length)
     return at + 1 + length
 
 
 def write_header(out, at, limit, key, key_at, key_length, kind, p, value):
-    """Write a header with the string or binary data at ``p[value]``, unless that would pass ``limit``."""
+    """Write a header with the string or binary data at ``p[value]``. Returns the offset behind it or ``at``.
+    """
     length = octets.be16(p, value)
     if at + key_length + 5 + length > limit:
         return at
@@ -323,7 +326,7 @@ def write_header(out, at, limit, key, key_at, key_length, kind, p, value):
 
 
 def write_milliseconds(out, at, seconds):
-    """Write an expiration, a short string of digits."""
+    """Write ``seconds`` as an expiration, a short string of milliseconds. Returns the offset behind it."""
     number = seconds * 1000
     if number > EXPIRATION_MAX_MS:
         number = EXPIRATION_MAX_MS
@@ -344,14 +347,14 @@ def write_milliseconds(out, at, seconds):
 # from basic properties
 
 def block_bound(properties_length):
-    """How many octets write_block() writes at most."""
+    """Most octets that write_block() can write for basic properties of this length."""
     # The largest growth: a boolean without a name, from 3 octets to 10.
     bound = AMQP_BYTES + 4 * properties_length
     return bound if bound < BLOCK_MAX else BLOCK_MAX
 
 
 def flags_of(p, at, length, persistent):
-    """The flags of a record of kind 2 for a message with these checked basic properties."""
+    """The flags (QoS, RETAIN) of an MQTT record for a message with these valid basic properties."""
     qos = 1 if persistent else 0
     if not octets.be16(p, at) & properties.HEADERS:
         return qos << QOS_SHIFT
@@ -370,8 +373,8 @@ def flags_of(p, at, length, persistent):
 
 
 def write_block(out, at, p, start, length, expiry_s):
-    """Write basic properties as properties of a PUBLISH, without their length, at ``out[at]`` (block_bound()
-    octets are free). ``expiry_s``: -1 if unlimited. Returns the offset behind them; -1 if malformed.
+    """Convert basic properties to properties of a PUBLISH, without their length, at ``out[at]`` (with room
+    for block_bound() octets). ``expiry_s``: -1 if unlimited. Returns the offset behind them; -1 if malformed.
     """
     scan = PropertyScan()
     if scan.scan(p, start, start + length) != 0:
@@ -405,7 +408,7 @@ def write_block(out, at, p, start, length, expiry_s):
 
 
 def write_basics(out, at, limit, p, start, scan, has_response):
-    """Write those properties of a PUBLISH that do not come from headers."""
+    """Convert basic properties, except headers, to PUBLISH properties. Returns the offset behind them."""
     flag = properties.CONTENT_TYPE
     while flag >= properties.CLUSTER_ID:
         if scan.flags & flag:
@@ -438,7 +441,7 @@ AMQP_NAMES = {
 
 
 def write_told(out, at, limit, identifier, p, table, table_end, key, key_length):
-    """Write the MQTT property for which a header mqtt.* stands, if the header exists."""
+    """Write the MQTT property that a header mqtt.* stands for, if present. Returns the offset behind it."""
     found = fields.find_key(p, table, table_end, key, key_length) if table < table_end else -1
     if found < 0:
         return at
@@ -452,7 +455,7 @@ def write_told(out, at, limit, identifier, p, table, table_end, key, key_length)
 
 
 def write_response_topic(out, at, limit, p, start, length):
-    """Write the response topic for a reply_to, if the reply_to is the address of a topic."""
+    """Write a reply_to that addresses a topic as response topic. Returns the offset behind it, or ``at``."""
     prefix = DEFAULT_EXCHANGE_BYTES
     if (
         length > TOPIC_ADDRESS_BYTES and octets.same(p, start, TOPIC_ADDRESS, 0, TOPIC_ADDRESS_BYTES)
@@ -469,7 +472,7 @@ def write_response_topic(out, at, limit, p, start, length):
 
 
 def write_string(out, at, limit, identifier, p, start, length):
-    """Write a property with these octets, unless it would pass ``limit``, is too long or is no valid text."""
+    """Write a property with these octets. Returns the offset behind it; ``at`` if too long or no text."""
     if length > STRING_MAX or at + 3 + length > limit:
         return at
     if identifier != CORRELATION_DATA and topics.scan_text(p, start, start + length) < 0:
@@ -481,7 +484,7 @@ def write_string(out, at, limit, identifier, p, start, length):
 
 
 def write_amqp(out, at, limit, name, p, start):
-    """Write the short string at ``start`` as a user property."""
+    """Write the short string at ``p[start]`` as a user property. Returns the offset behind it, or ``at``."""
     if topics.scan_text(p, start + 1, start + 1 + p[start]) < 0:
         return at
     return write_user_property(
@@ -489,13 +492,13 @@ def write_amqp(out, at, limit, name, p, start):
 
 
 def write_number(out, at, limit, name, text):
-    """Write a user property with the bytes ``text`` as its value."""
+    """Write a user property with the value ``text`` (bytes). Returns the offset behind it, or ``at``."""
     return write_user_property(
         out, at, limit, octets.pointer(name), 0, len(name), octets.pointer(text), 0, len(text))
 
 
 def write_user_property(out, at, limit, name, name_at, name_length, p, start, length):
-    """Write a user property, unless it would pass ``limit`` or is too long."""
+    """Write a user property. Returns the offset behind it; ``at`` if it is too long or beyond ``limit``."""
     if length > STRING_MAX or at + 5 + name_length + length > limit:
         return at
     out[at] = USER_PROPERTY
@@ -508,7 +511,7 @@ def write_user_property(out, at, limit, name, name_at, name_length, p, start, le
 
 
 def write_user_properties(out, at, limit, p, table, table_end):
-    """Write those headers that are texts, numbers or booleans as user properties."""
+    """Write headers (texts, numbers, booleans) as user properties. Returns the offset behind them."""
     count = 0
     while table < table_end and count < USER_PROPERTIES_MAX:
         length = p[table]
@@ -531,8 +534,8 @@ def write_user_properties(out, at, limit, p, table, table_end):
 
 
 def integer_of(p, at):
-    """The value at ``at`` if it is an integer, else -1. No other type is decoded: an array may be long, and
-    this runs once per recipient.
+    """The header value at ``at`` if it is an integer, else -1. Values of other types are not decoded: an
+    array may be long, and this runs once per recipient.
     """
     if p[at] in b"bBsuIilL":
         return fields.read_value(p, at)
@@ -540,7 +543,7 @@ def integer_of(p, at):
 
 
 def text_of(p, at):
-    """A number or a boolean at ``at`` as text; b"" if the value has any other type."""
+    """The number or boolean at ``at`` as text (bytes); b"" for a value of any other type."""
     kind = p[at]
     if kind == BOOLEAN:
         return b"true" if p[at + 1] else b"false"
@@ -555,29 +558,29 @@ FORM = MQTTForm()
 
 
 def record_flags(qos, retain, replayed=False, named=False):
-    """The flags of a record of kind 2: its QoS, and whether it has RETAIN, is a replay, is NAMED."""
+    """The flags of an MQTT record: QoS, RETAIN, REPLAYED, NAMED (has the publisher's client id)."""
     flags = qos << QOS_SHIFT | (RETAIN if retain else 0)
     return flags | (REPLAYED if replayed else 0) | (NAMED if named else 0)
 
 
 def qos_of(flags):
-    """The QoS that a record of kind 2 with these flags was published with."""
+    """The QoS at which the message of an MQTT record was published."""
     return flags >> QOS_SHIFT & QOS_MASK
 
 
 def is_acknowledged(flags):
-    """Whether a record of kind 2 with these flags was published at QoS 1 or 2; False for replays."""
+    """Whether clients acknowledge the message of an MQTT record: published at QoS 1 or 2, and no replay."""
     return qos_of(flags) > 0 and not flags & REPLAYED
 
 
 def with_publisher(block, client_id):
-    """A PUBLISH's properties followed by the publisher's client id, as in records that are NAMED."""
+    """A PUBLISH's properties with the publisher's client id appended, for a NAMED record."""
     octets_ = client_id.encode()
     return b"".join((block, PUBLISHER_KEY, len(octets_).to_bytes(2, "big"), octets_))
 
 
 def without_publisher(block, flags):
-    """(properties as published, the publisher's client id or None) by a record of kind 2."""
+    """(properties as published, publisher's client id or None) from the properties of an MQTT record."""
     if not flags & NAMED:
         return block, None
     at = block.rfind(PUBLISHER_KEY)
@@ -587,7 +590,7 @@ def without_publisher(block, flags):
 
 
 def basic_of(routing, raw, flags):
-    """The basic properties of a stored PUBLISH; ``routing``, ``raw``: from its record. Raises ValueError."""
+    """A stored PUBLISH's basic properties; ``routing``, ``raw``: bytes of its record. Raises ValueError."""
     p = routing + raw
     data = bytearray(FORM.basic_bound(len(raw)))
     end = FORM.write_basic(
@@ -598,7 +601,7 @@ def basic_of(routing, raw, flags):
 
 
 def block_of(raw, expiry_s=-1):
-    """Basic properties as properties of a PUBLISH; both are bytes. Raises ValueError if malformed."""
+    """Basic properties converted to properties of a PUBLISH, as bytes. Raises ValueError if malformed."""
     data = bytearray(block_bound(len(raw)))
     end = write_block(octets.pointer(data), 0, octets.pointer(raw), 0, len(raw), expiry_s)
     if end < 0:
@@ -607,10 +610,10 @@ def block_of(raw, expiry_s=-1):
 
 
 def is_block_of(raw):
-    """is_block() for bytes."""
+    """Whether ``raw`` (bytes) has well-formed properties of a PUBLISH or a will."""
     return is_block(octets.pointer(raw), 0, len(raw))
 
 
 def flags_of_basic(raw, persistent):
-    """flags_of() for well-formed basic properties that are bytes."""
+    """The flags of an MQTT record for a message with well-formed basic properties ``raw`` (bytes)."""
     return flags_of(octets.pointer(raw), 0, len(raw), persistent)

@@ -1,7 +1,7 @@
 """Errors: classes for faults of a packet, with the reason code that reports each (MQTT 5 §4.13). A leaf.
 
-Each fault ends the connection. MQTT 5 tells the client why, in CONNACK or DISCONNECT; MQTT 3.1 and 3.1.1 only
-close, except for a CONNECT with a fault that has a return code (codec.last_packet).
+Each fault ends the connection. In MQTT 5, CONNACK or DISCONNECT tells the client why; in MQTT 3.1 and 3.1.1
+the server only closes, unless a CONNECT's fault has a return code (codec.last_packet).
 """
 from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.constants import CONNACK, DISCONNECT, NO_VERSION
@@ -12,13 +12,13 @@ SHOWN_MAX = 64
 
 
 def shown(text):
-    """A peer's text as an error shows it: quoted, without control characters, and short."""
+    """A peer's text for use in an error text: quoted, short, without control characters."""
     return repr(text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "...")
 
 
 class MQTTError(Exception):
-    """A fault of a packet, which is not accepted. For a CONNECT: ``version`` is the protocol version in it,
-    else 0, and ``packet_max`` its maximum packet size (0: any).
+    """A fault of a packet, which is refused. From a CONNECT: ``version``, its protocol version or 0, and
+    ``packet_max``, its maximum packet size (0: any).
     """
 
     reason_code = reason_codes.UNSPECIFIED_ERROR
@@ -31,7 +31,7 @@ class MQTTError(Exception):
 
     @property
     def name(self):
-        """The name of its reason code."""
+        """The name of the error's reason code."""
         packet = DISCONNECT if reason_codes.may_carry(DISCONNECT, self.reason_code) else CONNACK
         return reason_codes.name_of(packet, self.reason_code)
 
@@ -46,7 +46,7 @@ class MalformedPacket(MQTTError):
 
 
 class ProtocolError(MQTTError):
-    """The packet can be parsed, but the protocol forbids it, at this moment or always."""
+    """The packet can be parsed, but the protocol forbids it, always or at this point."""
 
     reason_code = reason_codes.PROTOCOL_ERROR
 

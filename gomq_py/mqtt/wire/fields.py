@@ -14,8 +14,9 @@ _TWO, _FOUR = Struct(">H"), Struct(">I")
 
 
 class Reader:
-    """Takes fields off the front of ``octets`` (bytes), from ``at`` to ``end``. ``packet`` names the packet
-    in errors. From MQTT 5 on it refuses overlong integers. Raises MalformedPacket if octets are missing.
+    """Decodes fields one after the other from ``octets`` (bytes), from ``at`` to ``end``. ``packet``: the
+    packet's name, for errors. Refuses overlong integers from MQTT 5 on. Raises MalformedPacket if octets are
+    missing.
     """
 
     __slots__ = ("octets", "at", "end", "packet", "version")
@@ -31,7 +32,7 @@ class Reader:
         return self.at < self.end
 
     def fault(self, text):
-        """A MalformedPacket with this text, for the caller to raise."""
+        """A new MalformedPacket with this text, for the caller to raise."""
         return MalformedPacket(f"{self.packet}: {text}")
 
     def take(self, count, what):
@@ -51,7 +52,7 @@ class Reader:
         return _FOUR.unpack(self.take(4, what))[0]
 
     def variable_byte_integer(self, what):
-        """A Variable Byte Integer. MQTT 5 refuses it in more octets than needed [MQTT-1.5.5-1]."""
+        """A Variable Byte Integer. From MQTT 5 on it must take the least octets [MQTT-1.5.5-1]."""
         value = shift = 0
         while True:
             octet = self.byte(what)
@@ -80,11 +81,11 @@ class Reader:
         return bytes(self.take(self.two_byte_integer(what), what))
 
     def utf8_string_pair(self, what):
-        """A UTF-8 String Pair: (name, value)."""
+        """A UTF-8 String Pair, as (name, value)."""
         return self.utf8_string(f"the name of {what}"), self.utf8_string(f"the value of {what}")
 
     def part(self, count, what):
-        """A Reader for the next ``count`` octets, which this Reader skips."""
+        """A new Reader for the next ``count`` octets, which this Reader skips."""
         start = self.at
         self.take(count, what)
         return Reader(self.octets, start, self.at, self.packet, self.version)
@@ -115,20 +116,20 @@ def four_byte_integer(value):
 
 
 def binary_data(octets):
-    """The octets of Binary Data. Raises ValueError if there are too many."""
+    """The octets of Binary Data. Raises ValueError over 65,535 octets."""
     if len(octets) > STRING_MAX:
         raise ValueError(f"{len(octets)} octets do not fit a string or binary data")
     return _TWO.pack(len(octets)) + octets
 
 
 def utf8_string(text):
-    """The octets of a UTF-8 Encoded String. Raises ValueError for U+0000, surrogates, too much text."""
+    """The octets of a UTF-8 Encoded String. Raises ValueError for U+0000, surrogates, over 65,535 octets."""
     if "\0" in text:
         raise ValueError("a string contains U+0000")
     return binary_data(text.encode("utf-8"))
 
 
 def utf8_string_pair(pair):
-    """The octets of a UTF-8 String Pair, (name, value). Raises ValueError like utf8_string()."""
+    """The octets of a UTF-8 String Pair from (name, value). Raises ValueError for an invalid string."""
     name, value = pair
     return utf8_string(name) + utf8_string(value)

@@ -1,10 +1,10 @@
 """Frames: walks a read buffer packet by packet, and writes packets into an output buffer, without an object
 per packet.
 
-The fast lane's half of the wire. PacketWalk finds the whole packets in a buffer. It also finds the fields of
-a well-formed PUBLISH, PUBACK, PUBREC, PUBREL or PUBCOMP and marks it ``plain``. Every other packet is left to
-the codec (PacketWalk.decode), which reports what is wrong with it. No I/O; never keeps the buffer over a
-read.
+For the fast path (mqtt.server.fast_lane). PacketWalk finds the whole packets in a buffer. It also finds the
+fields of a well-formed PUBLISH, PUBACK, PUBREC, PUBREL or PUBCOMP and marks it ``plain``. Every other packet
+is left to the codec (PacketWalk.decode), which reports what is wrong with it. No I/O; never keeps the buffer
+beyond a read.
 """
 from gomq_py import octets
 from gomq_py.mqtt.wire import codec, topics
@@ -37,15 +37,15 @@ _first_octets: dict = {}
 
 
 class PacketWalk:
-    """Walks the packets of one connection; the object is reused for every read.
+    """Finds the packets and their fields in the read buffer of one connection; reused for every read.
 
     Offsets are into the buffer and hold until the next call of ``next_packet``. A packet lies from ``at`` to
     ``position``, its variable header from ``start``. A ``plain`` PUBLISH has ``topic_at``, ``topic_length``
     (0: an alias replaces it), ``qos``, ``dup``, ``retain``, ``packet_identifier`` (0 at QoS 0),
-    ``payload_at``, ``payload_length``. Its MQTT 5 properties, without their length, have ``properties_at``,
-    ``properties_length``, ``topic_alias`` (0: none), and offsets of values (behind the identifier's octet;
-    -1: absent): ``payload_format_at``, ``message_expiry_at``, ``topic_alias_at``. A plain acknowledgement has
-    ``packet_identifier``, and its reason code is success.
+    ``payload_at``, ``payload_length``. Its MQTT 5 properties, without their length, are at ``properties_at``,
+    with ``properties_length``. ``topic_alias``: 0 if absent; offsets of values (-1: absent):
+    ``payload_format_at``, ``message_expiry_at``, ``topic_alias_at``. A plain acknowledgement has
+    ``packet_identifier``, and means success.
     """
 
     __slots__ = (
@@ -72,7 +72,7 @@ class PacketWalk:
         self.forget_properties(0)
 
     def know(self, topic):
-        """Remember a valid topic that is likely to come again; ``is_known`` marks a PUBLISH that has it."""
+        """Remember a valid topic that is likely to recur; ``is_known`` marks a PUBLISH with this topic."""
         self.known = topic
 
     def set_version(self, version):
@@ -89,7 +89,7 @@ class PacketWalk:
         self.property_max = limits.properties
 
     def begin(self, buffer, start, end):
-        """Walk the octets from ``start`` to ``end``; the caller keeps the buffer until finish()."""
+        """Begin with the octets from ``start`` to ``end``; the caller must keep the buffer until finish()."""
         if not 0 <= start <= end <= len(buffer):
             raise IndexError("more octets than the buffer holds")
         self.buffer = buffer
@@ -98,13 +98,13 @@ class PacketWalk:
         self.end = end
 
     def finish(self):
-        """Let go of the buffer; returns the offset of the first octet that belongs to no whole packet."""
+        """Release the buffer; returns the offset behind the last whole packet."""
         self.buffer = None
         self.end = self.position
         return self.position
 
     def next_packet(self):
-        """The type of the next whole packet; 0: none. Raises an MQTTError for a wrong fixed header."""
+        """The next whole packet's type; 0: there is none. Raises an MQTTError for a bad fixed header."""
         p = self.p
         at = self.position
         end = self.end
@@ -149,23 +149,23 @@ class PacketWalk:
         return kind
 
     def refuse(self, at):
-        """Raise the codec's error for the fixed header."""
+        """Raise the MQTTError for the invalid fixed header at ``at``."""
         end = min(self.end, at + HEADER_MAX)
         head = bytes(self.buffer[at:end])
         codec.decode_fixed_header(head, 0, len(head), self.version, self.sender, self.limits)
         raise AssertionError("the walk refuses what the codec accepts")
 
     def decode(self):
-        """The packet found last, as an object. Raises an MQTTError."""
+        """The packet found last, as a Packet object. Raises an MQTTError."""
         raw = bytes(self.buffer[self.at:self.position])
         return codec.decode_packet(raw, self.version, self.sender, self.limits)
 
     def part(self, at, length):
-        """A copy of ``length`` octets from offset ``at`` of the buffer that is being walked."""
+        """A copy of ``length`` octets from offset ``at`` of the buffer."""
         return bytes(self.buffer[at:at + length])
 
     def take_publish(self, p, at, end):
-        """Find the fields of a PUBLISH. Returns False if they are malformed."""
+        """Find and store the fields of a PUBLISH. Returns False if they are malformed."""
         if end - at < 2:
             return False
         self.topic_length = octets.be16(p, at)
@@ -202,13 +202,13 @@ class PacketWalk:
         return True
 
     def forget_properties(self, at):
-        """Note that the packet has no properties; they would begin at ``at``."""
+        """Set the attributes of a packet without properties; ``at``: where properties would begin."""
         self.properties_at = at
         self.properties_length = self.topic_alias = 0
         self.payload_format_at = self.message_expiry_at = self.topic_alias_at = -1
 
     def take_properties(self, p, at, end):
-        """Find the properties of a PUBLISH. Returns False if they are malformed, forbidden or too many."""
+        """Find and store the properties of a PUBLISH. Returns False if malformed, forbidden or too many."""
         count = 0
         has_content_type = has_response = has_correlation = False
         while at < end:
@@ -241,7 +241,7 @@ class PacketWalk:
         return True
 
     def take_number(self, p, at, end, identifier):
-        """Take a numeric property of a PUBLISH. Returns the offset behind it, -1 if it is wrong."""
+        """Store a numeric property of a PUBLISH. Returns the offset behind it, -1 if invalid."""
         if identifier == MESSAGE_EXPIRY_INTERVAL and self.message_expiry_at < 0 and end - at >= 4:
             self.message_expiry_at = at
             return at + 4
@@ -258,9 +258,7 @@ class PacketWalk:
         return -1
 
     def take_text(self, p, at, end, accepted):
-        """Take a string. Returns the offset behind it; -1 if scan_text() finds more than the ``accepted``
-        bits.
-        """
+        """The offset behind the string at ``at``; -1 if scan_text() finds bits that are not ``accepted``."""
         after = self.take_binary(p, at, end)
         if after < 0:
             return -1
@@ -268,14 +266,14 @@ class PacketWalk:
         return -1 if found < 0 or found & ~accepted else after
 
     def take_binary(self, p, at, end):
-        """Take binary data. Returns the offset behind, or -1 if octets are missing."""
+        """The offset behind the binary data at ``at``; -1 if octets are missing."""
         if end - at < 2:
             return -1
         after = at + 2 + octets.be16(p, at)
         return after if after <= end else -1
 
     def take_variable(self, p, at, end):
-        """Read a minimal variable byte integer into ``value``. Returns the offset behind; -1 if wrong."""
+        """Read a variable byte integer into ``value``. Returns the offset behind it; -1 if invalid."""
         self.value = 0
         shift = 0
         while at < end and shift < 28:
@@ -288,7 +286,7 @@ class PacketWalk:
         return -1
 
     def take_acknowledgement(self, p, at, end):
-        """Find the packet identifier of an acknowledgement. Returns whether its reason is success."""
+        """Find and store an acknowledgement's packet identifier. Returns whether it means success."""
         length = end - at
         if length < 2:
             return False
@@ -303,7 +301,7 @@ class PacketWalk:
 
 
 def variable_size(value):
-    """How many octets a variable byte integer takes."""
+    """Number of octets of a value as variable byte integer."""
     if value < 128:
         return 1
     if value < 16384:
@@ -312,7 +310,7 @@ def variable_size(value):
 
 
 def put_variable(out, at, value):
-    """Write a variable byte integer at ``at``; returns the offset behind it."""
+    """Write a variable byte integer at ``out[at]``; returns the offset behind it."""
     while value > 0x7F:
         out[at] = value & 0x7F | 0x80
         value >>= 7
@@ -322,7 +320,7 @@ def put_variable(out, at, value):
 
 
 def publish_body(version, qos, topic_length, properties_length, payload_length):
-    """The remaining length of a PUBLISH."""
+    """The remaining length field of a PUBLISH: its octets behind the fixed header."""
     size = 2 + topic_length + payload_length
     if qos:
         size += 2
@@ -332,7 +330,7 @@ def publish_body(version, qos, topic_length, properties_length, payload_length):
 
 
 def publish_size(version, qos, topic_length, properties_length, payload_length):
-    """How many octets a PUBLISH takes. ``properties_length``: of all properties, ignored before MQTT 5."""
+    """Octets of a whole PUBLISH. ``properties_length``: of all properties, ignored before MQTT 5."""
     size = publish_body(version, qos, topic_length, properties_length, payload_length)
     return 1 + variable_size(size) + size
 
@@ -340,8 +338,8 @@ def publish_size(version, qos, topic_length, properties_length, payload_length):
 def write_publish_head(
         out, at, version, flags, topic, topic_at, topic_length, packet_identifier, properties_length,
         payload_length):
-    """Write a PUBLISH up to and with the length of its properties at ``at``. Returns the offset behind it,
-    for properties and payload. ``flags``: DUP, QoS and RETAIN as in the first octet.
+    """Write a PUBLISH at ``out[at]`` up to and including the length of its properties. Returns the offset
+    behind it, where properties and payload belong. ``flags``: DUP, QoS and RETAIN as in the first octet.
     """
     out[at] = 0x30 | flags
     at = put_variable(
@@ -358,8 +356,8 @@ def write_publish_head(
 
 
 def write_acknowledgement(out, at, version, kind, packet_identifier, reason_code):
-    """Write a PUBACK, PUBREC, PUBREL or PUBCOMP (``kind`` is the type) of 4 or 5 octets at ``at``. Returns
-    the offset behind it. Before MQTT 5 the reason code must be success.
+    """Write a PUBACK, PUBREC, PUBREL or PUBCOMP (``kind`` is the type; 4 or 5 octets) at ``out[at]``. Returns
+    the offset behind it. Before MQTT 5 the reason code is left out.
     """
     out[at] = kind << 4 | (2 if kind == PUBREL else 0)
     octets.put_be16(out, at + 2, packet_identifier)
@@ -400,7 +398,7 @@ def encode_acknowledgement(version, kind, packet_identifier, reason_code=0):
 
 
 class Acknowledgements:
-    """Gathers the acknowledgements of one read, which leave together. ``used``: octets since take()."""
+    """Gathers acknowledgements to send together. ``used``: octets gathered since take()."""
 
     __slots__ = ("version", "used", "room", "answers", "at")
 

@@ -7,9 +7,9 @@ A packet is (MQTT 5 §2)
     1     1-4  remaining length, a variable byte integer
     ...        variable header, payload
 
-This is the slow lane: it takes every packet and checks it fully. mqtt.wire.frames walks plain PUBLISHes and
-acknowledgements without objects and leaves all others to this module. Where MQTT 3.1 is vaguer than 3.1.1, it
-is read as Mosquitto reads it: reserved bits count from 3.1.1 on.
+This module decodes every packet and checks it fully. The fast path, mqtt.wire.frames, handles plain PUBLISHes
+and acknowledgements without objects and leaves all others to this module. Where MQTT 3.1 is vaguer than
+3.1.1, it is read as Mosquitto reads it: reserved bits count from 3.1.1 on.
 """
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,7 +33,7 @@ FILTERS_OCTETS_MAX = 1 << 20
 
 
 class Decoding(NamedTuple):
-    """The context in which a packet is decoded."""
+    """Context for decoding a packet: version, sender, limits, and flags of its first octet."""
 
     version: int
     sender: str
@@ -42,10 +42,10 @@ class Decoding(NamedTuple):
 
 
 class Packet:
-    """The base class of all packets. ``FIELDS``: (name, default) of each field.
+    """Base class of all packets. ``FIELDS``: a tuple of (name, default) of each field.
 
     ``FLAGS``: the lower half of the first octet; ``SENDERS``: the sides that may send the packet; ``SINCE``:
-    the first version that has it.
+    the first version that has the packet.
     """
 
     TYPE = 0
@@ -72,7 +72,7 @@ class Packet:
             raise TypeError(f"{self.NAME} has no field {', '.join(sorted(values))}")
 
     def flags(self):
-        """The lower half of the first octet."""
+        """The lower half of the packet's first octet."""
         return self.FLAGS
 
     def encode(self, version):
@@ -90,7 +90,6 @@ class Packet:
 
 
 def _packet_identifier(reader):
-    """A packet identifier, which is not 0 [MQTT-2.2.1-3]."""
     packet_identifier = reader.two_byte_integer("packet identifier")
     if not packet_identifier:
         raise ProtocolError(f"{reader.packet} with packet identifier 0")
@@ -102,7 +101,7 @@ def _names(rows):
 
 
 class Will(NamedTuple):
-    """The message that the server publishes for a client that is lost."""
+    """The message that the server publishes when the client is lost."""
 
     topic: str
     payload: bytes = b""
@@ -112,8 +111,8 @@ class Will(NamedTuple):
 
 
 class ConnectPacket(Packet):
-    """CONNECT. ``clean_start`` is 3.1.1's clean session. None marks a field that was not sent. ``is_bridge``:
-    the client is a Mosquitto bridge before MQTT 5, which relies on not getting its own publishes back.
+    """CONNECT. ``clean_start`` is 3.1.1's clean session. None: a field that was not sent. ``is_bridge``: the
+    client is a Mosquitto bridge before MQTT 5, which must not get its own publishes back.
     """
 
     TYPE, NAME, SENDERS = CONNECT, "CONNECT", frozenset((CLIENT,))
@@ -125,7 +124,7 @@ class ConnectPacket(Packet):
     __slots__ = _names(FIELDS)
 
     def decode(self, reader, how):
-        """Read the fields. Raises UnsupportedProtocolVersion for an unknown version [MQTT-3.1.2-2]."""
+        """Decode the fields. Raises UnsupportedProtocolVersion for an unknown version [MQTT-3.1.2-2]."""
         name = reader.utf8_string("protocol name")
         if name not in PROTOCOL_NAMES.values():
             raise reader.fault(f"protocol name {shown(name)}")  # [MQTT-3.1.2-1]
@@ -209,7 +208,7 @@ class ConnectPacket(Packet):
 
 
 def _name(reader, what):
-    """A string without control characters, because logs and names of queues will have it."""
+    """Read a string, and refuse control characters, because it will be in logs and queue names."""
     text = reader.utf8_string(what)
     if fault := topics.text_fault(what, text):
         raise reader.fault(fault)
@@ -217,12 +216,11 @@ def _name(reader, what):
 
 
 def _properties(reader, packet, how):
-    """The properties of a packet type or of WILL; empty before MQTT 5."""
+    """Read the properties of a packet type or of WILL; {} before MQTT 5."""
     return decode_properties(reader, packet, how.sender, how.limits) if reader.version >= MQTT_5 else {}
 
 
 def _encoded(properties, packet, version):
-    """The octets of properties; empty before MQTT 5."""
     return encode_properties(properties, packet) if version >= MQTT_5 else b""
 
 
@@ -293,7 +291,7 @@ class _Acknowledgement(Packet):
     __slots__ = _names(FIELDS)
 
     def decode(self, reader, how):
-        """Read the fields. Properties, or properties and reason code, may be left out (§3.4.2.1)."""
+        """Decode the fields. Properties, or reason code and properties, may be missing (§3.4.2.1)."""
         self.packet_identifier = _packet_identifier(reader)
         self.reason_code, self.properties = 0, {}
         if how.version >= MQTT_5 and reader:
@@ -339,7 +337,7 @@ class PubcompPacket(_Acknowledgement):
 
 
 class Subscription(NamedTuple):
-    """One filter of a SUBSCRIBE with its options; before MQTT 5 only ``qos``."""
+    """A filter of a SUBSCRIBE with its options; before MQTT 5 ``qos`` only."""
 
     topic_filter: str
     qos: int = 0
@@ -375,7 +373,7 @@ class SubscribePacket(Packet):
 
 
 def _filters(reader, packet, how):
-    """Yields the filters of a SUBSCRIBE or UNSUBSCRIBE; the caller reads the options between them."""
+    """A generator of the filters of a SUBSCRIBE or UNSUBSCRIBE; the caller reads the options after each."""
     if reader.end - reader.at > FILTERS_OCTETS_MAX:
         raise QuotaExceeded(f"{packet.NAME} with topic filters of more than {FILTERS_OCTETS_MAX} octets")
     if not reader:
@@ -461,12 +459,12 @@ class UnsubackPacket(SubackPacket):
 
 
 class PingreqPacket(Packet):
-    """PINGREQ: a client shows that it is there, and asks for PINGRESP."""
+    """PINGREQ: the client shows that it is alive, and asks for PINGRESP."""
 
     TYPE, NAME, SENDERS = PINGREQ, "PINGREQ", frozenset((CLIENT,))
 
     def decode(self, reader, how):
-        """Read no fields: nothing follows the fixed header."""
+        """Do nothing: the packet has no fields."""
 
     def body(self, version):
         return b""
@@ -479,14 +477,14 @@ class PingrespPacket(PingreqPacket):
 
 
 class DisconnectPacket(Packet):
-    """DISCONNECT. Before MQTT 5 only a client sends it, without a reason."""
+    """DISCONNECT. Before MQTT 5 only clients send it, without a reason code."""
 
     TYPE, NAME = DISCONNECT, "DISCONNECT"
     FIELDS = (("reason_code", 0), ("properties", None))
     __slots__ = _names(FIELDS)
 
     def decode(self, reader, how):
-        """Read the fields. Properties, or properties and reason code, may be left out (§3.14.2)."""
+        """Decode the fields. Properties, or reason code and properties, may be missing (§3.14.2)."""
         self.reason_code, self.properties = 0, {}
         if how.version >= MQTT_5 and reader:
             self.reason_code = _reason_code(reader, self, how)
@@ -508,7 +506,7 @@ class AuthPacket(Packet):
     __slots__ = _names(FIELDS)
 
     def decode(self, reader, how):
-        """Read the fields. Reason code and properties may be left out together (§3.15.2.1)."""
+        """Decode the fields. Reason code and properties may be missing together (§3.15.2.1)."""
         self.reason_code, self.properties = 0, {}
         if reader:
             self.reason_code = _reason_code(reader, self, how)
@@ -531,7 +529,7 @@ PACKETS = {
 
 
 def check_flags(packet, flags, version):
-    """Raise MalformedPacket for fixed header flags that a packet (class) may not have [MQTT-2.1.3-1]."""
+    """Raise MalformedPacket if ``packet`` (a class) may not have these fixed header flags [MQTT-2.1.3-1]."""
     if packet.TYPE == PUBLISH:
         if flags & 6 == 6:
             raise MalformedPacket("PUBLISH with QoS 3")  # [MQTT-3.3.1-4]

@@ -16,7 +16,7 @@ from gomq_py.mqtt.wire.topics import topic_name_fault
 
 
 class Type(NamedTuple):
-    """A data type of values, with its decoder (from a Reader) and its encoder."""
+    """A data type of property values, with its decoder (from a Reader) and its encoder."""
 
     name: str
     decode: Callable
@@ -34,9 +34,9 @@ UTF8_STRING_PAIR = Type("UTF-8 String Pair", fields.Reader.utf8_string_pair, fie
 
 
 class Property(NamedTuple):
-    """A row of the table. ``packets``: types that may have the property; ``repeats``: types that may have it
-    several times. ``check(name, value)`` raises an MQTTError for a bad value; ``senders``: {packet type: the
-    only side that may send the property}.
+    """A property of MQTT 5. ``packets``: packet types that may have it; ``repeats``: packet types that may
+    have it several times. ``check(name, value)`` raises an MQTTError for a bad value; ``senders``: {packet
+    type: the only side that may send the property}.
     """
 
     identifier: int
@@ -110,7 +110,7 @@ _BY_NAME = {row.name: row for row in _ROWS}
 
 
 def decode_properties(reader, packet, sender, limits=DEFAULT_LIMITS):
-    """The properties that a Reader stands at, as a dict. ``packet``: the type of their packet, or WILL."""
+    """Read properties from a Reader, as {name: value}. ``packet``: their packet type, or WILL."""
     left = reader.part(reader.variable_byte_integer("property length"), "the properties")
     found = {}
     count = 0
@@ -141,13 +141,13 @@ def decode_properties(reader, packet, sender, limits=DEFAULT_LIMITS):
 
 
 def encode_properties(properties, packet):
-    """The octets of a dict of properties, after their length. Raises ValueError for a wrong property."""
+    """Encode {name: value}, with the length in front. Raises ValueError for another packet's property."""
     octets = encode_values(properties, packet)
     return fields.variable_byte_integer(len(octets)) + octets
 
 
 def encode_values(properties, packet):
-    """Like encode_properties(), without the length in front."""
+    """Encode {name: value}, without a length in front. Raises ValueError for another packet's property."""
     parts = []
     for name, value in properties.items():
         row = _BY_NAME.get(name)

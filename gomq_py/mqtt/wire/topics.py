@@ -30,7 +30,7 @@ ILL_FORMED, WILDCARD, CONTROL = -1, 1, 2
 
 
 def topic_name_fault(name):
-    """Why a text is no topic name, or "" if it is. ``name`` is UTF-8 without U+0000."""
+    """Error text if ``name``, UTF-8 without U+0000, is no topic name; otherwise ""."""
     if not name:
         return "a topic name is at least one character long"  # [MQTT-4.7.3-1]
     if SINGLE_LEVEL in name or MULTI_LEVEL in name:
@@ -39,14 +39,14 @@ def topic_name_fault(name):
 
 
 def is_topic_name(text):
-    """Whether a text is a topic name. It may be any text, not only a string of MQTT."""
+    """Whether any text, not only a valid string of MQTT, is a topic name."""
     if text.isascii() and text.isprintable():  # nearly all are; a search for control characters costs more
         return 0 < len(text) <= STRING_MAX and SINGLE_LEVEL not in text and MULTI_LEVEL not in text
     return not topic_name_fault(text) and "\0" not in text
 
 
 def topic_filter_fault(topic_filter):
-    """Why a text is no topic filter, or "" if it is."""
+    """Error text if a text is no topic filter; otherwise ""."""
     if not topic_filter:
         return "a topic filter is at least one character long"  # [MQTT-4.7.3-1]
     if MULTI_LEVEL in topic_filter or SINGLE_LEVEL in topic_filter:
@@ -62,7 +62,7 @@ def topic_filter_fault(topic_filter):
 
 
 def text_fault(what, text):
-    """Why a name's characters are not allowed, or "" if they are; ``what`` names it in the text."""
+    """Error text if a name has forbidden characters, otherwise ""; ``what``: how the text calls the name."""
     if _CONTROL.search(text):
         return f"{what} {shown(text)} contains a control character"
     if len(text) > STRING_MAX // 4 and len(text.encode()) > STRING_MAX:
@@ -71,17 +71,17 @@ def text_fault(what, text):
 
 
 def is_broker_topic(topic):
-    """Whether a topic name (octets) is for the broker's own publishes only."""
+    """Whether only the broker may publish to a topic name (octets), as to most topics below $SYS/."""
     return topic.startswith(_OF_BROKER) and _BRIDGE_STATE.fullmatch(topic) is None
 
 
 def is_shared(topic_filter):
-    """Whether a filter asks for a shared subscription."""
+    """Whether a filter asks for a shared subscription: begins with $share/."""
     return topic_filter.startswith(SHARE_PREFIX)
 
 
 def shared_fault(topic_filter):
-    """Why a filter that is_shared() is no shared subscription, or "" if it is."""
+    """Error text if a filter that is_shared() is no valid shared subscription; otherwise ""."""
     share_name, separator, rest = topic_filter.removeprefix(SHARE_PREFIX).partition(SEPARATOR)
     if not share_name:
         return f"topic filter {shown(topic_filter)} has an empty share name"  # [MQTT-4.8.2-1]
@@ -111,7 +111,7 @@ def binding_key(topic_filter):
 
 
 def matches(topic_filter, topic_name):
-    """Whether a filter matches a topic name. The filter is not shared. Both are str, or both bytes."""
+    """Whether an unshared filter matches a topic name. Both are str, or both bytes."""
     if isinstance(topic_filter, bytes):
         # Any decoding will do: only / + # $ matter, and no other character's octets contain them.
         topic_filter, topic_name = topic_filter.decode("latin-1"), topic_name.decode("latin-1")
@@ -149,7 +149,9 @@ def matches(topic_filter, topic_name):
 
 
 def scan_text(p, at, end):
-    """ILL_FORMED for octets that are no UTF-8 or have U+0000, else the bits WILDCARD and CONTROL."""
+    """ILL_FORMED if the octets are no UTF-8 or have U+0000; else the bits WILDCARD, CONTROL if they have such
+    characters.
+    """
     found = 0
     while at < end:
         octet = p[at]

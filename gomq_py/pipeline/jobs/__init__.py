@@ -1,11 +1,11 @@
-"""The jobs. Each module here defines the queries of one job.
+"""The jobs of gomq-py-pipeline. Each module here defines the queries of one job.
 
 ``running`` runs them, ``cli`` and ``plan`` configure them.
 """
 
 
 def all_writers(spark, jobs):
-    """Make the queries of a pipeline file's jobs (plan.Job), in order: {name: DataStreamWriter}."""
+    """Return {name: DataStreamWriter} of the queries of these plan.Jobs, in order."""
     # Imported here: a plan is checked without Spark.
     from gomq_py.pipeline.jobs import bronze, metrics, telemetry
     found: dict = {}

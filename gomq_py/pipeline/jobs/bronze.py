@@ -15,8 +15,8 @@ MAX_OFFSETS = "1000000"
 
 
 def source_options(reading, checkpoint):
-    """Return the source's options for a job that by default reads streams from their beginning, in bounded
-    batches.
+    """Return the data source's options for a job that reads streams from their beginning in bounded batches,
+    unless ``reading`` says otherwise.
     """
     options = {"maxOffsetsPerTrigger": MAX_OFFSETS, "startingOffsets": "earliest", **reading}
     if "startingTimestamp" in reading:
@@ -25,14 +25,14 @@ def source_options(reading, checkpoint):
 
 
 def with_times(rows):
-    """Replace a null ``timestamp`` by the batch's time: consumers of other brokers do not learn when messages
-    came. If Spark repeats a batch, the batch's time stays the same.
+    """Replace each null ``timestamp`` by the batch's time: the consumers of other brokers do not learn when a
+    message was published. A repeated batch has the same time.
     """
     return rows.withColumn("timestamp", f.coalesce("timestamp", f.current_timestamp()))
 
 
 def writers(spark, reading, out, checkpoint=None, name="bronze"):
-    """Make the job's query: {name: DataStreamWriter}. ``reading``: options of the source."""
+    """Return the job's query, {name: DataStreamWriter}. ``reading``: options of the data source."""
     checkpoint = checkpoint or f"{out}.checkpoint"
     options = source_options({"includeHeaders": "true", **reading}, checkpoint)
     rows = with_times(spark.readStream.format("gomq").options(**options).load())
@@ -42,7 +42,7 @@ def writers(spark, reading, out, checkpoint=None, name="bronze"):
 
 
 def compact(spark, source, out, files_per_partition=1):
-    """Copy the table ``source`` into a table ``out`` with fewer files; returns the count of rows."""
+    """Copy the table ``source`` into a table ``out`` with fewer files. Returns the count of rows."""
     table = spark.read.parquet(source)
     table = table.repartition(files_per_partition, "date", "stream").sortWithinPartitions("stream", "offset")
     table.write.mode("overwrite").partitionBy("date", "stream").parquet(out)

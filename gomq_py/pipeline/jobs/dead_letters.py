@@ -1,4 +1,4 @@
-"""Dead letters: counts why messages died, by queue, reason and hour, and shows samples.
+"""Dead letters: counts dead-lettered messages by queue, reason and hour, and shows samples.
 
 The job is a batch query over a stream that receives dead letters (docs/spark.md), or over a bronze table.
 """
@@ -10,15 +10,15 @@ LONGEST_SAMPLE = 200
 
 
 def rows(spark, reading=None, table=None):
-    """The messages of the bronze table if it is given, otherwise of the streams that ``reading`` names."""
+    """Return a DataFrame of the bronze table or, without one, of the streams that ``reading`` names."""
     if table is not None:
         return spark.read.parquet(table)
     return spark.read.format("gomq").options(**{"includeHeaders": "true", **reading}).load()
 
 
 def deaths(messages):
-    """Return the messages that died, with the columns ``died_in`` (queue), ``reason``, ``deaths`` (how often
-    the message died there) and ``hour``.
+    """Return the dead-lettered messages, with the columns ``died_in`` (queue), ``reason``, ``deaths`` (how
+    often a message was dead-lettered there) and ``hour``.
     """
     death = f.from_json(f.col("headers")["x-death"], DEATHS)[0]
     return messages.withColumn("death", death).where("death is not null").select(
@@ -28,7 +28,7 @@ def deaths(messages):
 
 
 def summary(messages):
-    """Count dead messages and their bytes: a row per queue, reason and hour."""
+    """Count dead-lettered messages and their bytes: a row per queue, reason and hour."""
     return deaths(messages).groupBy("died_in", "reason", "hour").agg(
         f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"),
         f.max("deaths").alias("most_deaths"),
@@ -36,7 +36,7 @@ def summary(messages):
 
 
 def samples(messages, count=3):
-    """The newest ``count`` messages per queue and reason: their offsets, and how their bodies begin."""
+    """Return the newest ``count`` messages per queue and reason: offset and first characters of the body."""
     from pyspark.sql import Window
     newest = Window.partitionBy("died_in", "reason").orderBy(f.desc("timestamp"), f.desc("offset"))
     text = f.make_valid_utf8(f.substring("body", 1, LONGEST_SAMPLE).cast("string"))

@@ -13,7 +13,7 @@ WATERMARK = "1 minute"
 
 
 def writers(spark, reading, out, checkpoint=None, name="metrics"):
-    """Make the job's query: {name: DataStreamWriter}. A minute is written when later messages have come."""
+    """Return {name: DataStreamWriter}. A minute's counts are written after later messages have arrived."""
     checkpoint = checkpoint or f"{out}.checkpoint"
     options = source_options(reading, checkpoint)
     rows = with_times(spark.readStream.format("gomq").schema(_NEEDED).options(**options).load())

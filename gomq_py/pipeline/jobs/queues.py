@@ -1,6 +1,6 @@
 """Queues: writes samples of the broker's queue statistics to a table, by date.
 
-The table answers questions about last month; the broker keeps only a short history.
+The table keeps the samples; the broker itself keeps only a short history.
 
 A restart of the broker resets the counters (published, delivered, acked, redelivered). A sample is one file.
 """
@@ -17,7 +17,7 @@ COLUMNS = (
 
 
 def sample(reading):
-    """Ask the broker for a row per queue. ``reading``: options of the source. Raises GomqError."""
+    """Return one row per queue of the broker. ``reading``: options of the data source. Raises GomqError."""
     options = Options({"subscribePattern": ".*", **reading})
     transport = make_transport(options)
     at = datetime.now(UTC)
@@ -28,7 +28,7 @@ def sample(reading):
 
 
 def append(spark, rows, out):
-    """Append the rows of a sample to the table in folder ``out``."""
+    """Append the rows of one sample to the table in folder ``out``."""
     table = spark.createDataFrame(rows, COLUMNS).withColumn("date", f.to_date("at"))
     table.coalesce(1).write.mode("append").partitionBy("date").parquet(out)
 

@@ -1,4 +1,4 @@
-"""Replay: publishes messages of a table, or of a stream, again.
+"""Replay: publishes messages of a table, or of a stream, once more.
 
 A filter chooses messages, a rate slows the job down, and a dry run only counts.
 
@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 def chosen(messages, where=None, keep_deaths=False):
     """Return the messages that match ``where`` (an SQL expression), ordered by queue and offset. Headers
-    about deaths are removed, unless ``keep_deaths``.
+    about dead-lettering (``x-death`` and others) are removed unless ``keep_deaths``.
     """
     if where:
         messages = messages.where(where)
@@ -24,14 +24,14 @@ def chosen(messages, where=None, keep_deaths=False):
 
 
 def counts(messages):
-    """Count the messages to publish: a row (queue, messages, octets, first offset, last offset) per queue."""
+    """Count the messages: return a row (queue, messages, octets, first offset, last offset) per queue."""
     return messages.groupBy("queue").agg(
         f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"),
         f.min("offset").alias("first"), f.max("offset").alias("last")).orderBy("queue")
 
 
 def publish(messages, writing, rate=None):
-    """Publish the messages. ``rate``: messages per second, published by a single task; None: no limit."""
+    """Publish the messages. ``writing``: options of the sink. ``rate``: messages per s, None: no limit."""
     if rate is not None:
         messages = messages.coalesce(1)
         writing = {**writing, "messagesPerSecond": str(rate)}

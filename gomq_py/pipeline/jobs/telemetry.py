@@ -18,8 +18,8 @@ _NEEDED = "queue string, offset bigint, timestamp timestamp, routing_key string,
 
 
 def writers(spark, reading, schema, out, checkpoint=None, prefix=""):
-    """Make the job's queries: {name: DataStreamWriter}. ``schema``: a Schema; each name begins with
-    ``prefix``.
+    """Return the job's queries, {name: DataStreamWriter}, whose names begin with ``prefix``. ``schema``: a
+    Schema of the payloads.
     """
     checkpoint = checkpoint or f"{out}.checkpoint"
     options = source_options(reading, checkpoint)
@@ -46,7 +46,7 @@ def writers(spark, reading, schema, out, checkpoint=None, prefix=""):
 
 
 def windows(rows, schema):
-    """Make a row per device and window: count of readings, and mean, minimum and maximum of each number."""
+    """Return a row per device and time window: count of readings; mean, minimum, maximum of numbers."""
     numbers = [name for name, kind in schema.fields if kind in ("double", "long")]
     sums = [function(name).alias(f"{name}_{word}") for name in numbers
             for word, function in (("avg", f.avg), ("min", f.min), ("max", f.max))]
@@ -64,7 +64,7 @@ def returned(schema):
 
 
 class Decoder:
-    """Decodes a message to its readings. It runs as a UDF in Spark's workers, since mapInArrow would need
+    """Decodes a message's payload into readings. A UDF in Spark's workers, because mapInArrow would need
     pandas.
     """
 

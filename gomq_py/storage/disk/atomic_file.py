@@ -15,7 +15,7 @@ _numbers = count(1)
 
 
 def replace(files, path, octets):
-    """Replace the file, or create it; it is on disk when this returns.
+    """Write ``octets`` into the file at ``path``, which is created if missing; they are on disk on return.
 
     Blocks for two flushes, so call it at boot, at shutdown or in a thread, not in the hub.
 
@@ -35,8 +35,8 @@ def replace(files, path, octets):
 
 
 def write_temporary(files, path, octets):
-    """Write the new content into a temporary file beside ``path``, without a flush. Returns this file, an
-    open log.
+    """Write the new content into a temporary file beside ``path``, without a flush. Returns the file as an
+    open LogFile.
 
     Raises OSError; then the temporary file is removed.
     """

@@ -1,29 +1,29 @@
-"""Opens the data folder: locks it, checks its schema version, and knows the place of everything in it.
+r"""Opens the data folder: locks it, checks its schema version, and gives the paths of its files and folders.
 
-The first step of a boot: nothing else touches the folder before ``open`` has returned. One process holds it
-at a time; a second one gets an error that names the first.
+The first step of a boot: nothing else touches the folder before ``open`` has returned. One process at a time
+holds the lock; a second process gets an error that names the first.
 
     <data folder>/
       .lock               held with flock while a broker runs; text "PID 4711 @ host", and "stopped" behind it
                           when that run has ended in order
-      .last-run           how the last run ended: "stopped\\n", the SHA-256 of .segments, and the logs of
-                          definitions and users ("users ID OCTETS\\n"); during a run, or after any other end:
-                          the boot of the machine, and the least length of both logs on the disk; with another
-                          node's data: "followed\\n" and the boot. After a loss of power, and with another
-                          node's data, it stays until the next boot is over
+      .last-run           how the last run ended: "stopped\\\n", the SHA-256 of .segments, and lines
+                          "NAME ID OCTETS\\\n", the lengths of definitions and users; during a run, or after
+                          a kill: the machine's boot id, and the lengths known to be on disk; on a follower:
+                          "followed\\n" and the boot id. After a power loss, and on a follower, this text stays
+                          until the next boot is complete
       .cluster            which cluster and node the folder belongs to (cluster.identity)
       .sync, .sync.*      a follower's sync, and its swap (storage.disk.swap); gone after a boot
       .segments           segments that held messages at the last orderly stop (storage.disk.segment_list)
-      schema_version      "1\\n"; a folder with content but without it is not ours, an unknown version is left
+      schema_version      "1\n"; a folder with content but without it is not ours, an unknown version is left
                           alone
       definitions         framed log of the durable topology (storage.logs.framed_log)
       users               framed log of users and permissions
       cluster_name        the broker's name among brokers; its existence shows that the first boot is over:
                           from then on definitions and users are never empty
-      pool/               segments waiting to be used: emptied ones, and new ones made ahead; cleared at boot
+      pool/               spare segment files: emptied ones, and new ones made ahead; cleared at boot
       queues/<id>/        one folder per durable queue: msgs.NNNNNNNNNN, acks.NNNNNNNNNN
       transient/          where files of transient queues are made; they have no names, so it is empty
-      set-aside/          files that belong to nothing, kept for the operator; never read
+      set-aside/          files that no queue or log uses, kept for the operator; never read
 
 ``<id>`` is the first 160 bits of SHA-256 over vhost and queue name, in hex: names may hold "/", ".." and NUL,
 and be longer than a file name may. This module does not interpret a version's content: readers of older
@@ -100,11 +100,11 @@ class DataDirLocked(DataDirError):
 
 
 class DataDir:
-    """The data folder at a path.
+    """One data folder. ``open`` locks it, ``close`` unlocks it.
 
-    ``open`` locks it, ``close`` unlocks it. Once open, ``last_end`` says how the last run ended, ``listed``
-    is {folder: segment_list.Listed} of the segments that this run left, and ``logs_left`` is {name: {log id:
-    octets}} of this run's logs. Both dicts are empty if the last run did not record them.
+    After ``open``: ``last_end`` says how the last run ended; ``listed``, {folder: segment_list.Listed}, which
+    segments it left; ``logs_left``, {name: {log id: octets}}, how long its logs were on disk. Both dicts are
+    empty if the last run did not record them.
     """
 
     def __init__(self, path, files=None, lock=True):
@@ -156,10 +156,10 @@ class DataDir:
         return self
 
     def follow(self):
-        """Lock the folder for a follower: another object then writes another node's files into it. Call
-        ``open`` later to lead.
+        """Lock the folder of a cluster follower, into which a replication client then writes the leader's
+        files. ``open`` later makes this node the leader.
 
-        Does not touch data. Blocks; raises as ``open`` does. Returns itself.
+        Changes no data. Blocks; raises as ``open`` does. Returns itself.
         """
         self._make_root()
         if self._wants_lock:
@@ -175,10 +175,10 @@ class DataDir:
         return self
 
     def close(self, in_order=False):
-        """Unlock the folder. May be called again.
-
-        ``in_order``: all work on its files was finished. The lock file stays: if it were removed, two
+        """Unlock the folder; a second call does nothing. The lock file stays: if it were removed, two
         processes could lock two different files.
+
+        ``in_order``: record that this run has finished all work on its files.
         """
         self._follows = False
         if in_order:
@@ -200,26 +200,26 @@ class DataDir:
 
     @property
     def locked(self):
-        """Whether this object holds the folder."""
+        """Whether this object holds the folder's lock."""
         return self._lock_fd >= 0
 
     def list_segments(self, content):
-        """Note the content of queue folders, {folder: segment_list.Listed}, for the next boot. The note
-        counts only if this run ends in order.
+        """Keep {queue folder: segment_list.Listed} for ``close`` to save, if this run ends in order: the next
+        boot then notices missing segments.
         """
         self._content = content
 
     def check_logs(self):
-        """Refuse a folder of an earlier run that lacks its definitions or users: the boot would replace them
-        with those of a first boot.
+        """Raise DataDirError if an earlier run left definitions or users and that log is now missing or
+        empty: the boot would replace it with a first boot's content.
 
-        For boot, before the logs are opened. Raises DataDirError.
+        For boot, before the logs are opened.
         """
         for path, reason in lost_logs(self.path, self.last_end):
             raise DataDirError(f"{path} {reason}")
 
     def note_logs(self, logs):
-        """Record {name: LogScan.left} of the logs that this boot has read, for the boot after a kill.
+        """Record in .last-run how long the logs are, {log name: {log id: octets}}, for the boot after a kill.
 
         Blocks; for boot. Raises OSError.
         """
@@ -228,14 +228,15 @@ class DataDir:
             self._note_anew(logs)
 
     def note_log(self, name, left):
-        """Record this log's new LogScan.left. For a thread, one call at a time. Raises OSError."""
+        """Record how long one log is, {log id: octets}. For a thread, one call at a time. Raises OSError."""
         self._note_anew({**self._logs, name: left})
 
     def keep_cluster_name(self, is_first):
-        """Read the broker's name, or create and save it at the end of the first boot (``is_first``), so that
-        it outlives a rename of the machine.
+        """Read the broker's cluster name from its file. If it has none, choose a name and save it, so that it
+        outlives a rename of the machine.
 
-        A folder of an earlier version gets that version's gomq@HOST. Blocks; for boot. Raises OSError.
+        ``is_first``: at the end of a first boot; the name then gets a random suffix. Without it: gomq@HOST,
+        as in earlier versions. Blocks; for boot. Raises OSError.
         """
         path = self._at(CLUSTER_NAME)
         make_way(self._files, path)
@@ -283,19 +284,15 @@ class DataDir:
         return os.path.join(self.queues_folder, queue_id(vhost, queue))
 
     def set_aside(self, path):
-        """Move a file or folder that belongs to nothing into set-aside/.
-
-        Returns its new path. Blocks; for boot.
+        """Move a file or folder that no queue or log uses into set-aside/. Returns its new path. Blocks; for
+        boot.
         """
         target = move_aside(self._files, self.path, path, os.path.basename(path))
         self._files.sync_folder(os.path.dirname(target))
         return target
 
     def kept_paths(self):
-        """Paths of the copies of damaged logs, and of everything in set-aside/.
-
-        Reads two folders.
-        """
+        """Sorted paths of the copies of damaged logs, and of everything in set-aside/. Reads two folders."""
         paths = [self._at(name) for name in os.listdir(self.path) if ".damaged" in name]
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             paths += [os.path.join(self._at(SET_ASIDE), name) for name in os.listdir(self._at(SET_ASIDE))]
@@ -315,7 +312,7 @@ class DataDir:
             missing.append(folder)
             folder = os.path.dirname(folder)
         for folder in reversed(missing):
-            self._files.make_folder(folder)
+            self._files.making_folder(folder).act()  # without telling: replicators have this folder
             self._files.sync_folder(os.path.dirname(folder))
 
     def _finish_swap(self):
@@ -349,8 +346,8 @@ class DataDir:
         _held.add(self)
 
     def _mark_lock(self):
-        """Note in the lock file that this run has recorded its end. Every version of the broker overwrites
-        the lock file when it starts, so the mark shows that no other run came later.
+        """Write "stopped" into the lock file: this run has recorded its end. Every version of the broker
+        overwrites the lock file when it starts, so the word shows that no run came later.
 
         Raises OSError.
         """
@@ -359,7 +356,10 @@ class DataDir:
             os.fsync(self._lock_fd)
 
     def _note_run(self):
-        """Read how the last run ended, and note that a run has begun; without Files (OF_THIS_NODE)."""
+        """Read how the last run ended, and record in .last-run that a run has begun.
+
+        Writes without Files, because followers must not get the record: it is about this machine only.
+        """
         boot = boot_id()
         for name in (LAST_RUN, SEGMENTS):
             make_way(self._files, self._at(name))
@@ -373,23 +373,23 @@ class DataDir:
                 os.unlink(self._at(name))
 
     def _write_note(self, text):
-        """Write the note of this run. On a full disk it stays empty, so the run's end will be unknown, and
-        the boot goes on.
+        """Write ``text`` into .last-run. On a full disk the file stays empty: the boot goes on, and the next
+        one does not know how this run ended.
         """
         with _room_or_not():
             self._write_whole(LAST_RUN, text)
 
     def _note_anew(self, logs):
-        """Replace the note of the logs; a kill leaves the old note or the new one. The folder is not flushed
-        here: the rename of the log, which follows, has it flushed.
+        """Replace the lengths of the logs in .last-run, atomically on a kill. The folder is not flushed here:
+        renaming a log, which follows, flushes it.
         """
         self._logs = logs
         self._write_whole(NEXT_NOTE, self._note + _lines_of(logs))
         os.replace(self._at(NEXT_NOTE), self._at(LAST_RUN))
 
     def _write_list(self):
-        """Write the file that lists the segments. Returns the line with its digest for the file .last-run;
-        b"" if there are no segments to list, or if the file cannot be written.
+        """Write the file .segments. Returns the line with its digest for the file .last-run; b"" if there are
+        no segments to list, or if the file cannot be written.
         """
         prefix = os.path.join(self.queues_folder, "")
         content = segment_list.encode(
@@ -421,9 +421,9 @@ class DataDir:
         atomic_file.sweep(self._files, self.path)
 
     def _check_version(self):
-        """Return whether the folder has a schema file. A folder without one must be empty.
+        """Return whether the folder has a schema file. Without one, the folder must be empty.
 
-        Raises DataDirError for a folder that is not ours.
+        Raises DataDirError if the folder is not a data folder, or is of an unknown version.
         """
         names = set(os.listdir(self.path))
         if SCHEMA not in names:
@@ -445,7 +445,7 @@ class DataDir:
 
 @contextlib.contextmanager
 def _room_or_not():
-    """A context that ignores the error of a full disk."""
+    """A context manager that suppresses the OSError of a full disk."""
     try:
         yield
     except OSError as error:
@@ -460,9 +460,8 @@ def content_of(path):
 
 
 def make_place(files, folder):
-    """Make a folder of the data folder if it is missing.
-
-    Anything else of that name is renamed, so that it does not stop the boot.
+    """Make a subfolder of the data folder if missing. A file of that name is renamed: it must not stop the
+    boot.
     """
     if os.path.isdir(folder):
         return
@@ -475,7 +474,7 @@ def make_place(files, folder):
 
 
 def make_way(files, path):
-    """Rename a folder, a broken link or a pipe at this path, because a file of ours needs the name."""
+    """Rename a folder, broken link or pipe that stands at ``path``, where the broker needs a regular file."""
     if os.path.lexists(path) and not os.path.isfile(path):
         kept = _free_name(path)
         files.rename(path, kept)
@@ -483,10 +482,8 @@ def make_way(files, path):
 
 
 def move_aside(files, root, path, name):
-    """Move a file or folder that belongs to nothing into set-aside/ of the data folder ``root``, under a
-    similar name.
-
-    Returns its new path. Blocks; for boot.
+    """Move a file or folder that no queue or log uses into set-aside/ of the data folder ``root``. ``name``:
+    its new name, which is cut if too long and gets a number. Returns its new path. Blocks; for boot.
     """
     folder = os.path.join(root, SET_ASIDE)
     make_place(files, folder)
@@ -503,23 +500,23 @@ def _free_name(path):
 
 
 def known_name(number, start, end):
-    """Name of an empty file, beside a stream's segment, that marks damage in these bytes as reported."""
+    """Name of the empty file that says that damage at [start, end) of segment ``number`` was reported."""
     return f"known.{number:010d}.{start}.{end}"
 
 
 def known_ranges(names):
-    """[(segment number, start, end)] of the ``names`` that known_name() made."""
+    """Parse file names made by known_name() into [(segment number, start, end)]; other names are skipped."""
     return [tuple(map(int, match.groups())) for match in map(_KNOWN.fullmatch, names) if match]
 
 
 def is_known(ranges, number, start, end):
-    """Whether one of the ranges covers the bytes [start, end) of this segment."""
+    """Whether one of ``ranges``, from known_ranges(), covers [start, end) of segment ``number``."""
     return any(number == known and first <= start and end <= behind for known, first, behind in ranges)
 
 
 def lost_logs(root, last_end):
-    """Yields (path, what is wrong and what to do) for each log, definitions or users, that an earlier run had
-    in the data folder ``root`` and that is missing or empty. ``last_end``: how that run ended.
+    """Yield (path, error text) for each log, definitions or users, that is missing or empty although an
+    earlier run had written it. ``root``: the data folder; ``last_end``: how the last run ended.
     """
     for name in (DEFINITIONS, USERS):
         path = os.path.join(root, name)
@@ -532,8 +529,8 @@ def lost_logs(root, last_end):
 
 
 def _was_begun(root, name, last_end):
-    """Whether an earlier run had content in this log. A first boot does not count, because a kill may end it
-    anywhere.
+    """Whether an earlier run had content in this log. An unfinished first boot does not count: a kill may
+    leave its logs empty.
     """
     if os.path.lexists(os.path.join(root, CLUSTER_NAME)) or last_end == STOPPED:
         return True
@@ -551,7 +548,7 @@ def _was_begun(root, name, last_end):
 
 
 def last_end_of(path):
-    """How the last run over this data folder ended."""
+    """How the last run over the data folder at ``path`` ended: STOPPED, KILLED, FOLLOWED or POWER_LOST."""
     lock = os.path.join(path, LOCK)
     return _last_end(_note_in(path), _octets_of(lock, 300) or None, boot_id())
 
@@ -562,10 +559,11 @@ def listed_in(path):
 
 
 def _last_end(note, lock_text, boot):
-    """How the last run ended. ``lock_text``: the former text of the lock file, None without a lock file.
+    """How the last run ended. ``note``: text of .last-run; ``lock_text``: text found in the lock file, or
+    None; ``boot``: boot_id().
 
-    An earlier version of the broker overwrites the lock file and leaves the note. If such a version ran last,
-    the note is not about the last run.
+    An earlier version of the broker overwrites the lock file and leaves .last-run. If such a version ran
+    last, .last-run is not about the last run.
     """
     if note.startswith(_STOPPED_TEXT):
         return STOPPED if lock_text is None or lock_text.endswith(_STOPPED_TEXT) else POWER_LOST
@@ -591,13 +589,13 @@ def _listed(path, last_end):
 
 
 def _note_in(path):
-    """The note of the last run; empty if there is none."""
+    """Content of .last-run in the data folder ``path``; empty without the file."""
     return _octets_of(os.path.join(path, LAST_RUN), 300)
 
 
 def logs_left_in(path, last_end):
-    """{name: {log id: octets on the disk}} of the logs that the last run may have left; empty if that run did
-    not record them.
+    """Lengths of the logs that the last run may have left, {name: {log id: octets on disk}}; empty if that
+    run did not record them.
     """
     note, found = _note_in(path), {}
     if note.startswith(_STOPPED_TEXT) and last_end != STOPPED:  # an earlier version ran since
@@ -614,7 +612,7 @@ def _lines_of(logs):
 
 
 def forget_log_left(path, name):
-    """Remove a log's lines from the note of the run, because another log replaces it. Raises OSError."""
+    """Remove the recorded length of the log ``name`` from .last-run. Raises OSError."""
     lines = _note_in(path).splitlines(keepends=True)
     left = b"".join(line for line in lines if not line.startswith(name.encode() + b" "))
     if left != b"".join(lines):
@@ -622,7 +620,7 @@ def forget_log_left(path, name):
 
 
 def _logs_now(path):
-    """The lines about the logs in the note of the run: name, log id and length, as they are now."""
+    """Lines for .last-run with the present name, log id and length of both logs."""
     lines = []
     for name in (DEFINITIONS, USERS):
         place = os.path.join(path, name)
@@ -634,7 +632,7 @@ def _logs_now(path):
 
 
 def _octets_of(path, most=-1):
-    """Content of a file, at most ``most`` octets (-1: all). Empty if it is unreadable: the boot goes on."""
+    """Content of a file, at most ``most`` octets (-1: all); empty if it is missing or unreadable."""
     if not os.path.isfile(path):
         return b""
     try:
@@ -650,7 +648,7 @@ def _digest_line(content):
 
 
 def boot_id():
-    """Identifies this boot of the machine; empty if unknown."""
+    """The kernel's random id of this boot of the machine, as bytes; empty if unknown."""
     try:
         with open(_BOOT_ID, "rb") as file:
             return file.read(100)

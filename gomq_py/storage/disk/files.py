@@ -52,11 +52,11 @@ NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 
 
 class Change:
-    """Changes a name in two halves: ``act`` makes the change and may block, so a thread calls it; ``told``
-    tells the replicators, in the hub.
+    """A pending change of a file's or folder's name, in two halves: ``act`` changes the name and may block,
+    so a thread calls it; ``told`` then tells the replicators, in the hub.
 
-    ``needed``: if the file or folder is missing, the flush that waits for the change fails. Without
-    ``needed`` only other errors make that flush fail.
+    ``needed``: the flush that waits for this change fails if the file or folder is missing. Otherwise only
+    other errors make that flush fail.
     """
 
     __slots__ = ("path", "needed", "_act", "_told", "_result")
@@ -111,15 +111,15 @@ class Files:
         return file
 
     def make(self, path, size, fetched=True):
-        """``create`` for a thread: the hub calls ``made`` later to tell replicators.
+        """Create a mapped file in a thread, as ``create`` does; the hub calls ``made`` later. Blocks.
 
-        ``fetched``: put the whole file into the system's cache; False, for files that are written with calls:
-        only the first page. Blocks.
+        ``fetched``: read the whole file into the page cache; False, for files written with system calls: only
+        the first page.
         """
         return self._described_or_not(fetch_ahead(self._create(os.fspath(path), size), fetched))
 
     def make_unnamed(self, folder, size, fetched=True):
-        """Create a file without a name, as ``make`` does; no replicator hears of it. Blocks; for a thread."""
+        """Create a mapped file without a name, in a thread; no listener hears of it. Blocks."""
         return fetch_ahead(self._create_unnamed(os.fspath(folder), size), fetched)
 
     def made(self, file):
@@ -154,7 +154,6 @@ class Files:
         return self._described_or_not(file)
 
     def _described_or_not(self, file):
-        """Let a mapped file keep its descriptor, or close that if enough files have one. Returns the file."""
         if file.map is not None and CAN_FLUSH_MAPPINGS:
             if len(self._described) < self.mapped_descriptors:
                 file.count_in(self._described)
@@ -164,9 +163,9 @@ class Files:
 
     @contextlib.contextmanager
     def _descriptor(self, file):
-        """The file's descriptor, or a temporary one.
+        """Context manager: the file's descriptor, or one opened for the time of the block.
 
-        Raises OSError, also if another file has got this file's name.
+        Raises OSError, also if another file has taken this file's name.
         """
         if file.fd >= 0:
             yield file.fd
@@ -206,7 +205,7 @@ class Files:
             self._allocate(fd, 0, file.size, file.path)
 
     def appended(self, file, start, end):
-        """Announce that [start, end) of a mapping was written for the first time; once per batch."""
+        """Tell the replicators that [start, end) of a mapped file was first written; once per batch."""
         if self.register.replicators and file.named:
             self.register.appended(file, start, end)
 
@@ -215,9 +214,9 @@ class Files:
         return Reading(file, file.fd if file.fd >= 0 else self._opened_again(file))
 
     def write(self, file, start, octets):
-        """Write bytes into a mapped file for the first time, and announce them.
+        """Write bytes with a system call into a mapped file, for the first time, and tell the replicators.
 
-        Raises OSError; how much was written then is unknown.
+        Raises OSError; then an unknown part of the bytes was written.
         """
         if file.fd < 0:
             with contextlib.suppress(OSError):  # then one is opened for each call
@@ -226,8 +225,8 @@ class Files:
         self.appended(file, start, start + len(octets))
 
     def put(self, file, start, octets):
-        """Write as ``write`` does, without the announcement: the caller announces several writes together.
-        Opens no lasting descriptor, because such callers write into many files.
+        """Write bytes with a system call into a mapped file, without telling replicators: the caller does so
+        for several writes together. Opens no lasting descriptor: such callers write into many files.
         """
         self._put(file, start, octets)
 
@@ -252,7 +251,7 @@ class Files:
             raise with_path(error, file.path) from error
 
     def overwritten(self, file, start, end):
-        """Announce that [start, end) of a mapping was changed; once per batch."""
+        """Tell the replicators that [start, end) of a mapped file was changed; once per batch."""
         if self.register.replicators and file.named:
             self.register.overwritten(file, start, end)
 
@@ -315,7 +314,7 @@ class Files:
         return LogFile(path, self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), 0)
 
     def append(self, file, octets):
-        """Write at the end of a log, all or nothing. Returns the position.
+        """Write at the end of a log, all or nothing. Returns the position at which the bytes begin.
 
         Raises OSError after cutting a partial write off; if even that fails the log refuses further appends
         (a record behind a torn one would look like damage).
@@ -356,7 +355,7 @@ class Files:
                 self.reserve(file, count)  # no reserve ahead from the last room of a disk
 
     def accept(self, file, octets):
-        """Add bytes for ``sync_log`` to write. Raises OSError as ``make_room`` does; then adds nothing."""
+        """Keep bytes in memory until ``sync_log`` appends them. Raises OSError, as on a full disk."""
         self.make_room(file, len(octets))
         file.accepted.append(octets)
         file.end += len(octets)
@@ -399,12 +398,12 @@ class Files:
     def rename(self, source, target, file=None):
         """Rename a file or folder. A file that has the name ``target`` is replaced.
 
-        ``file``: the open File of ``source``; its ``path`` becomes ``target``. Blocks.
+        ``file``: the open File of ``source``, if any; its ``path`` becomes ``target``. Blocks.
         """
         self.renaming(source, target, file).make()
 
     def renaming(self, source, target, file=None, needed=False):
-        """A Change that renames a file or folder, as ``rename`` does."""
+        """A Change that renames a file or folder. Arguments as for ``rename``; ``needed``: see Change."""
         source, target = os.fspath(source), os.fspath(target)
 
         def told(_):
@@ -434,7 +433,7 @@ class Files:
         )
 
     def close(self, file, aside=None):
-        """Close the file, or let its last holder close it. ``aside`` (see unlinking) does the closing."""
+        """Close the file, or let its last holder close it. ``aside``: see File.close."""
         file.close(aside)
 
     # folders
@@ -444,15 +443,15 @@ class Files:
         self.making_folder(path).make()
 
     def making_folder(self, path):
-        """A Change that creates one folder, as ``make_folder`` does."""
+        """A Change that creates one folder. Its ``act`` raises FileExistsError."""
         path = os.fspath(path)
         return Change(path, lambda: self._make_folder(path), lambda _: self.register.folder_created(path))
 
     def have_folder(self, path):
         """Create one folder if missing.
 
-        If a thread is making the folder now, this call makes it too, or only tells the replicators: they must
-        hear of a folder once and before its content. Raises OSError. Blocks.
+        A folder that a thread is making now is created here too, and announced here: replicators must hear of
+        it once and before its content. Raises OSError. Blocks.
         """
         path = os.fspath(path)
         if path in self._coming_folders:
@@ -464,7 +463,7 @@ class Files:
             self.make_folder(path)
 
     def lacks_folder(self, path):
-        """Whether this folder is missing, so that ``have_folder`` would make it."""
+        """Whether this folder is missing, or created by a thread and not yet announced."""
         return path in self._coming_folders or not os.path.isdir(path)
 
     def is_making_folder(self, path):
@@ -473,7 +472,7 @@ class Files:
         return any(coming == path or coming.startswith(path + os.sep) for coming in self._folder_jobs)
 
     def having_folder(self, path):
-        """A Change that creates a folder if missing; call its ``told`` even if the folder exists."""
+        """A Change that creates a folder if missing. Call its ``told`` even if the folder existed."""
         path = os.fspath(path)
         self._coming_folders[path] += 1
         self._folder_jobs[path] += 1
@@ -505,12 +504,12 @@ class Files:
         self.removing_folder(path).make()
 
     def removing_folder(self, path):
-        """A Change that removes an empty folder, as ``remove_folder`` does."""
+        """A Change that removes an empty folder. Its ``act`` raises OSError (ENOTEMPTY)."""
         path = os.fspath(path)
         return Change(path, lambda: self._remove_folder(path), lambda _: self.register.folder_removed(path))
 
     def remove_tree(self, path):
-        """Remove a folder and its content, each part through this object."""
+        """Remove a folder and its content; replicators hear of each file and folder."""
         path = os.fspath(path)
         with os.scandir(path) as entries:
             inside = sorted((entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries)
@@ -525,14 +524,14 @@ class Files:
 
     @property
     def may_sync_in_hub(self):
-        """Whether the hub may call ``sync``. False if a test has replaced it: its function may block."""
+        """Whether the hub may call ``sync``. False if a test has replaced it: that function may block."""
         return getattr(self.sync, "__func__", None) is Files.sync
 
     def sync(self, file, flush=None):
         """Flush the file's size and all bytes written to it (mapping included) before this call.
 
-        For ``storage.flush.group_commit`` and boot. Blocks, unless it gets a function ``flush(file)`` that
-        switches while the disk works; then the hub may call it.
+        Blocks, unless given a function ``flush(file)`` that switches while the disk works; then the hub may
+        call this. For ``storage.flush.group_commit`` and boot.
         """
         size = file.size
         try:
@@ -542,9 +541,10 @@ class Files:
         file.synced_size = size
 
     def sync_log(self, file):
-        """Write and flush the bytes that a log accepted before this call, and reserve more room.
+        """Write the bytes that ``accept`` has kept so far, flush the log, and reserve more room.
 
-        Blocks; for ``storage.flush.group_commit``. Raises OSError; unwritten bytes stay accepted.
+        Blocks; for ``storage.flush.group_commit``. Raises OSError; unwritten bytes are kept for the next
+        time.
         """
         if file.room is not None:
             check_sound(file)
@@ -556,7 +556,7 @@ class Files:
         self.sync(file)
 
     def write_accepted(self, file):
-        """Write the bytes that a log has accepted. Blocks. Raises OSError; the bytes then stay accepted."""
+        """Write the bytes kept by ``accept``, without a flush. Blocks. After an OSError they are kept."""
         parts = []
         with contextlib.suppress(IndexError):  # the hub forgets them
             for _ in range(len(file.accepted)):
@@ -569,7 +569,7 @@ class Files:
             raise
 
     def sync_folder(self, path):
-        """Flush the names that the folder has at the time of this call.
+        """Flush the folder itself: the names in it at the time of this call survive a power cut.
 
         Blocks; for ``storage.flush.group_commit`` and boot.
         """
@@ -600,10 +600,10 @@ class Files:
         os.rmdir(path)
 
     def _unlink_keeping(self, path):
-        """Unlink a file without freeing its room yet.
+        """Unlink a file without freeing its disk space.
 
-        Returns an object for ``_let_go``, which frees the room. None if the room is freed already: too many
-        files wait for that, or this file cannot be opened.
+        Returns an object for ``_let_go``, which frees it; None if it is freed already, because LEAVING files
+        wait for that or the file cannot be opened.
         """
         kept = None
         if len(self._leaving) < LEAVING:
@@ -619,7 +619,7 @@ class Files:
         return kept
 
     def _let_go(self, kept):
-        """Free the room of a file from ``_unlink_keeping``. Blocks."""
+        """Free the disk space of a file that _unlink_keeping() has unlinked. Blocks."""
         self._leaving.discard(kept)
         close_parts(*kept)
 
@@ -659,8 +659,8 @@ class Files:
         return reserve_room(fd, start, count)
 
     def _write_behind(self, file, start, octets):
-        """Write at the end of a log, or cut a partial write off; if that fails too, the log refuses further
-        appends.
+        """Write ``octets`` at ``start``, the end of a log, or cut a partial write off; if the cut fails too,
+        the log refuses further appends.
         """
         try:
             self._write(file, start, octets)
@@ -677,7 +677,6 @@ class Files:
                 raise with_path(error, path) from error
 
     def _write(self, file, at, octets):
-        """Write all octets, in as many calls as the kernel needs."""
         rest = memoryview(octets)
         while rest:
             written = self._write_once(file, at, rest)
@@ -712,5 +711,5 @@ class Files:
 
 
 def with_path(error, path):
-    """A copy of the error with the file's path, which errors of calls on descriptors lack."""
+    """A copy of an OSError with the file's ``path``, which system calls on descriptors do not report."""
     return OSError(error.errno, error.strerror, path)

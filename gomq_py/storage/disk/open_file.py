@@ -28,8 +28,8 @@ class File:
 
     ``map``: the read-write mapping, None for a log or an empty file; truncate, extend and close make pointers
     into it invalid. ``fd``: the descriptor; -1 if the file is closed, or only mapped: ``identity`` is then
-    (device, inode). ``cached``: end of the pages in the system's cache; a call writes later bytes faster than
-    the mapping does.
+    (device, inode). ``cached``: end of the pages in the system's cache; behind it a write call is faster than
+    a write through the mapping.
 
     A file held by ``retain`` (for a sync, a follower, a backup) is not closed, and must not be recycled. Hub
     thread only.
@@ -60,7 +60,7 @@ class File:
         self.fd = fd
 
     def __del__(self, close=posix.close):
-        """Close a file that was not closed, as when a boot fails halfway."""
+        """Close the descriptor of a file that nobody has closed, as when a boot fails halfway."""
         if self.fd >= 0:
             self._uncount()
             close(self.fd)
@@ -70,15 +70,15 @@ class File:
 
     @property
     def is_retained(self):
-        """Whether somebody holds the file, so that it must stay open with its content."""
+        """Whether ``retain`` holds the file: it must then stay open with its content."""
         return self._holders > 0
 
     def retain(self):
-        """Keep the file open, and unrecycled, until ``release``."""
+        """Keep the file open, and not recycled, until ``release``."""
         self._holders += 1
 
     def release(self):
-        """Undo one ``retain``. Closes the file if its owner has asked for that meanwhile."""
+        """Undo one ``retain``. The last one closes the file if ``close`` was called meanwhile."""
         assert self._holders > 0, self.path
         self._holders -= 1
         if self._closing and not self._holders:
@@ -91,7 +91,7 @@ class File:
         return os.pread(self.fd, end - start, start)
 
     def remap(self, fd=-1):
-        """Map the whole file again, at its present size. ``fd`` is for a file without a descriptor.
+        """Map the whole file again, at its present size. ``fd``: a descriptor for a file that keeps none.
 
         Raises BufferError while a view of the old mapping exists.
         """
@@ -113,7 +113,7 @@ class File:
         return map_file(fd, self.size, self.path)
 
     def count_in(self, descriptors):
-        """Keep the file's descriptor in the set ``descriptors`` until the descriptor is closed."""
+        """Add the file's descriptor to the set ``descriptors``; closing the file removes it."""
         descriptors.add(self.fd)
         self._counted_in = descriptors
 
@@ -123,7 +123,7 @@ class File:
             self._counted_in = None
 
     def give_up_descriptor(self):
-        """Close the descriptor; the mapping is enough from here on."""
+        """Close the descriptor of a mapped file, which is flushed by its mapping from here on."""
         status = os.fstat(self.fd)
         self.identity = status.st_dev, status.st_ino
         fd, self.fd = self.fd, -1
@@ -136,10 +136,10 @@ class File:
             self.map = None
 
     def close(self, aside=None):
-        """Close now, or when the last holder releases it.
+        """Close the file now or, if it is retained, at the last ``release``.
 
-        ``aside(function, *arguments)`` closes an unlinked file in the background: freeing its room may take
-        tens of milliseconds.
+        ``aside(function, *arguments)``, if given, closes an unlinked file in the background: freeing its room
+        may take tens of milliseconds.
         """
         self._closing = True
         self._aside = aside or self._aside
@@ -155,8 +155,8 @@ class File:
 
 
 class Reading:
-    """Keeps a mapped file open, and unrecycled, for a reader that may be slow, until close(). ``fd``: a
-    descriptor of the file.
+    """Keeps a mapped file open, and not recycled, for a slow reader until close(). ``fd``: a descriptor of
+    the file.
     """
 
     __slots__ = ("file", "fd")
@@ -176,21 +176,22 @@ class Reading:
 
 
 class LogFile(File):
-    """An open log.
+    """An open append-only log.
 
-    ``size``: length of the file; ``accepted``: the next bytes to write, in order; ``end``: ``size`` when they
-    are written.
+    ``accepted``: byte strings that a thread will write next, in order; ``size``: length of the file; ``end``:
+    its length once they are written.
 
     ``room``: end of the reserved room; None if the file system cannot reserve: then an append writes at once.
     The thread that flushes the log changes ``size`` and takes from ``accepted``; the hub changes everything
     else.
 
-    ``is_relied_on``: promises depend on this log; False for a second log while the first one has everything.
+    ``is_relied_on``: confirms and other promises depend on this log; False for the second log of a
+    compaction, until it replaces the first.
 
-    ``failure``: the error of a failed flush, for good, because bytes may be lost. ``failed()``, if set, is
-    called in the hub at the failure, and from time to time when somebody asks for a promise. ``fails_all``:
-    all promises fail after a failure; False for a log on which no queue depends: then only flushes that
-    include this log fail.
+    ``failure``: the error of a failed flush; it stays, because bytes may be lost. ``failed()``, if set, is
+    called in the hub at the failure, and later when somebody asks for a promise, at most every few seconds.
+    ``fails_all``: all promises fail after a failure. False for a log on which no queue depends: then only
+    flushes that include this log fail.
     """
 
     __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "fails_all", "failure", "failed")
@@ -209,12 +210,12 @@ class LogFile(File):
 
     @property
     def is_awaited(self):
-        """Whether promises depend on bytes still to be written."""
+        """Whether confirms and other promises depend on accepted bytes that are not written yet."""
         return self.is_in_use and bool(self.accepted)
 
     @property
     def is_in_use(self):
-        """Whether promises depend on this log; False if another log has replaced it."""
+        """Whether confirms and other promises depend on this log; False if another log has replaced it."""
         return self.named and self.is_relied_on
 
     def forget_accepted(self):
@@ -227,11 +228,11 @@ class LogFile(File):
 
 
 def retain_room(fd):
-    """Keep the room of a file that is unlinked next, by a mapping if possible. Takes over the descriptor
-    ``fd``; returns (mapping or None, descriptor or -1), which ``close_parts`` takes.
+    """Keep the disk space of a file that is unlinked next, by a mapping if possible. Takes over the
+    descriptor ``fd``; returns (mapping or None, descriptor or -1) for ``close_parts``, which frees the space.
 
     A mapping needs no descriptor: a purge may unlink thousands of files at once. An empty file is not mapped:
-    it has no room to keep.
+    it has no disk space.
     """
     if not CAN_FLUSH_MAPPINGS:
         return None, fd
@@ -256,7 +257,7 @@ def close_parts(mapping, fd):
 
 
 def check_sound(file):
-    """Raise OSError if the log refuses appends."""
+    """Raise OSError if the log refuses appends, because cutting a partial write off has failed."""
     if file.broken is not None:
         raise OSError(file.broken.errno, f"log is closed since: {file.broken.strerror}", file.path)
 
@@ -311,8 +312,8 @@ def take_room(fd, start, count):
 
 
 def reserve_room(fd, start, count):
-    """Allocate [start, start + count), which may lie behind the end, without changing the file's size or
-    content.
+    """Allocate disk space for [start, start + count), which may lie behind the file's end; its size and
+    content stay.
 
     Returns False if the file system cannot do that. Raises OSError without a path.
     """
@@ -325,7 +326,6 @@ def reserve_room(fd, start, count):
 
 
 def _fallocate(fd, mode, start, count):
-    """Call fallocate. Returns 0 or the error number."""
     import ctypes
     try:
         fallocate = ctypes.CDLL(None, use_errno=True).fallocate

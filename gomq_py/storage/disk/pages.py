@@ -1,4 +1,4 @@
-"""Pages: fetches and drops a file's pages, in the process and in the system's cache.
+"""Pages: reads a file's pages into memory ahead of their use, and drops them from the process.
 
 Below files. Changes no file. Functions that block say so; the others are quick.
 """
@@ -14,7 +14,7 @@ _WOULD_BE_SIGBUS = frozenset({errno.EFAULT, 133})  # for pages whose touch raise
 
 
 def fetch_ahead(file, whole=True):
-    """Have the system read all pages of the file into its cache, or the first page only. Returns the file."""
+    """Have the system read the file, or its first page only, into the page cache. Returns the file."""
     if hasattr(os, "posix_fadvise"):
         file.cached = file.size if whole else min(mmap.PAGESIZE, file.size)
         os.posix_fadvise(file.fd, 0, file.cached, os.POSIX_FADV_WILLNEED)
@@ -22,14 +22,14 @@ def fetch_ahead(file, whole=True):
 
 
 def fetch_on(file, end):
-    """Have the system read the pages up to ``end`` that its cache lacks. Quick if they are few."""
+    """Have the system read uncached pages up to ``end`` into the page cache. Quick if they are few."""
     if file.fd >= 0:
         os.posix_fadvise(file.fd, file.cached, end - file.cached, os.POSIX_FADV_WILLNEED)
     file.cached = end
 
 
 def populate(mapping, start, end):
-    """Read the pages of a mapping now.
+    """Read the pages of [start, end) of a mapping now.
 
     Returns False if the system has no such call (Linux before 5.14). Raises OSError (EIO) for unreadable
     pages. Blocks without the interpreter's lock.
@@ -62,7 +62,7 @@ def let_go(file):
 
 
 def read_range(fd, start, end):
-    """Read [start, end) and discard it. Raises OSError (EIO), also if the file ends before ``end``."""
+    """Read [start, end) and discard the bytes. Raises OSError (EIO), also if the file ends before ``end``."""
     buffer = bytearray(min(1 << 20, max(1, end - start)))
     while start < end:
         count = os.preadv(fd, (buffer,), start)

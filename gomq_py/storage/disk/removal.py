@@ -1,7 +1,7 @@
-"""Removal: removes the folders of deleted queues in a thread of the committer, with their content.
+"""Removal: removes the folders of deleted queues and their content in a background thread.
 
-Beside storage.flush.group_commit. Nothing waits for a removal: folders that a crash or the broker's end
-leaves are removed at the next boot.
+Beside storage.flush.group_commit, whose threads it uses. Nothing waits for a removal: folders left by a crash
+or the broker's end are removed at the next boot.
 """
 import os
 import time
@@ -16,7 +16,7 @@ REMOVING_S = 0.02
 
 
 class FolderRemovals:
-    """Removes folders one by one: three thousand of them delay other work no longer than one folder."""
+    """Removes folders one by one, in slices: thousands of them delay other work no more than one does."""
 
     def __init__(self, files, committer):
         self._files = files
@@ -27,8 +27,8 @@ class FolderRemovals:
         self._closed = False
 
     def add(self, store, folder, whose, error, done=None):
-        """Remove a folder and its content, then call ``done()`` if given. The folder stays if an ``error``
-        kept the queue's deletion from the disk.
+        """Remove a folder and its content in the background, then call ``done()`` if given. With an
+        ``error``, the failure to save the queue's deletion, the folder stays and ``done`` is not called.
 
         ``store``: the store that has its files open, or None; ``whose``: the queue's name for log lines.
         """
@@ -42,7 +42,7 @@ class FolderRemovals:
             self._begin()
 
     def close(self):
-        """Close the stores whose folders have not been removed yet."""
+        """Begin no more removals, and close the stores of folders that are still to be removed."""
         self._closed = True
         for store, _, _, _ in self._waiting:
             if store is not None:
@@ -113,6 +113,4 @@ class FolderRemovals:
 
 
 def _nothing():
-    """Do nothing: work for a thread, whose ``done`` runs once the thread has made the folder asked for
-    before.
-    """
+    """Placeholder job: its ``done`` runs once the thread has finished the urgent jobs queued before."""

@@ -1,10 +1,11 @@
-"""Replicator: the interface for hearing of changes of files.
+"""Replicator: the interface of a listener to changes of files.
 
 Owned by storage, called by ``storage.disk.register`` after each change that succeeded, once per batch; a
 cluster's leader implements it to copy the changes to its followers. The calls come in the order of the
 changes, on the hub's thread, and must neither block nor raise: the implementation queues what it cannot send
-at once. Threads change names and write to logs, which is reported afterwards: a killed process may have made
-unreported changes, so a returning follower compares names and logs.
+at once. Threads rename files and write to logs, and report afterwards: a killed process may have made
+unreported changes, so a returning follower compares names and logs. ``file.read(start, end)`` returns the
+*present* content of a range, so it must be called before the method returns.
 
 A file has an id in the register, which no rename changes; ``file_id`` is 0 for a folder. Unnamed files
 (transient queues) are not reported, because they mean nothing to other nodes.

@@ -2,14 +2,14 @@
 missing files.
 
 data_dir writes it when a run has ended in order without failures. The next boot reads it, and invalidates it
-before anything changes. So a listed file that is missing was removed by somebody or by the file system. After
-a kill, or a loss of power, there is no list: the broker itself may have removed a missing file, or its name
-was never flushed. The list is text, with a line for each folder with segments:
+before changing any file. So a listed file that is missing was removed by somebody or by the file system.
+After a kill, or a loss of power, there is no list: the broker itself may have removed a missing file, or its
+name was never flushed. The list is text, with a line for each folder with segments:
 
     <folder below queues/> <offset of the next message; 0 but for streams> <segment>:<messages left> ...
 
-and at its end, for a stream whose consumers have positions, "positions:" and the checksum of that file. A
-leaf: no I/O.
+A stream whose consumers have saved positions has "positions:" and the checksum of the positions file at the
+end of its line. A leaf: no I/O.
 """
 from typing import NamedTuple
 
@@ -18,9 +18,9 @@ _POSITIONS = "positions"
 
 
 class Listed(NamedTuple):
-    """One folder in the segment list. ``counts``: {segment number: messages left}, without empty segments. Of
-    a stream: ``next_offset``, and ``positions``, the stream_offsets.checksum of its consumers' positions
-    (None: unknown).
+    """One folder in the segment list. ``counts``: {segment number: messages left}, without empty segments.
+    For a stream also ``next_offset``, and ``positions``: stream_offsets.checksum of its consumers' saved
+    positions (None: unknown).
     """
 
     counts: dict
@@ -29,7 +29,7 @@ class Listed(NamedTuple):
 
 
 def encode(listed):
-    """Encode {folder: Listed} as octets."""
+    """Encode {folder below queues/: Listed} as the text of the segment list, in octets."""
     return "".join(
         " ".join((folder, str(entry.next_offset), *map("%s:%d".__mod__, _pairs(entry)))) + "\n"
         for folder, entry in listed.items()
@@ -43,8 +43,8 @@ def _pairs(entry):
 
 
 def decode(content):
-    """Decode {folder: Listed} from ``content``, the whole output of ``encode``; the caller has checked its
-    digest.
+    """Decode the content of a segment list into {folder below queues/: Listed}. The caller has checked its
+    digest. Raises ValueError for another version's format.
     """
     listed = {}
     for line in content.decode("ascii").splitlines():

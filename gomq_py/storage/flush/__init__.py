@@ -1,1 +1,1 @@
-"""Flushes: group commit, its threads, and durability, which says when changes are safe."""
+"""Flushes: group commit, its threads, and durability, which reports that changes are safe."""

@@ -1,8 +1,8 @@
-"""Background: work on files that may take long and that no flush waits for.
+"""Background: runs jobs on files that may take long and that no flush waits for.
 
-A worker does its work in order, one piece at a time, each in a thread. Pieces without a callback, such as
-closing descriptors, may be done together. ``storage.flush.group_commit`` has three workers. The greenlet of a
-worker runs only while there is work.
+A worker runs its jobs in order, each in a thread of the pool. Jobs without a callback, such as closing
+descriptors, may be run together. ``storage.flush.group_commit`` has three workers. The greenlet of a worker
+exists only while there are jobs.
 """
 import logging
 from collections import deque
@@ -19,14 +19,14 @@ WORKERS = ("files-aside", "files-at-leisure", "files-for-readers")
 
 
 class Failures(list):
-    """The errors of pieces of work that were done together."""
+    """The errors of jobs that ran together in one thread."""
 
 
 class Background:
     """The three workers of a GroupCommit, each with a greenlet and a thread of its own.
 
-    ``short`` takes work that ends soon, ``long`` takes work that may last, for which no short work must wait,
-    and ``for_readers`` takes work that consumers wait for. ``threads_of()`` returns the pool of threads.
+    ``short`` takes jobs that end soon, ``long`` takes jobs that may last, for which no short job must wait,
+    and ``for_readers`` takes jobs that consumers wait for. ``threads_of()`` returns the pool of threads.
     """
 
     def __init__(self, threads_of):
@@ -35,22 +35,22 @@ class Background:
 
     @property
     def is_idle(self):
-        """Whether all work is done."""
+        """Whether no worker has a job."""
         return all(worker.is_idle for worker in self._workers)
 
     def join(self):
-        """Return when each worker has been without work once. May switch."""
+        """Wait until each worker has been without jobs once. May switch."""
         for worker in reversed(self._workers):  # the first one closes files that the others let go of
             worker.join()
 
     def kill(self):
-        """End as a crash does, see BackgroundWorker.kill."""
+        """Stop all workers as a crash would: see BackgroundWorker.kill."""
         for worker in self._workers:
             worker.kill()
 
 
 class BackgroundWorker:
-    """Does one piece of work after the other. ``threads_of()`` returns the pool of threads."""
+    """Runs one job after the other. ``threads_of()`` returns the pool of threads."""
 
     def __init__(self, name, threads_of):
         self._name = name
@@ -71,15 +71,15 @@ class BackgroundWorker:
 
     @property
     def is_idle(self):
-        """Whether all work is done."""
+        """Whether the worker has no job, running or queued."""
         return self._greenlet is None
 
     def add(self, function, *arguments, done=None, first=False):
         """Have ``function(*arguments)`` called in a thread soon, beside the flushes.
 
-        ``done(result, error)``, if given, is called in the hub afterwards, and must neither switch nor raise.
-        ``first``: do this before other work, because somebody waits for it. A number (of files that
-        ``function`` makes) instead of True: then so many pieces of other work are done next.
+        ``done(result, error)``, if given, is called in the hub after the job, and must neither switch nor
+        raise. ``first``: run this job before others, because somebody waits for it. If it is a number greater
+        than 1 (of files that ``function`` makes), up to that many other jobs run together after this one.
         """
         if first:
             self._first.append((function, arguments, done, int(first)))
@@ -89,16 +89,16 @@ class BackgroundWorker:
             self._begin()
 
     def join(self):
-        """Return when all work is done. May switch."""
+        """Wait until all jobs are done. May switch."""
         while (greenlet := self._greenlet) is not None:
             greenlet.join()
             self._ended(greenlet)
 
     def kill(self):
-        """End as a crash does.
+        """Stop as a crash would: ``done`` is no longer called.
 
-        Work without a ``done``, such as closing descriptors, is still carried out here: in a real crash the
-        system does it.
+        Queued jobs without a ``done``, such as closing descriptors, still run here: in a real crash the
+        system does their work.
         """
         self._killed = True
         if self._greenlet is not None:
@@ -124,14 +124,13 @@ class BackgroundWorker:
         return taken
 
     def _next_unheard(self, count):
-        """Take up to ``count`` of the next pieces, and stop before a piece that has a callback."""
         while count > 0 and self._work and self._work[0][2] is None:
             yield self._work.popleft()
             count -= 1
 
     @staticmethod
     def _do_each(pieces):
-        """In a thread: do these pieces. Returns Failures; logs nothing: the log's locks are the hub's."""
+        """In a thread: run these jobs, without logging: the log's locks are the hub's. Returns Failures."""
         failures = Failures()
         for function, arguments, _ in pieces:
             try:
@@ -146,7 +145,7 @@ class BackgroundWorker:
         self._greenlet.rawlink(self._ended)
 
     def _ended(self, greenlet):
-        """Begin another greenlet for the rest of the work, because this one was killed or ended by Ctrl-C."""
+        """Begin another greenlet for the remaining jobs if this one was killed or ended by Ctrl-C."""
         if self._greenlet is greenlet and not self._killed:
             self._begin()
 
@@ -168,7 +167,7 @@ class BackgroundWorker:
         self._greenlet = None
 
     def _finish(self):
-        """Wait for the work that has begun, and call its ``done``. May switch."""
+        """Wait for the running job, and call its ``done``. May switch."""
         work, done = self._under_way
         try:
             result, error = work.get(), None

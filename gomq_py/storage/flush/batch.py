@@ -1,11 +1,12 @@
-"""Batch: keeps what one flush covers, the changes of names made before the flush, the callbacks that wait for
-it, and the failures that count for later flushes, too.
+"""Batch: keeps what one flush covers: the files, the renames and unlinks to be made before the flush, the
+callbacks that wait for it, and the failures that count for later flushes, too.
 
-Below group_commit, which fills the next batch while it flushes one. A batch never flushes. FlushFailures
-remembers failed logs and folders, because a second flush of the same file or folder would succeed although
-the first flush lost bytes. So a failed folder fails everything in it for the rest of the run, and a failed
-log fails every promise until another file has taken its place. NameChanges has a thread name, rename and
-unlink files: these calls may wait for the disk, and the hub must not wait.
+Below group_commit, which fills the next batch while it flushes one. A batch never flushes. A *mark* notes
+that a store, log or folder has something to flush. FlushFailures remembers failed logs and folders, because a
+second flush of the same file or folder would succeed although the first flush lost bytes. So a failed folder
+fails everything in it for the rest of the run, and a failed log fails every promise (a confirm, a -ok) until
+another file has taken its place. NameChanges has a thread name, rename and unlink files: these calls may wait
+for the disk, and the hub must not wait.
 """
 import logging
 import os
@@ -18,9 +19,9 @@ logger = logging.getLogger("gomq_py.storage.sync")
 
 class FlushBatch:
     """What one flush covers. ``stores``: {store: whether its acks are flushed, too}; ``acks``: stores with
-    only acks to flush, a while after the time ``acks_since``; ``logs``: retained LogFiles; ``folders``:
-    paths. ``is_hurried``: a callback must not wait for more marks. ``failures``: {store, log, path of a
-    folder, or Change of a name: its error}.
+    nothing but acks to flush, first marked at ``acks_since`` and flushed some time later; ``logs``: retained
+    LogFiles; ``folders``: paths. ``is_hurried``: a callback waits that must not be delayed. ``failures``:
+    {store, log, path of a folder, or Change of a name: its error}.
     """
 
     __slots__ = ("stores", "acks", "acks_since", "logs", "folders", "callbacks", "is_hurried", "failures")
@@ -33,14 +34,14 @@ class FlushBatch:
         self.failures = {}
 
     def has_marks(self):
-        """Whether there are marks that a callback may wait for."""
+        """Whether anything but acks is to be flushed: no callback waits for acks."""
         return bool(self.stores or self.folders or self.logs)
 
     def collect(self, function, unawaited):
-        """The jobs that flush the stores' files, as (function, file, its store). The files are retained.
+        """List the jobs that flush the stores' files, (``function``, file, its store), and retain the files.
 
-        A store that failed before fails this flush, too, unless the store is in ``unawaited``: only its acks
-        are due, and no confirm depends on acks.
+        A store that cannot be flushed fails this flush, too, unless it is in ``unawaited``, the stores with
+        only acks to flush: no confirm depends on acks.
         """
         jobs = []
         for store, acks_too in list(self.stores.items()):
@@ -60,17 +61,17 @@ class FlushBatch:
         return jobs
 
     def other_failure(self):
-        """The failure of anything but a log, or None."""
+        """The first error of this flush that does not concern a log, or None."""
         return next((error for owner, error in self.failures.items() if owner not in self.logs), None)
 
     def failure_of_logs(self):
-        """The failure of a log in use, or None."""
+        """The first error of this flush that concerns a log in use, or None."""
         failures = self.failures
         return next((failures[file] for file in self.logs if file in failures and file.is_in_use), None)
 
 
 def release(files):
-    """Let go of files that were retained for a flush."""
+    """Release files that were retained for a flush; an error is logged."""
     for file in files:
         try:
             file.release()
@@ -79,13 +80,13 @@ def release(files):
 
 
 def release_files(jobs):
-    """Let go of the files that jobs flushed."""
+    """Release the files of flush jobs, (function, file or path of a folder, owner)."""
     release([file for _, file, _ in jobs if not isinstance(file, str)])  # a folder is a path
 
 
 def tell(store, failures):
-    """Tell a store whether its files were flushed. A store that raises then is fenced, and the flush has
-    failed.
+    """Tell a store the result of its flush: calls ``synced()``, or ``fence(error)`` if the store is in
+    ``failures``. If ``synced()`` raises, its error is added to ``failures``, and the store is fenced.
     """
     if store not in failures:
         try:
@@ -101,8 +102,8 @@ def tell(store, failures):
 
 
 def call_back(callback, of_logs, other):
-    """Call back with the result of a flush. ``of_logs``: the error of a log that promises depend on, or None;
-    ``other``: the error of anything else, or None.
+    """Call a callback with the result of a flush. ``of_logs``: the error of a log that promises depend on, or
+    None; ``other``: the error of anything else, or None.
     """
     try:
         if isinstance(callback, Particular):
@@ -114,7 +115,7 @@ def call_back(callback, of_logs, other):
 
 
 class Particular:
-    """Base of callbacks that are not told of every failure. A subclass says which failures concern them."""
+    """Base of callbacks that hear of some failures only; a subclass says which."""
 
     __slots__ = ("_callback",)
 
@@ -125,12 +126,12 @@ class Particular:
         self._callback(error)
 
     def tell(self, of_logs, other):
-        """Tell the callback the result of a flush, as call_back() does."""
+        """Call the callback with the error that concerns it, or None. Arguments as for call_back()."""
         raise NotImplementedError
 
 
 class Concerned(Particular):
-    """A callback with a function that tells whether the failure of some stores concerns the callback."""
+    """A callback that hears of failed logs, and of other failures only if ``concerns()`` is true."""
 
     __slots__ = ("_concerns",)
 
@@ -145,7 +146,7 @@ class Concerned(Particular):
 
 
 class NotOfLogs(Particular):
-    """A callback of housekeeping, which does not hear of failures of logs."""
+    """A callback of housekeeping: it hears of failed stores and folders, but not of failed logs."""
 
     __slots__ = ()
 
@@ -154,7 +155,7 @@ class NotOfLogs(Particular):
 
 
 class OfLog(Particular):
-    """A callback that hears only of the flush of one log."""
+    """A callback that hears only whether the flush of one log failed."""
 
     __slots__ = ("_log",)
 
@@ -172,8 +173,8 @@ REPLACE_AGAIN_S = 5.0
 
 
 class FlushFailures:
-    """Remembers the logs and folders that have failed; one object per GroupCommit. ``files`` tells the
-    replicators of bytes written to logs.
+    """Remembers the logs and folders whose flush has failed; one object per GroupCommit. ``files``: its
+    replicators are told which bytes were written to logs.
     """
 
     __slots__ = ("unwritten", "_files", "_folders", "_logs", "_replace_at_s")
@@ -186,13 +187,13 @@ class FlushFailures:
         self._replace_at_s = 0.0  # when a failed log's owner is asked again to replace it
 
     def counts(self):
-        """How many folders and how many logs have failed."""
+        """(number of failed folders, number of failed logs)."""
         return len(self._folders), len(self._logs)
 
     def tell_of_logs(self, logs, failures, unbegun):
-        """Tell the replicators of bytes written to the flushed logs, and note the failed logs.
+        """Tell the listeners which bytes were written to these flushed logs, and remember the failed ones.
 
-        ``unbegun``: log -> its error, of logs that got no thread.
+        ``unbegun``: {log: error} of logs without a thread: these have not failed, and are flushed next time.
         """
         for file in logs:
             self._files.tell_written(file)
@@ -209,15 +210,15 @@ class FlushFailures:
                     self.unwritten[file] = None
 
     def take_unwritten(self):
-        """Take the retained logs that could not be written: the next flush tries again. Until then no
-        callback may be told that nothing is left to flush.
+        """Take the retained logs that could not be written, for the next flush. Until it is over no callback
+        may hear that nothing is left to flush.
         """
         unwritten, self.unwritten = self.unwritten, {}
         return unwritten
 
     def blame(self, batch):
-        """Add the consequences of earlier failures to the batch's failures, and note the failures of this
-        flush.
+        """Remember the folders and logs that fail in this flush, and add to the batch's failures each store
+        and log that an earlier failure makes unsafe.
         """
         failures, logs = batch.failures, batch.logs
         for owner, error in failures.items():
@@ -268,9 +269,7 @@ class FlushFailures:
                 path = os.path.dirname(path)
 
     def _have_replaced(self, file):
-        """Call the owner of a failed log, which then writes another log: at once, and at most every
-        REPLACE_AGAIN_S when somebody asks for a promise.
-        """
+        """Have the owner of a failed log write another log: at once, then at most every REPLACE_AGAIN_S."""
         now = time.monotonic()
         if file.failed is not None and now >= self._replace_at_s:
             self._replace_at_s = now + REPLACE_AGAIN_S
@@ -284,9 +283,11 @@ SOON_S = 0.02
 
 
 class NameChanges:
-    """Collects changes of names to be made before the next flush; one object per GroupCommit.
+    """Collects renames, unlinks and creations (storage.disk.files.Change) for the next flush; one object per
+    GroupCommit.
+
     ``change_each(groups)`` makes changes in a thread, ``begin()`` starts the greenlet that flushes, the
-    Wakeup ``wake`` wakes that greenlet. ``gathers_soon=False``: all changes are made in the order asked.
+    Wakeup ``wake`` wakes that greenlet. ``gathers_soon=False``: ``soon`` of change() has no effect.
     """
 
     __slots__ = (
@@ -306,15 +307,16 @@ class NameChanges:
         self._is_making_alone = False
 
     def change(self, changes, done=None, soon=False):
-        """Have names changed in a thread, in the order asked, before the next flush. ``after_sync`` covers
-        the changes.
+        """Have a thread make the changes, in the order of the calls, before the next flush. Callbacks of
+        ``after_sync`` wait for them, too.
 
         ``changes``: a list of storage.disk.files.Change; the first error ends the list. ``done(error or
-        None)`` is called in the hub, and must neither switch nor raise. If a change fails, all callbacks of
-        the flush get the error; a missing file counts as failure only if ``Change.needed`` is set.
+        None)``, if given, is called in the hub, and must neither switch nor raise. If a change fails, all
+        callbacks of the flush get the error; a missing file counts as failure only if ``Change.needed`` is
+        set.
 
-        ``soon`` (for files that are to be reused): make these changes before others and within ``SOON_S``, or
-        after the flush that runs then; they cause no flush.
+        ``soon`` (for files that are to be reused): make these changes before others, within ``SOON_S`` or
+        right after the flush that runs then, without a flush of their own.
         """
         if soon and self._gathers_soon:
             if not self._soon:
@@ -328,23 +330,23 @@ class NameChanges:
     # for group_commit
 
     def are_due(self):
-        """Whether changes are to be made, or are being made while no flush runs."""
+        """Whether any changes wait, or are being made while no flush runs."""
         return bool(self._changes or self._soon or self._is_making_alone)
 
     def soon_at(self):
-        """The time, by time.monotonic(), by which changes wanted soon are to be made; 0 if there are no such
-        changes.
+        """Time, by time.monotonic(), by which changes asked for with ``soon`` must be made; 0 if there are
+        none.
         """
         return self._soon_since + SOON_S if self._soon else 0.0
 
     def take(self):
-        """Take all changes, for ``make``."""
+        """Remove and return all waiting changes, those asked for with ``soon`` first."""
         changes, self._soon, self._changes = [*self._soon, *self._changes], [], []
         return changes
 
     def make(self, changes, failures):
-        """Have a thread make the changes in order, and tell the replicators. ``failures``, a dict, gets
-        change -> error. May switch.
+        """Have a thread make the ``changes`` from ``take`` in order, then tell the listeners and call each
+        ``done``. Adds {change: error} to the dict ``failures``. May switch.
         """
         if not changes:
             return
@@ -367,15 +369,15 @@ class NameChanges:
                 logger.exception("a callback after a change of names failed")
 
     def make_alone(self, failures):
-        """Make all changes while nothing is flushed. Until the end of this, no callback may be told that
-        nothing is left to do. May switch.
+        """Make all waiting changes while nothing is flushed. Until this returns, are_due() is true. Adds
+        {change: error} to the dict ``failures``. May switch.
         """
         self._is_making_alone = True
         self.make(self.take(), failures)
         self._is_making_alone = False
 
     def make_soon(self):
-        """Make the changes wanted soon, while no flush runs. Returns change -> error. May switch."""
+        """Make the changes asked for with ``soon``. Returns {change: error}. No flush runs. May switch."""
         changes, self._soon = self._soon, []
         failures = {}
         self._is_making_alone = True
@@ -384,12 +386,12 @@ class NameChanges:
         return failures
 
     def give_up(self):
-        """Drop all changes. Returns their callbacks, also of changes that a thread may be making."""
+        """Drop all changes. Returns their ``done`` callbacks, also of changes that a thread may be making."""
         changes = [*self._making, *self.take()]
         self.forget()
         return [done for _, done in changes if done is not None]
 
     def forget(self):
-        """Drop all changes, as a crash does, without callbacks."""
+        """Drop all changes and their callbacks, as a crash would."""
         self._changes, self._soon, self._making = [], [], []
         self._is_making_alone = False

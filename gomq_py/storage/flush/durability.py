@@ -1,4 +1,4 @@
-"""Durability: says when changes are safe.
+"""Durability: calls back when changes are safe: on the local disk, and with every node that keeps a copy.
 
 Callers wait for that in one of two ways.
 
@@ -9,8 +9,8 @@ Callers wait for that in one of two ways.
   place. Nobody was promised anything, so the local disk is enough, however long an acknowledger takes.
 
 Above ``storage.flush.group_commit``, whose GroupCommit is the local disk: stores and logs mark there what has
-to be flushed, and wait for nothing else. An *acknowledger* stands for another place that keeps what this node
-keeps, such as a follower:
+to be flushed, and wait for nothing else. An *acknowledger* stands for another place, such as a follower, that
+keeps a copy of this node's data:
 
     acknowledger.when_safe(position, callback)    calls callback(error or None) once the first ``position``
                                                   events that it was told of are safe there
@@ -31,11 +31,11 @@ LOG = logger("storage")
 
 
 class NotAcknowledged(Exception):
-    """An acknowledger did not say that the changes are safe with it."""
+    """A follower or other acknowledger has not confirmed that it keeps the changes."""
 
 
 class Durability:
-    """Says when the changes of one node are safe. ``disk`` is its GroupCommit."""
+    """Calls back when changes of this node are safe. ``disk`` is the node's GroupCommit."""
 
     def __init__(self, disk):
         self.disk = disk
@@ -47,15 +47,15 @@ class Durability:
 
     def when_safe(self, callback, concerns=None, hurry=True):
         """Call ``callback(error or None)`` once all changes so far are on the local disk and with every
-        acknowledger, maybe before this returns. Callbacks come in the order asked, and must neither switch
-        nor raise.
+        acknowledger, perhaps before this returns. Callbacks are called in the order of the calls, and must
+        neither switch nor raise.
 
         If files of some queues could not be flushed, those queues are closed, and ``concerns()`` is asked
         whether the callback is about one of them; it must not raise. Without ``concerns`` each failure
         counts. ``hurry=False``: the flush may wait for more changes.
 
-        Returns the NextFlush if the callback waits for the flush that begins next, else None. The NextFlush
-        also covers changes made until it begins.
+        Returns the NextFlush if the callback waits for the flush that begins next, else None. That flush also
+        covers changes made until it begins.
         """
         if not self._acknowledgers and not self._promises:
             return self.disk.after_sync(callback, hurry, concerns)
@@ -64,22 +64,23 @@ class Durability:
         return self.disk.after_sync(partial(self._on_disk, promise), hurry, concerns)
 
     def when_defined(self, callback):
-        """Call back as ``when_safe`` does, once definitions, users and rights are safe. A failed flush of a
-        queue's files does not concern the callback.
+        """Call ``callback(error or None)`` once definitions, users and rights are safe, as ``when_safe``
+        does. A failed flush of a queue's files is not reported.
         """
         self.when_safe(callback, _not_ours)
 
     def when_on_disk(self, callback, hurry=True, concerns=None):
-        """Call back as ``when_safe`` does, once the local disk has all changes: enough for housekeeping.
+        """Call ``callback(error or None)`` once all changes so far are on the local disk, without asking
+        acknowledgers: for housekeeping.
 
-        ``hurry=False``: the flush may wait for more changes.
+        ``hurry`` and ``concerns`` as for ``when_safe``.
         """
         self.disk.after_sync(callback, hurry, concerns)
 
     def wait(self):
-        """Return when all changes so far are safe.
+        """Wait until all changes so far are safe.
 
-        Raises the error of the disk or acknowledger that cannot keep them. May switch.
+        Raises the error of the disk or of an acknowledger. May switch.
         """
         result = AsyncResult()
         self.when_safe(lambda error: result.set(None) if error is None else result.set_exception(error))
@@ -89,7 +90,7 @@ class Durability:
 
     @property
     def has_acknowledgers(self):
-        """Whether there are acknowledgers. They may lack changes that a killed process leaves here."""
+        """Whether any acknowledger is asked. After a kill its copy may lack changes that this disk has."""
         return bool(self._acknowledgers)
 
     def add(self, acknowledger):
@@ -105,7 +106,7 @@ class Durability:
         self._keep()
 
     def close(self):
-        """Ask only the local disk from now on, and refuse the promises that wait for an acknowledger."""
+        """Wait only for the local disk from now on, and refuse promises that wait for an acknowledger."""
         self._acknowledgers.clear()
         error = NotAcknowledged(
             "the broker stops, and not everybody who keeps a copy has said that it is safe"
@@ -125,7 +126,6 @@ class Durability:
     # helpers
 
     def _on_disk(self, promise, error):
-        """Ask the acknowledgers, because the local disk has answered."""
         promise.is_on_disk = True
         if error is not None:
             promise.refuse(error)
@@ -149,8 +149,7 @@ class Durability:
             self._keep()
 
     def _keep(self):
-        """Call back the promises that are kept or refused, in order. A callback may ask for another promise.
-        """
+        """Call the callbacks of finished promises, in order; a callback may ask for another promise."""
         if self._is_keeping:
             return
         self._is_keeping = True
@@ -170,7 +169,7 @@ def _not_ours():
 
 
 class _Promise:
-    """A callback, with the acknowledgers that have not answered yet."""
+    """A callback that waits for the local disk and then for the acknowledgers in ``missing``."""
 
     __slots__ = ("callback", "is_on_disk", "missing", "error")
 
@@ -181,6 +180,6 @@ class _Promise:
         self.error = None
 
     def refuse(self, error):
-        """Note that the promise cannot be kept."""
+        """Let the callback get this error, and wait for no acknowledger."""
         self.error = error
         self.missing.clear()

@@ -21,10 +21,11 @@ IS_NATIVE = flush_threads.is_native()
 
 
 class Flusher:
-    """Runs at most ``most`` flushes at one time; further ones wait. One per GroupCommit, in the same hub.
+    """Flushes files for greenlets in native threads, at most ``most`` at one time. One per GroupCommit, in
+    the same hub.
 
-    The first thread begins at once, others when they are needed; all stay until ``close``. Raises OSError if
-    the system has no thread or descriptor to give.
+    The first thread begins at once, others when they are needed; all stay until ``close``. Making a Flusher
+    raises OSError if the system has no thread or descriptor to give.
     """
 
     __slots__ = (
@@ -51,7 +52,7 @@ class Flusher:
         self._watcher.start(_heard_by, weakref.ref(self))
 
     def flush(self, file):
-        """Make what was written to the file before this call, and its size, outlive a power cut.
+        """Make the file's size, and what was written to it before this call, survive a power cut.
 
         Raises OSError, without a path. Switches.
         """
@@ -67,8 +68,8 @@ class Flusher:
             raise OSError(number, os.strerror(number))
 
     def pause(self, seconds):
-        """Return after ``seconds`` (less than 1), or sooner if ``end_pause`` is called. Timers of the loop
-        are late by up to a millisecond; this pause is not. For one greenlet at a time. Switches.
+        """Suspend the calling greenlet for ``seconds`` (less than 1), or until ``end_pause``. The loop's
+        timers are late by up to a millisecond; this pause is not. For one greenlet at a time. Switches.
         """
         if self._alarm < 0:
             self._alarm = flush_threads.begin_alarm()
@@ -87,7 +88,7 @@ class Flusher:
                 self._pausing = None
 
     def end_pause(self):
-        """End the pause, if there is one, after this turn of the loop."""
+        """Wake the greenlet in ``pause()``, if there is one, after the present iteration of the loop."""
         waiter = self._pausing
         if waiter is not None:
             self._pausing = None
@@ -96,7 +97,7 @@ class Flusher:
             gevent.get_hub().loop.run_callback(waiter.switch, None)
 
     def close(self):
-        """End the threads, without waiting: running flushes go on, and their end wakes no greenlet."""
+        """End the threads without waiting; the end of a running flush wakes no greenlet."""
         if self._threads:
             threads = self._threads
             self._threads = flush_threads.none()
@@ -118,7 +119,7 @@ class Flusher:
         self.close()
 
     def _rung(self):
-        """In the hub: end the pause, because its time is up."""
+        """The alarm's callback, in the hub: wakes the greenlet in ``pause()``."""
         flush_threads.hear_alarm(self._alarm)
         self._alarm_watcher.ref = False
         waiter = self._pausing
@@ -127,7 +128,7 @@ class Flusher:
             waiter.switch(None)
 
     def _ask(self, file):
-        """Ask for a flush of the file; returns the request's place. Raises OSError."""
+        """Hand the file to a flush thread. Returns the key of the request in ``_waiting``. Raises OSError."""
         if not self._threads:
             raise OSError(errno.ECANCELED, "flushes have ended")
         if file.fd >= 0:
@@ -140,7 +141,7 @@ class Flusher:
         return place
 
     def _heard(self):
-        """In the hub: wake the greenlets whose flushes have ended."""
+        """The eventfd's callback, in the hub: wakes the greenlets whose flushes have ended."""
         flush_threads.hear(self._threads)
         for place in list(self._waiting):
             number = flush_threads.take(self._threads, place)

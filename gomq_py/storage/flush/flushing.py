@@ -1,20 +1,20 @@
-"""Flushing: when the next flush begins, and how the flushes of one batch and changes of names run.
+"""Flushing: decides when the next flush begins, and runs the flushes and renames of one batch.
 
 Below group_commit, which says what is flushed, and whose greenlet a Wakeup wakes; above flusher and files.
-Threads that need no interpreter flush the files of stores (``storage.flush.flusher``), for greenlets that
-wait here. A pool of Python's threads flushes logs and folders, changes names and, interpreted, flushes all
-files: the hub's pool serves name resolution and hashing, which must not wait for a disk. Reports failures and
-does not judge them.
+Native threads flush the files of stores (``storage.flush.flusher``), for greenlets that wait here. A pool of
+Python's threads flushes logs and folders, renames and unlinks files and, if the code is interpreted, flushes
+all files: the hub's pool serves name resolution and hashing, which must not wait for a disk. Reports failures
+and does not judge them.
 
-CommitDelay holds flushes up. A flush costs the processor some 150 us and waits for the disk, so on a fast
-disk 10 000 confirmed messages a second would be thousands of flushes a second. So if flushes overlap, or one
-flush answers several clients, the next one begins later. A client that waits for one confirm before the next
-publish never overlaps with a flush of its own, and is not held up.
+CommitDelay delays flushes. A flush costs the processor some 150 us and waits for the disk, so on a fast disk
+10 000 confirmed messages a second would be thousands of flushes a second. So if flushes overlap, or one flush
+answers several clients, the next one begins later. A client that waits for one confirm before the next
+publish never overlaps with a flush of its own, and is not delayed.
 
 SyncWatch logs that a flush hangs, while it hangs and when it has ended. A thread of the operating system
-looks, because a disk that hangs may hold the hub's thread, too; it looks only while something is being
-flushed. The hub writes the lines, because the log's locks may be gevent's, for which no thread may wait; the
-thread writes them if the hub stands still.
+checks, because a disk that hangs may hold the hub's thread, too; it checks only while a flush runs. The hub
+writes the lines, because the log's locks may be gevent's, for which no thread may wait; the thread writes
+them if the hub stands still.
 """
 import errno
 import logging
@@ -39,9 +39,9 @@ _this_thread = monkey.get_original("_thread", "get_ident")
 
 
 class SyncWatch:
-    """Logs flushes that run longer than ``after_s`` seconds; if that is 0, it logs no flush.
+    """Logs flushes that run longer than ``after_s`` seconds; 0: logs none.
 
-    Made in the hub. ``begin`` and ``end`` are called around each flush, in its thread.
+    Made in the hub. ``begin`` and ``end`` are called around each flush, in the thread that flushes.
     """
 
     def __init__(self, after_s):
@@ -57,7 +57,7 @@ class SyncWatch:
         self._hub_thread = _this_thread()
 
     def begin(self, path):
-        """Note that a flush of the file or folder begins. Returns the argument of ``end``."""
+        """Record that a flush of the file or folder ``path`` begins. Returns the argument of ``end``."""
         entry = [path, time.monotonic(), False]
         if self._after_s:
             self._running[id(entry)] = entry
@@ -67,18 +67,18 @@ class SyncWatch:
         return entry
 
     def end(self, entry):
-        """Note that the flush has ended or failed."""
+        """Record that a flush has ended or failed. ``entry``: what ``begin`` returned."""
         self._running.pop(id(entry), None)
         if entry[2]:
             self._log(
                 logging.WARNING, "flushing %s ended after %.1f s", entry[0], time.monotonic() - entry[1])
 
     def running(self):
-        """The paths that are being flushed, the oldest flush first; empty if ``after_s`` is 0."""
+        """Paths of the files and folders being flushed, the oldest flush first; empty if ``after_s`` is 0."""
         return [path for path, _, _ in list(self._running.values())]
 
     def stop(self):
-        """Log nothing more; the thread ends by itself."""
+        """Log no more flushes; the watching thread ends by itself."""
         self._after_s, self._stopping = 0, True
         self._wake()
 
@@ -125,7 +125,7 @@ class SyncWatch:
     # the log
 
     def _log(self, *line):
-        """Have the hub write a line: level, text and arguments."""
+        """Have the hub write a log line (level, text, *arguments); write it here if the hub is gone."""
         self._lines.append(line)
         if _this_thread() == self._hub_thread:
             self._write()
@@ -144,7 +144,6 @@ class SyncWatch:
             LOG.log(*line)
 
     def _oldest_line(self):
-        """The line that has waited longest for the hub, or None."""
         try:
             return self._lines[0]
         except IndexError:
@@ -161,9 +160,9 @@ GRACE_S = 0.00012
 
 
 class NextFlush:
-    """The flush that begins next. It covers all marks made until ``has_begun``. So a caller whose callback
-    waits for this flush may promise later changes by the same callback; it calls ``join`` for each.
-    ``joined`` counts these calls.
+    """The flush that begins next; it covers all marks made until ``has_begun``. If a caller's callback waits
+    for it, the caller may count on that callback for further changes, too: it calls ``join`` for each.
+    ``joined``: number of these calls.
     """
 
     __slots__ = ("has_begun", "joined", "_commit_delay")
@@ -174,15 +173,15 @@ class NextFlush:
         self._commit_delay = commit_delay
 
     def join(self):
-        """Count one more promise that a waiting callback answers."""
+        """Count one more change that a waiting callback answers for."""
         self.joined += 1
         if self._commit_delay is not None:
             self._commit_delay.asked()
 
 
 class CommitDelay:
-    """Says when the next flush may begin. ``next_flush``: the NextFlush. Each ask for that flush calls
-    ``asked()``.
+    """Delays the next flush so that it covers more. ``next_flush``: the NextFlush. ``asked()`` is called for
+    each callback that begins to wait for it.
     """
 
     __slots__ = ("next_flush", "_may_begin_s", "_due_s", "_is_steady", "_pausing")
@@ -196,18 +195,19 @@ class CommitDelay:
         self._pausing = None  # the Flusher that pauses
 
     def begin(self):
-        """Note that a flush begins."""
+        """Record that a flush begins, and set ``next_flush`` to the one after it."""
         self.next_flush.has_begun = True
         self.next_flush = NextFlush(self)
 
     def flushed(self, began_s, overlaps, answered):
-        """Note the end of a flush that began at ``began_s``, by time.monotonic(). ``overlaps``: the next
-        flush was asked for meanwhile; ``answered``: count of asks that this flush answers.
+        """Decide the delay of the next flush after one that began at ``began_s`` (time.monotonic()).
+        ``overlaps``: a callback asked for the next flush meanwhile; ``answered``: count of callbacks and
+        joins that this flush answers.
         """
         self._may_begin_s = began_s + GATHER_S if overlaps or answered >= GATHER_FROM else 0.0
 
     def hold_up(self, flusher):
-        """Return when the next flush may begin: after a pause by ``flusher``; at once if that is None. May
+        """Wait until the next flush may begin, by ``flusher.pause``; do not wait if ``flusher`` is None. May
         switch.
         """
         due, self._may_begin_s = self._may_begin_s, 0.0
@@ -224,7 +224,7 @@ class CommitDelay:
                 self._pausing = None
 
     def asked(self):
-        """Note an ask for the next flush, which begins after this turn of the loop if it is due."""
+        """Record that a callback waits for the next flush, and end the delay if that flush is due."""
         if self._due_s:
             late = time.monotonic() - self._due_s
             if late >= 0:
@@ -235,10 +235,10 @@ class CommitDelay:
 
 
 class Wakeup:
-    """Wakes one greenlet, at a set time or at a ring by code of its hub.
+    """Wakes one greenlet of the hub, at a set time or when ``set`` is called.
 
-    ``is_rung`` stays until ``clear``. ``rings_at_s``: the time, by time.monotonic(), for which the timer is
-    set; 0: none. ``waiter`` exists only while the greenlet waits.
+    ``is_rung``: ``set`` was called and ``clear`` was not; ``rings_at_s``: time of the timer by
+    time.monotonic(), 0 without a timer; ``waiter``: not None only while the greenlet waits.
     """
 
     __slots__ = ("is_rung", "rings_at_s", "waiter", "timer")
@@ -249,7 +249,7 @@ class Wakeup:
         self.waiter = self.timer = None
 
     def set(self):
-        """Ring. The greenlet goes on in one of the next turns of the loop."""
+        """Wake the greenlet in a next iteration of the loop, or end its next wait() at once."""
         if not self.is_rung:
             self.is_rung = True
             waiter = self.waiter
@@ -260,11 +260,11 @@ class Wakeup:
                 gevent.get_hub().loop.run_callback(waiter.switch, None)
 
     def clear(self):
-        """Forget the ring."""
+        """Undo ``set``: the next wait() waits."""
         self.is_rung = False
 
     def wait(self, until_s):
-        """Return after a ring, or at ``until_s``, or somewhat earlier. May switch."""
+        """Wait until ``set`` is called, or about until ``until_s`` (time.monotonic()). May switch."""
         if self.is_rung:
             return
         if not 0.0 < self.rings_at_s <= until_s:
@@ -280,7 +280,7 @@ class Wakeup:
                 self.waiter = None
 
     def close(self):
-        """End the timer: the greenlet waits no more."""
+        """Stop the timer: the greenlet waits no more."""
         timer = self.timer
         self.timer = None
         self.rings_at_s = 0.0
@@ -296,7 +296,6 @@ class Wakeup:
         self.timer.start(self._time_is_up)
 
     def _time_is_up(self):
-        """In the hub: wake the greenlet, because its time is up."""
         self.rings_at_s = 0.0
         waiter = self.waiter
         if waiter is not None:
@@ -309,10 +308,10 @@ FLUSH_LOG = logging.getLogger("gomq_py.storage.flushing")
 
 class Flushing:
     """Runs at most ``threads`` flushes at one time. ``others``: further threads of the pool, for work that no
-    flush waits for. ``slow_s``: a flush that takes longer is logged while it runs; 0: none is logged.
+    flush waits for. ``slow_s``: a flush that takes more seconds is logged while it runs; 0: none is logged.
 
-    A job is (function, its argument: a file or a path, owner: a store, log or path). ``at_work``: results of
-    the pool's threads that the present cycle waits for, or waited for until it was cut short.
+    A job is (function, its argument: a file or a folder's path, owner: a store, log or folder's path).
+    ``at_work``: futures of the work in the pool's threads, for the present cycle or an interrupted one.
     """
 
     __slots__ = (
@@ -331,28 +330,28 @@ class Flushing:
         self._lacks_flusher = False
 
     def threads_of(self):
-        """The pool of threads."""
+        """The pool of threads, made at the first call."""
         if self.pool is None:
             self.pool = ThreadPool(self._threads + self._others)
         return self.pool
 
     def way_of_stores(self):
-        """The function of a job that flushes a file of a store."""
+        """The function that flushes a file of a store: sync_in_hub if there is a Flusher."""
         return self.sync_in_hub if self._has_flusher() else self._files.sync
 
     def jobs_of(self, logs, folders):
-        """The jobs that flush logs and folders. The logs are held: mark_file() has retained them."""
+        """The jobs, for run(), that flush these retained ``logs``, and ``folders`` given by path."""
         jobs = [(self._files.sync_log, file, file) for file in logs]
         return jobs + [(self._files.sync_folder, path, path) for path in folders]
 
     def sync_in_hub(self, file):
-        """Flush a file of a store while other greenlets run. Raises OSError. Switches."""
+        """Flush a store's file by the Flusher while other greenlets run. Raises OSError. Switches."""
         self._files.sync(file, self.flusher.flush)
 
     def run(self, jobs, unbegun):
-        """Run the jobs: those of stores in greenlets that wait for the disk as for a socket, if there is a
-        Flusher; all others in threads of the pool. Returns (owner, error) of the jobs that failed.
-        ``unbegun``, a dict, gets the error of each owner that got no thread. May switch.
+        """Run the jobs and wait for all. Jobs of sync_in_hub() run in greenlets, the others in threads of the
+        pool. Returns (owner, error) of each failed job. The dict ``unbegun`` gets {owner: error} of jobs for
+        which there was no thread. May switch.
         """
         in_hub = self.sync_in_hub
         here = [job for job in jobs if job[0] == in_hub]
@@ -365,25 +364,25 @@ class Flushing:
         return failed
 
     def change_each(self, groups):
-        """Make each group's changes in a thread, by change_each(). Raises if there is no thread. Switches."""
+        """Run change_each() on these groups in a thread. Raises if there is no thread. Switches."""
         self.at_work = [begin(change_each, groups, self.watch, pool=self.threads_of())]
         results = self.at_work[0].get()
         self.at_work = []
         return results
 
     def finish(self):
-        """Return when the threads of a cycle that was cut short have done their work. May switch."""
+        """Wait for the threads of an interrupted cycle to end their work. May switch."""
         for work in self.at_work:
             work.wait(None)
         self.at_work = []
 
     def cut_short(self):
-        """End the greenlets that flush, as a crash does; threads end by themselves."""
+        """Kill the greenlets that flush, as a crash would; threads end by themselves."""
         for greenlet in self.lanes_here:
             gevent.kill(greenlet)
 
     def end(self):
-        """End the threads."""
+        """Close the pool and the Flusher."""
         if self.pool is not None:
             self.pool.kill()
             self.pool = None
@@ -402,7 +401,7 @@ class Flushing:
         return self.flusher is not None and self._files.may_sync_in_hub
 
     def _run_in_pool(self, jobs, here, unbegun):
-        """Run the jobs in threads, and those of ``here`` meanwhile in greenlets. Switches."""
+        """Run ``jobs`` in threads, and the jobs ``here`` in greenlets at the same time. Switches."""
         begun = self.at_work = []
         lanes = [jobs[lane::self._threads] for lane in range(min(self._threads, len(jobs)))]
         try:
@@ -423,7 +422,7 @@ class Flushing:
         return failed
 
     def _run_here(self, jobs):
-        """Run the jobs in greenlets, some of them in the calling one. Switches."""
+        """Run the jobs in greenlets, the calling one included. Switches."""
         if len(jobs) == 1:
             return flush_each(jobs, self.watch)
         self.lanes_here = [
@@ -445,8 +444,8 @@ class Flushing:
 
 
 def flush_each(jobs, watch):
-    """Run the jobs one by one, in a thread of the pool or in a greenlet. Returns (owner, error) of the jobs
-    that failed.
+    """Run the jobs one by one, in a thread of the pool or in a greenlet. Returns (owner, error) of each
+    failed job.
     """
     failed = []
     for function, target, owner in jobs:
@@ -464,8 +463,8 @@ def flush_each(jobs, watch):
 
 
 def change_each(groups, watch):
-    """In a thread of the pool: make each group's changes until one of the group fails. Returns (count of
-    changes made, error or None) of each group.
+    """In a thread of the pool: make the changes of each group, a list of Changes, until one of the group
+    fails. Returns (count of changes made, error or None) for each group.
     """
     results = []
     for group in groups:

@@ -1,12 +1,12 @@
-"""Group commit: flushes everything that was changed during the last flush, then sends the confirms that
-waited for it. No other module flushes.
+"""Group commit: flushes everything that was changed during the last flush, then calls the callbacks, such as
+confirms, that waited for it. No other module flushes.
 
-Stores and logs mark themselves. Doors call ``after_sync``, to be called back once all that is marked now is
-on the disk. A sync takes all marks when it begins, so batches grow by themselves when the disk is slow and
-are small when it is fast. ``storage.flush.flushing`` delays syncs that would come too often, and has threads
-wait for the disk. A failed sync proves nothing, not even when it is repeated: all stores that it covered are
-fenced, and callbacks get the error. A broker has one GroupCommit, which uses no timer and no thread while it
-is idle.
+Stores and logs are *marked* when they have something to flush. Callers of ``after_sync`` are called back once
+all that is marked now is on the disk. A sync takes all marks when it begins, so batches grow by themselves
+when the disk is slow and are small when it is fast. ``storage.flush.flushing`` delays syncs that would come
+too often, and has threads wait for the disk. A failed sync proves nothing, not even when it is repeated: all
+stores that it covered are fenced (refuse all further calls), and callbacks get the error. A broker has one
+GroupCommit, which uses no timer and no thread while it is idle.
 """
 import errno
 import logging
@@ -49,11 +49,12 @@ LOOKS = 16
 class GroupCommit:
     """Flushes stores, logs and folders.
 
-    ``enabled=False`` (--no-sync): flushes nothing, and calls back as soon as no name is left to change. Then
-    a confirmed message outlives a killed process, and not a power cut. ``slow_s``: a flush that takes more
-    seconds is logged while it runs; 0: no flush is logged. ``slice_clock``: the broker's SliceClock, which
-    cuts the callbacks of one sync into slices.
-    ``names``: the NameChanges that flushes wait for; ``background``: work that no flush waits for.
+    ``enabled=False`` (--no-sync): flushes nothing, and calls back once no rename or unlink is left to make.
+    Then a confirmed message outlives a killed process, and not a power cut. ``slow_s``: a flush that takes
+    more seconds is logged while it runs; 0: no flush is logged. ``slice_clock``: the broker's SliceClock,
+    which cuts the callbacks of one sync into slices.
+
+    ``names``: the NameChanges that flushes wait for; ``background``: jobs that no flush waits for.
     """
 
     __slots__ = (
@@ -92,20 +93,20 @@ class GroupCommit:
     # marks
 
     def mark(self, store):
-        """Note that the store has something to flush.
+        """Mark a store that has messages and acks to flush.
 
-        A sync calls the store's ``sync_files()`` first, and ``synced()`` or ``fence(error)`` at its end.
+        The sync calls the store's ``sync_files()`` first, and ``synced()`` or ``fence(error)`` at its end.
         """
         self._next.stores[store] = True
         self._begin_soon()
 
     def mark_messages(self, store):
-        """Note that the store has messages to flush. Its acks need no flush: no confirm depends on acks."""
+        """Mark a store that has messages to flush. Its acks may wait: no confirm depends on acks."""
         self._next.stores.setdefault(store, False)
         self._begin_soon()
 
     def mark_acks(self, store):
-        """Note that the store has acks to flush. ``after_sync`` does not cover them."""
+        """Mark a store that has acks to flush. There is no hurry: ``after_sync`` does not wait for them."""
         batch = self._next
         if not batch.acks:
             batch.acks_since = time.monotonic()
@@ -113,7 +114,7 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_file(self, file):
-        """Note that a log was appended to, or has accepted bytes, which the sync writes first.
+        """Mark a log that has new bytes on disk to flush, or accepted bytes, which the sync writes first.
 
         The log stays open until it has been flushed, even if its owner closes it or removes its name.
         """
@@ -123,23 +124,22 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_folder(self, path):
-        """Note that a name in the folder changed."""
+        """Mark a folder in which a name changed."""
         self._next.folders[os.fspath(path)] = None
         self._begin_soon()
 
     # waiting
 
     def after_sync(self, callback, hurry=True, concerns=None, about_logs=True):
-        """Call ``callback(error or None)`` once all that is marked now has been flushed: at once, before this
+        """Call ``callback(error or None)`` once all that is marked now has been flushed; at once, before this
         returns, if nothing is left to flush.
 
-        Callbacks come in the order given, and must neither switch nor raise. ``hurry=False``: the flush may
-        wait for more marks. If files of some stores could not be flushed, these stores are fenced, and
-        ``concerns()`` is asked whether the callback is about one of them; it must not raise. Without
-        ``concerns`` each failure is reported. A failed log is reported to all callbacks, also after later
-        syncs, until another log has taken its place: a second flush would succeed although the first one lost
-        bytes. ``about_logs=False``, for housekeeping that no promise depends on: a failed log is not
-        reported.
+        Callbacks are called in the order of the calls, and must neither switch nor raise. ``hurry=False``:
+        the flush may wait for more marks. If files of some stores cannot be flushed, these stores are fenced;
+        ``concerns()`` then says whether the callback gets their error, and must not raise. Without
+        ``concerns`` it gets every error. A failed log is reported to all callbacks, also after later syncs,
+        until another log has taken its place: a second flush would succeed although the first one lost bytes.
+        ``about_logs=False``, for housekeeping that no promise depends on: failed logs are not reported.
 
         Returns the NextFlush if the callback waits for the flush that begins next, else None.
         """
@@ -173,8 +173,8 @@ class GroupCommit:
         return None
 
     def after_flush_of(self, log, callback):
-        """Mark this log, and call back with the result of its own flush, whatever else fails. For a log that
-        is to replace another log.
+        """Mark this log, and call ``callback(error or None)`` with the result of its own flush, whatever else
+        fails. For a log that is to replace another log.
         """
         self.mark_file(log)
         self.after_sync(OfLog(callback, log))
@@ -189,7 +189,7 @@ class GroupCommit:
         result.get()
 
     def stop(self):
-        """Flush all marks and finish the background work, also what these two add; then end. May switch."""
+        """Flush all marks and finish all background jobs, with those added meanwhile. May switch."""
         self._stopping = True
         self._mark_unwritten()
         if self._has_marks() or self._next.acks:
@@ -204,7 +204,7 @@ class GroupCommit:
         self._flushing.end()
 
     def kill(self):
-        """End as a crash does: without flushing marks, and without callbacks."""
+        """Stop as a crash would: marks are not flushed, and no callback is called."""
         self._killed = True
         # taken, so that a cycle that is about to begin has no callbacks
         release([*self._take().logs, *self._failures.take_unwritten()])
@@ -218,7 +218,7 @@ class GroupCommit:
 
     @property
     def syncs(self):
-        """How many flushes there were."""
+        """How many flushes were made in this run."""
         return sum(self.sync_seconds.counts)
 
     @property
@@ -227,7 +227,7 @@ class GroupCommit:
         return self._greenlet is None or self._is_resting
 
     def describe(self):
-        """The state of the flushes, the marks and the failures, as a line for people."""
+        """The state of the flushes, the marks and the failures, as one line of text for operators."""
         state = (
             "over" if self._gone else "syncing" if self._is_syncing else "idle" if self.is_idle
             else "waiting for more"
@@ -269,7 +269,6 @@ class GroupCommit:
             self._wake.set()
 
     def _run(self):
-        """Cycle while there is something to flush, then rest and end: an idle broker has no greenlet here."""
         try:
             self._flushing.finish()  # of a cycle that was cut short: two threads must not write one log
             if self.enabled:
@@ -284,7 +283,7 @@ class GroupCommit:
         self._greenlet = None
 
     def _has_more(self):
-        """Rest until a mark, or for REST_S. Returns whether there was a mark. May switch."""
+        """Rest until something is marked, at most REST_S. Returns whether something was. May switch."""
         if self._stopping:
             return False
         self._is_resting = True
@@ -296,9 +295,7 @@ class GroupCommit:
         return is_woken
 
     def _ended(self, greenlet):
-        """Call back everything that waits: the greenlet was ended from outside (killed, maybe before its
-        first turn, or by Ctrl-C) and has called nothing back.
-        """
+        """Fail all waiting callbacks if the greenlet was killed, or ended by Ctrl-C, before calling them."""
         if self._greenlet is greenlet and not self._killed:
             self._greenlet = None
             if self._is_resting:  # nothing was marked, and no callback waits
@@ -308,9 +305,9 @@ class GroupCommit:
             self._give_up(OSError(errno.ECANCELED, f"the flush was cut short: {how}"))
 
     def _forget_marks(self):
-        """Without syncing (--no-sync), count marked files as flushed at the end of the loop's turn.
+        """With --no-sync: count all marked stores and logs as flushed, and call the callbacks.
 
-        May switch, for changes of names.
+        May switch, for renames and unlinks.
         """
         while self._has_work():
             self._in_flight, self._next.callbacks = deque(self._next.callbacks), []
@@ -346,9 +343,9 @@ class GroupCommit:
                 self._cycle()
 
     def _wait_for_more(self):
-        """Return when a callback waits for a sync, or after UNHURRIED_S.
+        """Wait until a callback is in a hurry, at most UNHURRIED_S.
 
-        Meanwhile changes that are wanted soon are made. May switch.
+        Meanwhile changes asked for with ``soon`` are made. May switch.
         """
         due = time.monotonic() + UNHURRIED_S
         while not self._next.is_hurried and not self._stopping:
@@ -370,11 +367,11 @@ class GroupCommit:
                     return
 
     def _give_up(self, error):
-        """Give all callbacks, also later ones, the error: a cycle has met a fault of ours, or was ended from
-        outside.
+        """Give all callbacks, now and later, this error: our own code failed in a cycle, or the greenlet was
+        killed.
 
-        Later marks are flushed, for the next run. The files of this cycle stay open, because its threads may
-        still flush them.
+        Later marks are still flushed: the next run needs them. The files of this cycle stay open, because its
+        threads may still flush them.
         """
         logger.error(
             "group commit failed; nothing that is to be durable will be confirmed any more", exc_info=error
@@ -395,7 +392,6 @@ class GroupCommit:
                 logger.exception("a callback after the end of group commit failed")
 
     def _cycle(self):
-        """Run one sync: take the marks, flush, call the callbacks."""
         self._mark_unwritten()
         next_flush = self._commit_delay.next_flush
         batch, changes, unawaited = self._take(), self.names.take(), ()
@@ -439,9 +435,9 @@ class GroupCommit:
             self._is_syncing = False
 
     def _in_portions(self, items):
-        """Iterate over the items; other work has its turn whenever a slice of time is over.
+        """Iterate over the items, and let other greenlets run whenever a slice of time is over.
 
-        The iteration ends if the broker is killed meanwhile. A generator; may switch.
+        Ends early if the broker is killed meanwhile. A generator; may switch.
         """
         clock = None if self._slice_clock is None else self._slice_clock(every=LOOKS, clock=time.thread_time)
         for item in items:
@@ -453,8 +449,8 @@ class GroupCommit:
                 clock.begin()
 
     def _flush(self, batch, jobs, answered):
-        """Run the jobs, let go of their files, and note how long that took and when the next flush may begin.
-        May switch.
+        """Run the jobs of a batch, release their files, and record failures, duration and the next flush's
+        delay. ``answered``: count of callbacks and joins that this flush answers. May switch.
         """
         began = time.monotonic()
         unbegun = {}
@@ -474,7 +470,6 @@ class GroupCommit:
             self._commit_delay.flushed(began, bool(self._next.callbacks), answered)
 
     def _mark_unwritten(self):
-        """Mark the logs that could not be written, so that the next sync tries again."""
         if self._failures.unwritten:
             unwritten = self._failures.take_unwritten()
             for file in unwritten:
@@ -483,8 +478,8 @@ class GroupCommit:
             release(unwritten)
 
     def _answer(self, of_logs, other):
-        """Call all callbacks of this sync, also those added meanwhile without a mark. ``of_logs``: the error
-        of a failed log, ``other``: of anything else, or None. May switch.
+        """Call all callbacks of this sync, also those that began to wait meanwhile. ``of_logs``: the error of
+        a failed log, ``other``: of anything else, or None. May switch.
         """
         if len(self._in_flight) < LOOKS:
             for _ in range(LOOKS):
@@ -495,6 +490,5 @@ class GroupCommit:
             call_back(callback, of_logs, other)
 
     def _asked(self):
-        """Iterate over the callbacks of the running sync, until none is left. A generator."""
         while self._in_flight:
             yield self._in_flight.popleft()

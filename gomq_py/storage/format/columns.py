@@ -1,10 +1,10 @@
-"""Columns: reads many records of a segment at once, and gives each field as a column, in buffers for Arrow.
+"""Columns: decodes many records of a segment at once into one column per field, in buffers for Arrow.
 
 For programs that read a stream in bulk (Spark); format.record defines the octets. A Block holds up to
-``capacity`` rows: their offsets and times and, for each field of variable length, where it lies in the
-segment: ``starts`` and ``lengths``, 32 bits each; the start is -1 if a row lacks the field. gather() copies
-one field of all rows into one buffer. A walk checks both checksums of every record. A leaf: octets in, octets
-out; no I/O.
+``capacity`` rows, one per record: their offsets and times and, for each field of variable length, its
+position and length in the segment: ``starts`` and ``lengths``, 32 bits each; the start is -1 if a row lacks
+the field. gather() copies one field of all rows into one buffer. A walk checks both checksums of every
+record. A leaf: octets in, octets out; no I/O.
 """
 from gomq_py import octets
 from gomq_py.storage.format import record
@@ -34,8 +34,8 @@ AMQP = 1
 
 
 class Block:
-    """Holds the rows of one walk; the next walk replaces them. ``count``: the rows; ``body_bytes``: octets of
-    their bodies; ``at``: position of the record behind them.
+    """The rows (records) of one walk; the next walk replaces them. ``count``: number of rows; ``body_bytes``:
+    octets of their bodies; ``at``: position in the segment behind the last row.
 
     ``offsets`` and ``timestamps`` (Unix microseconds) are little-endian 64-bit integers. ``property_flags``:
     the flags of all rows, joined by OR. ``others``: count of rows whose properties are not basic.
@@ -60,8 +60,8 @@ class Block:
         self.others = 0
 
     def walk(self, buffer, at, end, seed, first_offset, first, until):
-        """Take the records in [``at``, ``end``) whose ordinals are from ``first`` to ``until`` - 1. Returns
-        why the walk ended.
+        """Read the records in [``at``, ``end``) with ordinals from ``first`` to ``until`` - 1 as rows.
+        Returns why the walk ended: END, FULL, DONE, DAMAGED, SPOILED or MISSING.
 
         ``first_offset``: offset of the segment's record with ordinal 0. The caller sets ``next_ordinal`` to 0
         at the segment's first record; later walks continue the count. Of records before ``first`` only the
@@ -114,7 +114,6 @@ class Block:
             at += size
 
     def _place(self, p, at, routing_length, properties_length, body_length, starts, lengths):
-        """Note where the fields of the record at ``at`` lie."""
         exchange_length = p[at + 40]
         content = at + 40 + routing_length
         place = 4 * self.count
@@ -132,20 +131,20 @@ class Block:
         return 0
 
     def accept(self, buffer):
-        """Let the next walk take the record at ``at`` although ordinals before it are MISSING. Returns its
-        ordinal.
+        """Let the next walk begin with the record at ``at``, although a walk ended there as MISSING: records
+        before it are lost. Returns its ordinal.
         """
         self.next_ordinal = octets.le32(octets.pointer(buffer), self.at + 16)
         return self.next_ordinal
 
     def skip(self):
-        """Let the next walk begin behind the record at ``at``, with which a walk ended as SPOILED."""
+        """Let the next walk begin behind the record at ``at``, whose content is damaged (SPOILED)."""
         self.at += self.skipped
         self.next_ordinal += 1
 
     def seek(self, buffer, at, end, seed):
-        """Return the position of the first sound header in [``at``, ``end``), or -1; for use when a walk
-        ended as DAMAGED. ``at`` is a multiple of 8 behind the segment's start.
+        """Return the position of the first sound header in [``at``, ``end``), or -1, after a walk ended as
+        DAMAGED. ``at`` is a multiple of 8 behind the segment's start.
         """
         if end > len(buffer):
             raise ValueError(f"seek to {end} in a buffer of {len(buffer)} octets")
@@ -155,8 +154,8 @@ class Block:
         return record.find(p, at, end, seed, self.next_ordinal)
 
     def other_kind(self, row, buffer):
-        """(kind, flags, routing, properties) of a row whose properties are not basic, as they lie in the
-        record; None for a row with basic properties.
+        """(kind, flags, routing, properties), the last two as stored bytes, of a row whose properties are not
+        AMQP basic ones; None for a row with basic properties.
         """
         exchange_at = octets.le32(octets.pointer(self.starts), 4 * row)
         if buffer[exchange_at - 39] == AMQP:
@@ -169,14 +168,14 @@ class Block:
             bytes(buffer[at:end]))
 
     def set_properties(self, row, at, length):
-        """Set where a row's basic properties lie, because the record itself does not have them."""
+        """Set where a row's basic properties lie, after translation from another protocol's."""
         place = 4 * (PROPERTIES * self.capacity + row)
         octets.put_le32(octets.pointer(self.starts), place, at)
         octets.put_le32(octets.pointer(self.lengths), place, length)
 
     def scan_properties(self, buffer):
-        """Find the basic properties of all rows, for gather_property(). Returns the rows' flags, joined by
-        OR.
+        """Find each basic property of all rows, for gather_property(). Returns the flag words of the rows,
+        joined by OR.
         """
         self.property_flags = self._scan_properties(
             octets.pointer(buffer), octets.pointer(self.starts), octets.pointer(self.lengths),
@@ -222,8 +221,8 @@ class Block:
         return found
 
     def gather(self, field, buffer):
-        """Return one field of all rows as (ends, content). ``ends`` are count + 1 numbers of 32 bits: row n
-        has the octets from ends[n] to ends[n + 1].
+        """Copy one field of all rows. Returns (ends, content): ``ends`` are count + 1 little-endian 32-bit
+        numbers; row n has the octets of ``content`` from ends[n] to ends[n + 1]. ``field``: EXCHANGE to BODY.
         """
         ends, size = self._measured(self.lengths, field)
         content = bytearray(size)
@@ -234,8 +233,8 @@ class Block:
         return ends, content
 
     def gather_property(self, place, buffer):
-        """Return one property of all rows, after scan_properties(): (bitmap of the rows that have the
-        property, ends, content), the last two as in gather(). ``place``: number of the property.
+        """Copy one basic property of all rows, after scan_properties(). Returns (bitmap of the rows that have
+        it, ends, content), the last two as in gather(). ``place``: its number, 0 for content_type.
         """
         present = bytearray((self.count + 7) // 8)
         ends, size = self._measured(self.property_lengths, place)

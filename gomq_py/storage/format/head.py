@@ -68,7 +68,7 @@ _ACKS_SEAL_SALT = 4
 
 
 class Head(NamedTuple):
-    """The content of the head proper. ``seed`` is its checksum."""
+    """The 64 octets at the start of both segment files, decoded. ``seed`` is their checksum."""
 
     magic: bytes
     number: int
@@ -79,17 +79,17 @@ class Head(NamedTuple):
     seed: int
 
     def twin(self, magic):
-        """The head of the other file of the pair."""
+        """The head of the segment's other file: equal but for its ``magic`` and checksum."""
         return decode(self._replace(magic=magic).encode())
 
     def encode(self):
-        """Encode the head proper in 64 octets, with its checksum."""
+        """Encode the head in 64 octets, with its checksum."""
         head = _HEAD.pack(*self[:1], SCHEMA_VERSION, *self[1:6], 0)
         return head[:60] + octets.crc32c(0, head, 0, 60).to_bytes(4, "little")
 
 
 class Seal(NamedTuple):
-    """The content of a msgs file's seal: what the file holds."""
+    """The summary in a complete msgs file's head: what the file holds."""
 
     records: int
     next_ordinal: int
@@ -100,7 +100,7 @@ class Seal(NamedTuple):
 
 
 class AcksSeal(NamedTuple):
-    """The content of an acks file's seal: what the file held at a clean stop."""
+    """The summary in an acks file's head after a clean stop: what the file held then."""
 
     entries: int
     acked: int
@@ -108,8 +108,8 @@ class AcksSeal(NamedTuple):
 
 
 def decode(head, magic=None):
-    """Decode a ``Head`` from 64 octets. None if the head is invalid, of another schema version, or of another
-    kind of file than ``magic``, if given.
+    """Decode a ``Head`` from 64 octets. None if they are invalid, of another schema version, or not of the
+    file kind ``magic`` (None: either kind).
     """
     if len(head) < 64:
         return None
@@ -127,7 +127,7 @@ def encode_seal(seed, seal):
 
 
 def decode_seal(seed, head):
-    """The ``Seal`` in a msgs file's first 128 octets, or None."""
+    """The ``Seal`` in a msgs file's first 128 octets; None if it is missing or damaged."""
     part = head[SEAL_AT:SEAL_AT + _SEAL.size]
     return Seal(*_SEAL.unpack(part)[:-1]) if _is_closed(seed + _SEAL_SALT, part, _SEAL.size) else None
 
@@ -138,7 +138,7 @@ def encode_acks_seal(seed, seal):
 
 
 def decode_acks_seal(seed, head):
-    """The ``AcksSeal`` in an acks file's first 128 octets, or None."""
+    """The ``AcksSeal`` in an acks file's first 128 octets; None if it is missing or damaged."""
     part = head[ACKS_SEAL_AT:ACKS_SEAL_AT + _ACKS_SEAL.size]
     return (
         AcksSeal(*_ACKS_SEAL.unpack(part)[:-1]) if _is_closed(seed + _ACKS_SEAL_SALT, part, _ACKS_SEAL.size)
@@ -147,8 +147,8 @@ def decode_acks_seal(seed, head):
 
 
 def decode_mark(seed, salt, head, at):
-    """Decode a mark: the position in the 8 octets at ``head[at]``; 0 if its checksum is wrong. ``salt``: what
-    the mark's kind adds to the seed.
+    """The position in a mark, the 8 octets at ``head[at]``; 0 if its checksum is wrong. ``salt``: number that
+    this kind of mark adds to the seed.
     """
     part = head[at:at + 8]
     if len(part) < 8 or not _is_closed(seed + salt, part, 8):

@@ -16,10 +16,10 @@ Little-endian. The first record, ordinal 0 without payload, marks the log's birt
 
 The log id tells a record of this log from a record of an older log, or one quoted in a payload. Behind a bad
 head a scan searches, octet by octet, for a valid head with this log id and a higher ordinal. Damage in octets
-known to be on disk is a fault of the disk. Damage behind them is the ordinary end of a crash if it looks like
-that: the last append is short, or unwritten parts of sectors read as zeros. storage.logs.framed_log writes
-and reads logs, ``fsck`` reads them. A leaf: octets in, records out; no I/O, and a payload is never
-interpreted.
+known to be on disk is a fault of the disk. Damage behind them is the ordinary end of a crash if it is of a
+kind that a crash leaves: the last append is short, or unwritten parts of sectors read as zeros.
+storage.logs.framed_log writes and reads logs, ``fsck`` reads them. A leaf: octets in, records out; no I/O,
+and a payload is never interpreted.
 """
 import os
 from struct import Struct
@@ -46,7 +46,7 @@ MAX_ORDINAL = 1 << 62
 
 
 class LogError(Exception):
-    """The log cannot be read at all; ``path`` and ``reason`` are in the text."""
+    """The log cannot be read at all; the text names the ``path`` and the ``reason``."""
 
     def __init__(self, path, reason):
         super().__init__(f"{path}: {reason}")
@@ -57,8 +57,8 @@ class LogError(Exception):
 class Damage:
     """Octets [start, end) of a log that hold no valid record.
 
-    ``promised``: the damage is a disk fault, because the octets were known to be on disk, or a crash cannot
-    leave such octets. If False, the damage is the ordinary end of a crash.
+    ``promised``: True for a disk fault: the octets were known to be on disk, or are such as no crash leaves.
+    False for the ordinary end of a crash.
     """
 
     __slots__ = ("start", "end", "reason", "promised", "torn")
@@ -75,10 +75,11 @@ class Damage:
 
 
 class LogScan:
-    """Walks the octets of a log: iterates over payloads, collects damage.
+    """Reads a log: iterates over the payloads of its valid records, and collects ``damage``, a list of
+    Damage.
 
-    ``end`` is behind the last valid record. ``left``: {log id: octets on disk} of the logs that the last run
-    may have left, if known.
+    ``end``: position behind the last valid record. ``left``: {log id: octets on disk} of the logs that the
+    last run may have left, if known: a shorter or another log counts as damaged.
     """
 
     def __init__(self, path, content, left=None):
@@ -134,7 +135,7 @@ class LogScan:
             self._synced = max(self._synced, left)
 
     def _head_at(self, position):
-        """(ordinal, length, payload's checksum) of a valid head that may stand here, or None."""
+        """The valid record head at ``position`` as (ordinal, payload length, payload checksum), or None."""
         content = self._content
         if position + HEAD_SIZE > len(content):
             return None
@@ -158,7 +159,6 @@ class LogScan:
         return ordinal, length, check
 
     def _skip_to_head(self, start):
-        """The position of the next valid head, or the end of the log; skipped octets are damage."""
         position = start
         while True:
             position = self._content.find(MAGIC, position + 1)
@@ -172,7 +172,7 @@ class LogScan:
         return position
 
     def _may_be_torn(self, start, end):
-        """Whether some sector of [start, end) reads as if its end, or the whole sector, was never written."""
+        """Whether a crash may have left these octets: the last octet of some sector in them is zero."""
         while start < end:
             until = min(end, start - start % SECTOR + SECTOR)
             if not self._content[until - 1]:
@@ -182,13 +182,13 @@ class LogScan:
 
 
 def log_id_of(content):
-    """The id of the log that begins with these octets, or None. Raises LogError for an unknown version."""
+    """The id in a log's first record, or None if that is invalid. Raises LogError for an unknown version."""
     scan = LogScan("", content)
     return None if scan._head_at(0) is None else scan.log_id
 
 
 def encode_record(log_id, ordinal, synced_size, payload):
-    """Encode one record. Raises ValueError if the payload is longer than MAX_PAYLOAD."""
+    """Encode one record. ``synced_size``: octets of the log on disk. Raises ValueError if it is too long."""
     if len(payload) > MAX_PAYLOAD:
         raise ValueError(f"a record of {len(payload)} octets is above {MAX_PAYLOAD}")
     head = HEAD.pack(
@@ -199,7 +199,7 @@ def encode_record(log_id, ordinal, synced_size, payload):
 
 
 def encode_log(payloads):
-    """Encode a whole log of these payloads. Returns (content, log id, number of records)."""
+    """Encode a new log with these payloads. Returns (content, log id, number of records)."""
     log_id, count = new_log_id(), 0
     parts = []
     for count, payload in enumerate(payloads, 1):

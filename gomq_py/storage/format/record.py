@@ -1,4 +1,5 @@
-"""Record: encodes and checks a message in a segment, its location, and the entry that says that it is gone.
+"""Record: encodes and checks the record of a message in a segment, its location, and the acks file's entries,
+which say that records are gone.
 
 Little-endian. In the msgs file every record begins at a multiple of 8 octets from the start of the file.
 
@@ -28,12 +29,12 @@ with the end of the data before it is used.
 
 A *location* says in one number where a record lies in a store: level of priority (8 bits) << 56 | number of
 the segment (28 bits) << 28 | position (28 bits), in octets from the start of the msgs file. Locations of one
-level grow from older to younger messages, so that they sort as their messages came. A location holds for one
-run: after a restart another message may lie there. A location kept on disk (mqtt.model.qos2_records) has
-beside it the time when its message was stored.
+level grow from older to younger messages, so they sort by age. A location holds for one run: after a restart
+another message may have it. A location kept on disk (mqtt.model.qos2_records) has beside it the time when its
+message was stored.
 
-The *acks file* says which records of its segment are gone, and how often others came back. Behind the head
-(format.head) it has entries of 8 octets.
+The *acks file* says which records of its segment are gone, and how often others were requeued. Behind the
+head (format.head) it has entries of 8 octets.
 
     offset size
          0    4  word: a multiple of 8, plus the kind
@@ -101,14 +102,14 @@ GAP_BYTES = 65536
 
 
 def size_of(routing_length, properties_length, body_length):
-    """The octets that a record takes: a header of 40, the three parts, a checksum of 4, and zeros
-    up to a multiple of 8.
+    """Octets of a record with these three parts: a header of 40, the parts, a checksum of 4, and zeros up to
+    a multiple of 8.
     """
     return (44 + routing_length + properties_length + body_length + 7) & ~7
 
 
 def level_bits(level):
-    """The part of a location that all messages of a level of priority share."""
+    """The upper 8 bits, in place, that all locations in this level of priority have."""
     return level << 56
 
 
@@ -136,8 +137,8 @@ def encode(
     p, at, seed, ordinal, kind, flags, priority, timestamp_ms, expires_at_ms,
     source, routing_at, routing_length, properties_at, properties_length, body_at, body_length, is_there,
 ):
-    """Write a record at ``p[at]``, where the caller has made sure of room. ``is_there``: the body is written
-    already. Returns the record's size.
+    """Write a message's record at ``p[at]``, where the caller has made sure of room. Returns its size. The
+    parts are copied from the buffer ``source``; ``is_there``: the body is in place and is not copied.
     """
     routing = at + 40
     properties = routing + routing_length
@@ -174,9 +175,8 @@ def encode(
 
 
 def measure(p, at, end):
-    """Size of the record that seems to begin at ``at`` and to end at or before ``end``; 0 when there is none.
-
-    Checks no checksum.
+    """Size of the record at ``at`` by its header, without checksums; 0 if no header is there, or if the
+    record would end behind ``end``.
     """
     if at + SMALLEST_RECORD_BYTES > end or octets.le16(p, at) != MAGIC:
         return 0
@@ -188,8 +188,8 @@ def measure(p, at, end):
 
 
 def header_is_sound(p, at, seed):
-    """Whether header and routing of a measured record have the right checksum, and the routing is two short
-    strings.
+    """Whether header and routing of a record, which measure() found, have the right checksum, and the routing
+    is two short strings.
     """
     routing_length = octets.le16(p, at + 6)
     if octets.crc32c(octets.crc32c(seed, p, at, 36), p, at + 40, routing_length) != octets.le32(p, at + 36):
@@ -203,15 +203,15 @@ def header_is_sound(p, at, seed):
 
 
 def content_is_sound(p, at, seed):
-    """Whether properties and body of a measured record have the right checksum."""
+    """Whether properties and body of a record, which measure() found, have the right checksum."""
     start = at + 40 + octets.le16(p, at + 6)
     length = octets.le32(p, at + 8) + octets.le32(p, at + 12)
     return octets.crc32c(seed, p, start, length) == octets.le32(p, start + length)
 
 
 def find(p, at, end, seed, ordinal):
-    """Position of the first sound header from ``at`` (a multiple of 8) on whose ordinal is at least
-    ``ordinal``; -1 if no such header lies before ``end``.
+    """Position of the first sound header in [``at``, ``end``) with this ``ordinal`` or a higher one, or -1.
+    ``at`` is a multiple of 8.
     """
     while at + SMALLEST_RECORD_BYTES <= end:
         count = min(SEARCH_BYTES, end - at)
@@ -233,9 +233,9 @@ def find(p, at, end, seed, ordinal):
 class RecordScanner:
     """Walks the records of a segment that may be damaged.
 
-    ``next`` moves to the next whole record and fills the fields; ``damaged`` collects (start, end, records
-    lost) of skipped regions, ``at`` is where the data ends once ``next`` has returned False. A region without
-    any sound record behind it is not damage but the end: the ordinary tail of a crash.
+    ``next`` moves to the next sound record and fills the fields, such as ``position``; ``damaged`` collects
+    (start, end, records lost) of skipped regions; ``at`` is the end of the data once ``next`` has returned
+    False. A region without any sound record behind it is not damage but the ordinary tail of a crash.
     """
 
     __slots__ = (
@@ -263,7 +263,7 @@ class RecordScanner:
         self.count = self.body_bytes = self.acked = self.acked_bytes = 0
 
     def next(self):
-        """Move to the next record. Returns False at the end."""
+        """Move to the next sound record. Returns False at the end of the data."""
         while True:
             size = self._step()
             if size == 0:
@@ -274,10 +274,10 @@ class RecordScanner:
             self.damaged.append((self.position, self.position + size, 1))
 
     def tally(self, runs, check_content=True):
-        """Walk to the end. Sets ``count`` and ``body_bytes``, of all records, and ``acked`` and
-        ``acked_bytes``, of those that lie in ``runs`` (see Acks) or have damaged content.
+        """Walk to the end of the data. Sets ``count`` and ``body_bytes`` of all records, and ``acked`` and
+        ``acked_bytes`` of those in ``runs`` (Acks.runs) or with damaged content.
 
-        Without ``check_content`` only the headers are looked at.
+        ``check_content=False``: only the headers are checked.
         """
         at, count = 0, len(runs)
         while self._step():
@@ -298,7 +298,7 @@ class RecordScanner:
         return 0
 
     def _step(self):
-        """Move to the next sound header. Returns the record's size, or 0 at the end."""
+        """Move to the next record with a sound header. Returns the record's size, or 0 at the end."""
         p, at = self.p, self.at
         size = measure(p, at, self.end)
         if size == 0 or octets.le32(p, at + 16) < self.next_ordinal or not header_is_sound(p, at, self.seed):
@@ -328,19 +328,19 @@ class RecordScanner:
 
 
 def capacity_for(msgs_bytes):
-    """Size of the acks file for a msgs file of this capacity."""
+    """Octets of the acks file for a msgs file of ``msgs_bytes``: an entry for each smallest record."""
     return HEAD_BYTES + (msgs_bytes - HEAD_BYTES) // SMALLEST_RECORD_BYTES * ENTRY_BYTES
 
 
 def put_entry(p, index, seed, word):
-    """Write the word and its checksum as the entry with this index."""
+    """Write the entry ``index`` of an acks file: ``word`` and its checksum."""
     at = 128 + index * 8
     octets.put_le32(p, at, word)
     octets.put_le32(p, at + 4, octets.crc32c((seed + index) & 0xFFFFFFFF, p, at, 4))
 
 
 def get_entry(p, index, seed):
-    """The word of the entry; 0 if empty or damaged. The caller has checked the index against the file."""
+    """The word of entry ``index``, which the file must have room for; 0 if empty or damaged."""
     at = 128 + index * 8
     word = octets.le32(p, at)
     if word == 0 or octets.le32(p, at + 4) != octets.crc32c((seed + index) & 0xFFFFFFFF, p, at, 4):
@@ -349,21 +349,21 @@ def get_entry(p, index, seed):
 
 
 def put_mark(p, at, seed, position):
-    """Write a mark of format.head at ``at``: a position and its checksum. The caller has added the mark's
-    salt to the seed.
+    """Write a mark of format.head at ``p[at]``: a position and its checksum. The caller has added the mark's
+    salt to ``seed``.
     """
     octets.put_le32(p, at, position)
     octets.put_le32(p, at + 4, octets.crc32c(seed, p, at, 4))
 
 
 def due_value(due_s, count):
-    """The value of a DUE entry: the lowest bit of its COUNT, and 28 bits of the time in Unix seconds."""
+    """The value of a DUE entry: the time's lowest 28 bits (Unix seconds), and the lowest bit of ``count``."""
     return (due_s & 0xFFFFFFF) << 1 | (count & 1)
 
 
 def due_of(value, count, now_s):
-    """The time in a DUE entry, in Unix seconds; 0 if the entry is for another count. The entry has 28 bits,
-    so the time is taken to be within four years of ``now_s``.
+    """The time in a DUE entry's ``value``, in Unix seconds; 0 if the entry is for another count. Only 28 bits
+    of the time are stored: it is taken to be within four years of ``now_s``.
     """
     if value & 1 != count & 1:
         return 0
@@ -371,17 +371,17 @@ def due_of(value, count, now_s):
 
 
 def is_among(position, runs):
-    """Whether a position lies in one of these runs, given as [start, end, start, ...]."""
+    """Whether a position lies in one of the ranges ``runs``, a flat list [start, end, start, end...]."""
     return any(start <= position < end for start, end in zip(runs[::2], runs[1::2]))
 
 
 class Acks:
-    """The content of an acks file.
+    """The decoded content of an acks file.
 
-    ``runs``: [start, end, start, end...] of acked records, sorted, without overlap, each ``end`` exclusive;
-    ``counts``: position -> (count, index of the COUNT entry); ``dues``: position -> due_value; ``entries``:
-    index behind the last entry; ``holes``: count of ignored entries before this index, which may be written
-    again.
+    ``runs``: flat array [start, end, start, end...] of the positions of acked records, sorted, without
+    overlap, each ``end`` exclusive; ``counts``: {position: (failed deliveries, index of the COUNT entry)};
+    ``dues``: {position: due_value()}; ``entries``: index behind the last valid entry; ``holes``: count of
+    ignored entries before this index, which may be written again.
     """
 
     __slots__ = ("runs", "counts", "dues", "entries", "holes")
@@ -394,7 +394,7 @@ class Acks:
 
 
 def load_acks(buffer, seed, entries=-1):
-    """Read the entries of an acks file: as many as its seal says (``entries``), or all if that is -1."""
+    """Decode an acks file into Acks: as many entries as its seal says (``entries``), or all if that is -1."""
     acks = Acks()
     limit = (len(buffer) - HEAD_BYTES) // ENTRY_BYTES
     if limit <= 0:
@@ -440,7 +440,8 @@ def _collect(p, seed, limit, acks, found):
 
 
 def _merge(found, runs):
-    """Append sorted ranges (start << 32 | end) to ``runs``, and merge those that overlap.
+    """Append the sorted ``found``, ranges packed as start << 32 | end, to ``runs``; overlapping ranges become
+    one.
 
     Adjacent ranges stay apart, because the range of a single ACKED entry does not end at its record's end:
     readers know such a range by its length.

@@ -1,15 +1,15 @@
 """Definition log: the definitions of operators and clients, as a log of changes that is replayed at boot.
 
 Above storage.logs.framed_log and storage.logs.log_records. broker.broker keeps vhosts and their content in
-one such log, auth.users the users in another. A record is a field table (content.fields) with a key ``op``.
-An append is on the disk once the committer has synced: answers to clients wait for that. Never switches.
+one such log, auth.users the users in another. A record is a field table (content.fields) with a key ``op``;
+it describes one whole definition, such as a queue. An append is on the disk once the committer has synced:
+answers to clients wait for that. Never switches.
 
-A long log is compacted if it has many more records than the model has definitions, which are counted first.
-Compaction writes a second log beside the first, while every change goes to both; once the second log is on
-disk it gets the first log's name. Count and compaction run in slices. The model may change between slices,
-because a record describes a whole definition: a later record of the same definition replaces the earlier one.
-The second log is opened, renamed and removed in the committer's threads, so that a slow disk does not block
-the hub.
+A long log is compacted if it has many more records than the model (the definitions in memory) has
+definitions, which are counted first. Compaction writes a second log beside the first, while every change goes
+to both; once the second log is on disk it gets the first log's name. Count and compaction run in slices. The
+model may change between slices: a later record of the same definition replaces the earlier one. The second
+log is opened, renamed and removed in the committer's threads, so that a slow disk does not block the hub.
 
 After a failed flush a log may have lost its content: promises that depend on it are refused while it is in
 use. It is compacted at once, and with each later change until that succeeds: the model has everything.
@@ -36,13 +36,13 @@ LOOKS = 16
 
 
 class DefinitionLog:
-    """One log. ``open`` it, and exhaust ``replay``, before the first ``append``.
+    """One log. Call ``open``, then iterate ``replay`` to its end, before the first ``append``.
 
-    ``what``: names its content in log lines; ``shapes``: see log_records.read_record. The log is long, and is
-    compacted, when it has more than ``slack`` records beyond twice those of a snapshot. ``born_whole``: see
-    FramedLog; ``fails_all``: see LogFile; ``left``: see LogScan. ``note(left)`` is called in a thread to save
-    the next boot's ``left``: before another log replaces this one and, with ``notes_growth``, soon after each
-    flush of new records.
+    ``what``: names its content in log lines; ``shapes``: see log_records.read_record. The log is compacted
+    when it has more than ``slack`` records beyond twice the number of definitions. ``born_whole``: see
+    FramedLog; ``fails_all``: see LogFile; ``left``: see LogScan. ``note(left)``, if given, is called in a
+    thread to save the next boot's ``left``: before another log replaces this one and, with ``notes_growth``,
+    soon after each flush of new records.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class DefinitionLog:
         self._log = None  # None until open()
 
     def open(self):
-        """Open the file; returns itself. For boot: blocks. Raises OSError."""
+        """Open the file. Returns this object. For boot: blocks. Raises OSError."""
         # left by a compaction before a crash; the first log has everything
         if os.path.exists(self._path + NEXT):
             self._files.unlink(self._path + NEXT)
@@ -89,12 +89,12 @@ class DefinitionLog:
 
     @property
     def is_compacting(self):
-        """Whether a compaction, or its count of definitions, is under way."""
+        """Whether a compaction runs, or the count of definitions that decides on one."""
         return self._counting or self._opening or self._next is not None
 
     @property
     def has_failed(self):
-        """Whether a flush failed: not all appends may be on the disk."""
+        """Whether a flush of this log has failed: some appended records may be missing on the disk."""
         return self._log.file.failure is not None
 
     @property
@@ -104,33 +104,33 @@ class DefinitionLog:
 
     @property
     def on_disk(self):
-        """{log id: bytes of it on the disk}; empty before the log's first record."""
+        """{log id: octets of the log known to be on disk}; empty before the log's first record."""
         return self._log.on_disk
 
     @property
     def is_new(self):
-        """Whether the log never had a record."""
+        """Whether the file was empty when it was opened, and begin() has not been called."""
         return self._log.is_new
 
     @property
     def damage(self):
-        """Damage that replay found, see storage.logs.framed_log.Damage."""
+        """Damaged parts of the file that replay found, a list of storage.format.log.Damage."""
         return self._log.damage
 
     @property
     def lacks_records(self):
-        """Whether replay missed records that may have been promised: more than the torn end of a crash."""
+        """Whether replay skipped records that may have been confirmed: more than the torn end of a crash."""
         return bool(
             self._unreadable or self._log.holds_damage or any(damage.promised for damage in self._log.damage)
         )
 
     @property
     def is_damaged(self):
-        """Whether replay missed anything of the log."""
+        """Whether replay found damage, the torn end of a crash included, or a record of a wrong shape."""
         return bool(self._log.damage or self._unreadable)
 
     def say_damage(self, advice):
-        """Log the damage that replay found, as FramedLog.say_damage does."""
+        """Log the damage that replay found; ``advice`` ends the error line, for the operator."""
         self._log.say_damage(LOG, self._what, advice)
 
     def replay(self):
@@ -146,9 +146,8 @@ class DefinitionLog:
                 LOG.error("%s: a record is left out: %s", self._what, error)
 
     def leave_out(self, records):
-        """Note records of replay() that their reader cannot use.
-
-        Keeps these records, and those that replay() left out, in a separate file. For boot: blocks.
+        """Save ``records`` that the caller of replay() could not use, and those that replay() left out, in
+        the file ``<path>.left-out``. For boot: blocks.
         """
         left_out = [*self._unreadable, *map(encode_table, records)]
         if not left_out:
@@ -163,7 +162,7 @@ class DefinitionLog:
             )
 
     def begin(self, records):
-        """Make these the first records of a new log. They are on disk when this returns, all of them or none.
+        """Write the first records (dicts) of a new log. They are on disk on return, all of them or none.
 
         For boot: blocks. Raises OSError.
         """
@@ -172,13 +171,14 @@ class DefinitionLog:
         self._log.file.failed = self._replace_failed
 
     def compact_when_long(self, snapshot):
-        """Compact from now on when the log is much longer than a snapshot.
+        """Compact the log from now on whenever it has many more records than there are definitions.
 
-        ``snapshot()`` returns an iterator over functions. Each function returns the record of one definition,
-        or None if the definition is gone; instead of a function the iterator may yield None, for a definition
-        that is not durable. The model changes during the iteration, which must neither raise nor be slow.
+        ``snapshot()`` returns an iterator over functions, each of which returns the record (a dict) of one
+        definition, or None if the definition is gone. Instead of a function the iterator may yield None, for
+        a definition that is not durable. Definitions may change during the iteration, which must neither
+        raise nor be slow.
 
-        Compacts at once if the log is long, or damaged: the next boot must not meet the damage again.
+        Compacts now if the log is long, or damaged: the next boot must not meet the damage again.
         """
         self._snapshot = snapshot
         if self._log.holds_damage:
@@ -187,9 +187,9 @@ class DefinitionLog:
             self._compact_if_long()
 
     def append(self, record):
-        """Add a record.
+        """Append a record, a dict.
 
-        Raises OSError, or ValueError if the record could not be read again; then nothing has changed.
+        Raises OSError, or ValueError if replay could not read the record; then nothing has changed.
         """
         payload = encode_table(record)
         read_record(payload, self._shapes)
@@ -226,24 +226,22 @@ class DefinitionLog:
             self._scheduler.start(Count(self, self._snapshot()))
 
     def _replace_failed(self):
-        """Compact after a failed flush of the log."""
         if not self._closed:
             self._compact_if_long()
 
     def counted(self, count):
-        """Compact the log if it is still long by this new count of definitions."""
+        """Set the number of definitions, for Count, and compact if the log is still long."""
         self._counting = False
         self._size_hint = max(self._size_hint, count)
         if (self._is_long() or self._log.file.failure is not None) and not self._closed:
             self._compact()
 
     def count_failed(self, error):
-        """Go on without the count of definitions, which has failed."""
+        """Give up the count of definitions because of ``error``; the log stays uncompacted."""
         self._counting = False
         self._give_up(error)
 
     def _compact(self):
-        """Begin to write the model to a second log, or remove a left-over one for the next attempt."""
         if self._is_left:
             self._is_left = False
             self._committer.names.change([self._files.unlinking(self._path + NEXT)], self._removed)
@@ -262,7 +260,6 @@ class DefinitionLog:
             self._committer.background.short.add(self._make_next, self._log.file.end, done=self._opened)
 
     def _note_soon(self, _=None):
-        """Save how much of this log is on the disk."""
         self._is_growth_due = False
         self._committer.background.long.add(self._note_left, done=self._noted)
 
@@ -271,23 +268,21 @@ class DefinitionLog:
             LOG.warning("%s: how long %s is cannot be noted: %s", self._what, self._path, error)
 
     def _note_left(self):
-        """In a thread: save the length of this log on the disk, and the id of the log that will replace it.
+        """In a thread: save, by ``note``, the log's length on disk and the id of the log that will replace
+        it.
         """
         self._note({**({} if self._next_id is None else {self._next_id: 0}), **self._log.on_disk})
 
     def _make_next(self, size):
-        """In a thread: make an empty second log, with as much room as the first one uses; a snapshot hardly
-        ever needs more.
-        """
+        """In a thread: create the empty second log, and reserve as much room for it as the first one uses."""
         file = self._files.make_log(self._path + NEXT)
         if self._committer.enabled:
             reserve(self._files, file, max(size, ROOM_AHEAD))
         return file
 
     def _opened(self, file, error):
-        """Go on with the second log, which exists now and is empty.
-
-        Writes the model to it; from here on every change goes to both logs.
+        """Write the definitions into the second log, which a thread has created. From here on every change
+        goes to both logs.
         """
         self._opening = False
         if error is not None:
@@ -306,13 +301,15 @@ class DefinitionLog:
         self._scheduler.start(Rewriting(self, self._snapshot(), following))
 
     def compaction_failed(self, following, error):
-        """Handle an error in a slice of the compaction into ``following``."""
+        """Give up the compaction into ``following``, unless that log is complete and being renamed."""
         # a log that is being renamed is complete, and needed
         if self._next is following and not self._renaming:
             self._give_up(error)
 
     def write_some(self, following, definitions):
-        """Write these definitions, as they are now. Returns whether the compaction goes on."""
+        """Append the present records of some ``definitions``, functions of the snapshot, to the second log.
+        Returns whether the compaction goes on.
+        """
         if self._next is not following:
             return False
         records = []
@@ -328,7 +325,7 @@ class DefinitionLog:
         return not records or self._append_to_next(records)
 
     def written(self, following):
-        """Give the complete second log the first one's name once it is on disk."""
+        """Have the second log, which is complete, flushed and then renamed to the first log's name."""
         if self._next is following and (following.record_count or self._append_to_next(())):
             # An empty snapshot still writes the log's birth: the next boot takes an empty file for a lost
             # one. Waits for this file's flush alone: others may fail, also the first log's, which this one
@@ -344,9 +341,8 @@ class DefinitionLog:
             return False
 
     def _append_to_both(self, payload):
-        """Append to both logs while the second is being renamed; a refusal by one of them refuses the append.
-
-        Raises OSError.
+        """Append to both logs while the second is being renamed. Raises OSError if either refuses; then
+        neither has the record.
         """
         self._next.make_room(payload)
         self._log.make_room(payload)
@@ -359,8 +355,8 @@ class DefinitionLog:
             raise
 
     def _replace(self, following, error):
-        """Rename the second log, which is on disk, by the committer's next sync, which also flushes the
-        folder.
+        """Have the committer rename the second log, which is flushed, and flush the folder. After an
+        ``error`` of the flush, give up.
         """
         if self._next is not following:
             return
@@ -390,7 +386,7 @@ class DefinitionLog:
             following.close()
 
     def _give_up(self, reason):
-        """Go on with the first log alone. The next attempt follows when the log is twice as long."""
+        """Abandon the compaction or count; the next attempt follows when the log is twice as long."""
         LOG.warning("%s: compaction given up: %s", self._what, reason)
         self._size_hint = self._log.record_count
         abandoned, self._next = self._next, None
@@ -405,7 +401,7 @@ class DefinitionLog:
 
 
 class Walk(Job):
-    """Goes in slices through ``definitions``, a snapshot of what ``log`` keeps."""
+    """A job that iterates in slices over ``definitions``, the snapshot iterator of ``log``."""
 
     name = "compacting the definitions"
 
@@ -415,7 +411,6 @@ class Walk(Job):
         self._definitions = definitions
 
     def _take(self, most):
-        """Take the next definitions. Returns (definitions, whether there may be more)."""
         clock, taken = SliceClock(every=LOOKS), []
         for definition in self._definitions:
             if definition is not None:
@@ -426,7 +421,7 @@ class Walk(Job):
 
 
 class Count(Walk):
-    """Counts the definitions."""
+    """Counts the definitions, so that ``log`` can decide whether to compact."""
 
     def __init__(self, log, definitions):
         super().__init__(log, definitions)
@@ -440,13 +435,13 @@ class Count(Walk):
         return has_more
 
     def failed(self, error):
-        """Give up; the next count follows when the log has grown."""
+        """Give up the count; the next one follows when the log has grown."""
         self._log.count_failed(error)
         return False
 
 
 class Rewriting(Walk):
-    """Writes the present definitions of ``log`` to ``following``, the log that will replace it."""
+    """Compaction job: writes the present definitions of ``log`` into ``following``, the second log."""
 
     def __init__(self, log, definitions, following):
         super().__init__(log, definitions)
@@ -461,6 +456,6 @@ class Rewriting(Walk):
         return has_more
 
     def failed(self, error):
-        """Give up; the next compaction follows when the log has grown."""
+        """Give up the compaction; the next one follows when the log has grown."""
         self._log.compaction_failed(self._following, error)
         return False

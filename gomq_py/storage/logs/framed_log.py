@@ -24,20 +24,21 @@ KEPT_COPIES = 10
 
 
 class FramedLog:
-    """One log, open for appending. ``replay`` it before the first ``append``; a new log needs no replay.
+    """One log, open for appending. Exhaust ``replay`` before the first ``append``; a new log needs no replay.
+    Opening a new log blocks.
 
-    Opening a new one blocks.
-
-    ``is_new``: the log never had a record. ``born_whole``: its first content comes from ``rewrite``, so a
-    crash cannot leave it unreadable. ``committer``: flushes each append; without a committer the caller
-    flushes. ``fails_all``: see LogFile. ``left``: see LogScan.
+    ``is_new``: the file was empty at the opening. ``born_whole``: the first content comes from ``rewrite``,
+    so no crash can leave the file unreadable. ``committer``: flushes each append; without a committer the
+    caller flushes. ``fails_all``: see LogFile. ``left``: see LogScan.
     """
 
     def __init__(
         self, files, path, born_whole=False, file=None, committer=None, fails_all=True, left=None,
         new_id=None
     ):
-        """``file``: a new, empty log whose name the caller has flushed, or None; ``new_id``: its log id."""
+        """``file``: an open, empty log with a flushed name, or None (opens ``path``); ``new_id``: its log
+        id.
+        """
         self.path = os.fspath(path)
         self.file = file or files.open_log(self.path)
         # new, or unflushed when the last run was killed: a log keeps nothing before its name is on disk
@@ -69,9 +70,10 @@ class FramedLog:
         return f"<FramedLog {self.path} records={self.record_count}>"
 
     def replay(self):
-        """Iterate over all payloads in order, as bytes.
+        """Iterate over the payloads of all valid records in order, as bytes.
 
-        Afterwards a torn end is cut off and the log is ready for ``append``. For boot: blocks.
+        At the end of the iteration a torn end is cut off and the log is ready for ``append``. For boot:
+        blocks.
 
         The content is written again and flushed: after a kill, or a failed flush, it may only be in the
         system's cache, and must not be lost later. Damage is listed in ``damage``; a log with more than a
@@ -107,13 +109,13 @@ class FramedLog:
 
     @property
     def on_disk(self):
-        """{log id: bytes of the log on the disk}; empty before the log's first record."""
+        """{log id: octets of the log known to be on disk}; empty before the log's first record."""
         return {} if self._log_id is None else {self._log_id: self.file.synced_size}
 
     def append(self, payload):
-        """Add a record; it is on disk when the committer has synced.
+        """Append a record with this payload; it is on disk when the committer has synced.
 
-        Raises OSError; then the log is as before.
+        Raises OSError; then nothing was appended.
         """
         self.append_all((payload,))
 
@@ -127,7 +129,7 @@ class FramedLog:
             self._files.make_room(self.file, 2 * HEAD_SIZE + len(payload))
 
     def append_all(self, payloads):
-        """Add several records at once: all of them or none; a crash may keep some."""
+        """Append several records, all or none (after a crash perhaps some). Raises OSError."""
         assert self._replayed, f"{self.path}: append before replay"
         if self._log_id is None:
             log_id, ordinal, parts = new_log_id() if self._new_id is None else self._new_id, 1, []
@@ -148,13 +150,13 @@ class FramedLog:
             self._committer.mark_file(self.file)
 
     def mark(self):
-        """The log's end, to be given to ``take_back``; for a log whose appends write at once."""
+        """The log's present end, an opaque value for ``take_back``; for a log whose appends write at once."""
         return self.file.size, self._log_id, self._ordinal, self.record_count
 
     def take_back(self, mark):
-        """Cut off the appends since ``mark``. If that fails the log refuses further appends.
+        """Cut off all records appended since ``mark``. If that fails the log refuses further appends.
 
-        No effect on a log with reserved room: after make_room() there is nothing to take back.
+        No effect on a log with reserved room: make_room() prevents failures that would have to be undone.
         """
         if self.file.room is not None:
             return
@@ -165,7 +167,7 @@ class FramedLog:
             self.file.broken = error
 
     def rewrite(self, payloads):
-        """Replace the whole log by these payloads (compaction), atomically. For boot: blocks.
+        """Replace the whole log by records with these payloads (compaction), atomically. For boot: blocks.
 
         Raises OSError; the log on disk is then the old or the new one, and this object refuses further
         appends.
@@ -185,21 +187,20 @@ class FramedLog:
         self._reserve()
 
     def close(self):
-        """Close the file once the committer has flushed the appends."""
+        """Close the file, or let the committer close it when it has flushed the appends."""
         self._files.close(self.file)
 
     def abandon(self):
-        """Close a log that was removed, or replaced under its name, and drop unwritten appends."""
+        """Close a log that was removed or replaced by another file, and drop its unwritten appends."""
         self.file.forget_accepted()
         self._files.close(self.file)
 
     def _reserve(self):
-        """Accept appends in memory from now on, if the file system can reserve room."""
         if self._committer is not None and self._committer.enabled:
             reserve(self._files, self.file)
 
     def say_damage(self, logger, what, advice):
-        """Log the damage found by replay: as an error if more is lost than the torn end of a crash."""
+        """Log what replay found: a warning for the torn end of a crash, an error with ``advice`` for more."""
         for damage in self.damage:
             if damage.promised or damage.start < self._replayed_to:
                 logger.error(
@@ -214,7 +215,7 @@ class FramedLog:
                 )
 
     def _set_aside(self):
-        """Keep a copy of a damaged log for manual recovery, beside the copies of earlier damage."""
+        """Copy a damaged log beside itself for the operator, unless a copy with the same content exists."""
         content = self.file.read(0, self.file.size)
         for number in range(1, KEPT_COPIES + 1):
             self.kept_as = f"{self.path}.damaged" + (f".{number}" if number > 1 else "")
@@ -227,7 +228,7 @@ class FramedLog:
 
 
 def reserve(files, file, count=ROOM_AHEAD):
-    """Begin to accept appends in memory, if the file system can reserve room. Blocks."""
+    """Reserve room on the disk, so that a log keeps appends in memory until the next flush. Blocks."""
     try:
         files.reserve(file, count)
     except OSError:
@@ -235,8 +236,8 @@ def reserve(files, file, count=ROOM_AHEAD):
 
 
 def keep_left_out(files, path, payloads):
-    """Append records that a log's reader cannot use to the log ``<path>.left-out``, because compaction drops
-    these records from their own log.
+    """Append records that the reader of the log at ``path`` cannot use to the log ``<path>.left-out``:
+    compaction drops them from their own log.
 
     Blocks; for boot. Raises OSError.
     """

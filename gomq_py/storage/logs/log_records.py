@@ -17,7 +17,7 @@ class RecordError(ValueError):
 
 
 def is_text(value):
-    """Whether the value is a name or text; names that are not UTF-8 arrive as bytes."""
+    """Whether the value is str or bytes: names that are not UTF-8 arrive as bytes."""
     return isinstance(value, (str, bytes))
 
 
@@ -27,22 +27,22 @@ def is_flag(value):
 
 
 def is_table(value):
-    """Whether the value is a table of arguments."""
+    """Whether the value is a dict, a field table of arguments."""
     return isinstance(value, dict)
 
 
 def is_texts(value):
-    """Whether the value is a list of texts."""
+    """Whether the value is a list of str or bytes."""
     return isinstance(value, list) and all(isinstance(item, (str, bytes)) for item in value)
 
 
 def is_str(value):
-    """Whether the value is text in UTF-8."""
+    """Whether the value is a str."""
     return isinstance(value, str)
 
 
 def are_numbers(value):
-    """Whether the value is a table of integers."""
+    """Whether the value is a dict whose values are all integers."""
     return (
         isinstance(value, dict)
         and all(isinstance(item, int) and not isinstance(item, bool) for item in value.values())
@@ -50,12 +50,12 @@ def are_numbers(value):
 
 
 def optional(check):
-    """Turn a check of a field into a check that also accepts a missing field."""
+    """Make a check of a field's value that also accepts None, a missing field."""
     return lambda value: value is None or check(value)
 
 
 def read_record(payload, shapes):
-    """Decode a payload into a record, a dict, and check it.
+    """Decode a payload into a record, a dict, and check its fields.
 
     ``shapes``: {op: {field: check}}; a record with another op is returned unchecked.
 

@@ -1,1 +1,1 @@
-"""Pairs of segment files: their content, the pool that they come from, and idle ones."""
+"""Segments: pairs of files with records and acks; the pool of spare pairs; idle segments."""

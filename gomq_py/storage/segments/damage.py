@@ -1,4 +1,5 @@
-"""Damaged records: handles failed checksums. A damaged record is lost alone: its queue stays open.
+"""Damaged records: reports and hides records with wrong checksums. Only such a record is lost: its queue
+stays open.
 
 For segments.recovered, which reads segments of earlier runs, for stores.recovery, which scans unsealed
 segments, and for stores.stream_store, whose readers meet damage.
@@ -19,8 +20,9 @@ UNKNOWN = -1
 
 
 class DamageNotes:
-    """Remembers the damage found in one broker. ``lost``: messages by folder; ``places``: damaged places by
-    folder; ``known``: bytes of streams that an earlier run reported; ``kept_paths``: paths of copies.
+    """Collects the damage found in all stores of a broker. ``lost``: {folder: messages lost}; ``places``:
+    {folder: damaged places}; ``known``: {stream's folder: ranges reported by an earlier run}; ``kept_paths``:
+    set of the copies' paths.
 
     A thread that reopens a queue writes here, too: each folder has one writer at a time.
     """
@@ -33,13 +35,13 @@ class DamageNotes:
 
     @property
     def records(self):
-        """Count of messages damaged, or lost with their files."""
+        """Number of messages damaged, or lost with their files, in all folders."""
         return sum(list(self.lost.values()))
 
 
 def count_lost(segment, behind):
-    """Return (records, bytes of bodies) that are missing: the unacked ones by the segment's seal and acks,
-    less those found. All sound records not yet taken lie from ``behind`` on.
+    """Count the messages missing from a segment: unacked by its seal and acks, but not found behind the
+    damage that ends at ``behind``. Returns (records, bytes of bodies).
     """
     recovered = segment.recovered
     scanner = RecordScanner(segment.msgs.map, behind, segment.end, segment.seed, recovered.next_ordinal)
@@ -52,11 +54,11 @@ def count_lost(segment, behind):
 
 
 def set_aside(store, segment, start, end, lost_count):
-    """Ack the bytes [start, end), so that they are never read again.
+    """Mark the damaged bytes [start, end) as acked, so that they are never read again.
 
-    If the bytes were flushed once, copy them beside the segment and tell the log and the listener. Otherwise
-    a crash left them, and nothing was promised. ``lost_count``: UNKNOWN if no sound record tells the count; 0
-    if all were settled, so that nothing is lost.
+    Bytes that were flushed once are also copied beside the segment, and reported to the log and the listener.
+    Others are what a crash leaves: nothing was promised. ``lost_count``: messages lost; UNKNOWN if no sound
+    record tells; 0 if all of them were acked.
     """
     path = segment.path()
     _ack(store, segment, start, end)
@@ -87,16 +89,14 @@ def set_aside(store, segment, start, end, lost_count):
 
 
 def note_gone(store, count):
-    """Count messages that were lost with missing files; the caller logs the loss."""
+    """Add messages that were lost with missing files to the store's count; the caller logs the loss."""
     lost = store.pool.damage.lost
     lost[store.folder] = lost.get(store.folder, 0) + count
 
 
 def _is_known(store, segment, start, end):
-    """Whether an earlier run has reported this damage. A stream has no acks that hide damage from readers, so
-    each run would report it again.
-
-    If not, makes an empty file that marks the damage as known.
+    """Whether an earlier run has reported this damage of a stream: its readers meet it in each run, for a
+    stream has no acks to hide it. If not, saves that it is reported now.
     """
     known = store.pool.damage.known.get(store.folder)
     if known is None:
@@ -115,7 +115,7 @@ def _is_known(store, segment, start, end):
 
 
 def forget_known(store, names, first_number):
-    """Forget known damage in the segments before ``first_number``, because these segments are gone."""
+    """Remove the marks of reported damage in dropped segments, those before ``first_number``."""
     for number, start, end in known_ranges(names):
         if number < first_number:
             store.files.unlink(os.path.join(store.folder, known_name(number, start, end)))
@@ -131,8 +131,8 @@ def _ack(store, segment, start, end):
 
 
 def keep_copy(store, name, content):
-    """Copy damaged bytes beside the segments as ``damaged.NAME``, if there is room and not too many copies
-    exist.
+    """Copy damaged bytes to ``damaged.NAME`` beside the segments, unless the disk is full or KEPT_COPIES
+    copies exist.
     """
     path = os.path.join(store.folder, f"damaged.{name}")
     try:

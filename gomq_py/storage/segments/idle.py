@@ -1,4 +1,4 @@
-"""Idle segments: stores that have been empty for a while give their write segment back.
+"""Idle segments: gives the write segments of stores that have been empty for a while back to the pool.
 
 An empty queue costs no disk and no mapping: ten thousand queues that each had one message would otherwise
 keep 600 MB and twenty thousand maps. Stores report when they become empty. One timer per broker runs only
@@ -17,8 +17,8 @@ PAUSE_MS = 25
 
 
 class Resting:
-    """Has idle stores give their segments back. ``start(after_ms, callback)`` starts a timer of the hub and
-    returns it; the timer has ``stop()``. If ``start`` is None, no store gives its segment back.
+    """Gives the segments of idle stores back. ``start(after_ms, callback)`` starts a timer of the hub and
+    returns it; the timer has ``stop()``. If ``start`` is None, all stores keep their segments.
     """
 
     def __init__(self, start):
@@ -29,13 +29,13 @@ class Resting:
 
     @property
     def count(self):
-        """Count of empty stores that still have a segment."""
+        """Number of empty stores that still have a segment."""
         return len(self._stores)
 
     def note(self, store):
-        """Watch a store with a segment that has become empty.
+        """Watch a store that has become empty and has a write segment.
 
-        A store calls this once, and again only after its ``forgotten()`` was called.
+        A store calls this once, and again only after its ``forgotten()`` was called: it is not watched then.
         """
         if self._start is None:
             return
@@ -45,7 +45,7 @@ class Resting:
             self._timer = self._start(REST_MS, self._look)
 
     def stop(self):
-        """Stop the timer: no store gives its segment back any more."""
+        """Stop the timer: from now on all stores keep their segments."""
         self._stores.clear()
         self._to_look_at.clear()
         self._start = None
@@ -66,7 +66,7 @@ class Resting:
             self._timer = self._start(PAUSE_MS if self._to_look_at else REST_MS, self._look)
 
     def _look_at(self, store):
-        """Check a store. Returns whether the store gave its segment back."""
+        """Give the store's segment back if nothing came in since the last check. Returns whether it did."""
         at = store.resting_at()
         if at and at != self._stores[store]:
             self._stores[store] = at

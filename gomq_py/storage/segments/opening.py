@@ -1,4 +1,4 @@
-"""Opening: a thread opens and reads the files of a closed segment, ahead of a reader or while it waits.
+"""Opening: has threads open and read the files of closed segments, ahead of a reader or while it waits.
 
 Below segment_log, which decides what is opened; the threads are those of storage.flush.group_commit. Threads
 also read parts of open segments that a power cut may have damaged, before the mapping is touched. Files that
@@ -15,9 +15,9 @@ PAUSE_MS = 25
 
 
 class Opening:
-    """A segment of a store whose files a thread opens, or has opened ahead of a reader.
+    """The files of one closed segment while a thread opens them, and afterwards until a reader comes to them.
 
-    ``files``: (msgs, acks or None) once they are open. ``awaited``: a reader waits for them.
+    ``files``: (msgs, acks or None) once they are open, else None. ``awaited``: a reader waits for them.
     """
 
     __slots__ = ("store", "segment", "files", "awaited")
@@ -30,9 +30,9 @@ class Opening:
 
 
 def open_files(store, number, end, acks_bytes, written_here, read_to):
-    """Open and map a segment's files. The msgs file must reach to ``end``, and is read up to ``read_to``.
-    ``acks_bytes``: least size of the acks file; 0: the segment has none. ``written_here``: this run made the
-    segment. Blocks; may run in a thread. Raises OSError.
+    """Open and map a segment's files. Returns (msgs, acks or None). The msgs file must reach to ``end``, and
+    is read up to ``read_to``. ``acks_bytes``: least size of the acks file; 0: the segment has none.
+    ``written_here``: this run made the segment. Blocks; may run in a thread. Raises OSError.
     """
     msgs = open_whole(store, "msgs", number, end)
     acks = None
@@ -54,10 +54,10 @@ def open_files(store, number, end, acks_bytes, written_here, read_to):
 
 
 def open_whole(store, kind, number, end):
-    """Open a file of a segment, which must reach to ``end``.
+    """Open a segment's file (``kind``: "msgs" or "acks").
 
-    Raises OSError, also if the file was cut short: touching a mapping behind the end of its file kills the
-    process.
+    Raises OSError, also if the file ends before ``end``: touching a mapping behind the end of its file kills
+    the process.
     """
     file = store.files.open(store.path_of(kind, number))
     if file.size < end:
@@ -67,7 +67,7 @@ def open_whole(store, kind, number, end):
 
 
 class Opener:
-    """Has the closed segments of one store opened, and keeps those that were opened ahead of a reader."""
+    """Has threads open closed segments of one store, and keeps the files until a reader comes to them."""
 
     __slots__ = ("_openings",)
 
@@ -75,12 +75,12 @@ class Opener:
         self._openings = {}
 
     def is_awaited(self, segment):
-        """Whether a reader waits until this segment is open."""
+        """Whether a reader waits for a thread that opens this segment."""
         opening = self._openings.get(segment.number)
         return opening is not None and opening.awaited and opening.files is None
 
     def has(self, segment):
-        """Whether the segment was opened, or a thread is opening it."""
+        """Whether a thread opens this segment, or has opened it and no reader has come to it."""
         return segment.number in self._openings
 
     def begin(self, store, segment):
@@ -92,10 +92,10 @@ class Opener:
         return opening
 
     def come_to(self, store, segment, can_wait):
-        """Map the files of a closed segment, because a reader has reached it.
+        """Attach the files of a closed segment to it, because a reader has reached it. Returns True.
 
-        If the reader ``can_wait``, a thread may have to open them: then returns False, and the reader waits
-        until the listener's ``segment_opened``. Raises OSError.
+        If the reader ``can_wait`` and the files are not open yet, a thread opens them: then returns False,
+        and the reader waits until the listener's ``segment_opened``. Raises OSError.
         """
         opening = self._openings.get(segment.number)
         if opening is None and can_wait and store.may_open_aside():
@@ -114,7 +114,7 @@ class Opener:
         return True
 
     def opened(self, opening, files, error):
-        """Take the files of a segment that a thread has opened, or its error."""
+        """In the hub: take the files that a thread has opened, or its error, and wake the waiting reader."""
         store = opening.store
         if self._openings.get(opening.segment.number) is not opening:
             if error is None:  # no longer wanted
@@ -130,12 +130,12 @@ class Opener:
                 store.fence(error)
 
     def close_unwanted(self, opening):
-        """Close the files of a segment that was opened ahead and not reached by a reader."""
+        """Close the files of an Opening that no reader has come to."""
         self._forget(opening)
         _close(opening.store, opening.files)
 
     def drop(self, store, segment):
-        """Forget an Opening: no reader will reach its segment, or the segment was opened in the hub."""
+        """Close or abandon a segment's Opening: no reader will come, or the hub has opened the segment."""
         opening = self._openings.get(segment.number)
         if opening is not None:
             self._forget(opening)
@@ -145,7 +145,7 @@ class Opener:
                 store.listener.segment_opened(store)
 
     def drop_all(self, store):
-        """Forget every Opening of this store, as drop() does."""
+        """Close or abandon every Opening of this store."""
         for opening in list(self._openings.values()):
             self.drop(store, opening.segment)
 
@@ -161,8 +161,8 @@ def _close(store, files):
 
 
 class Proof:
-    """Bytes of an open segment of an earlier run, up to ``end``, that a thread reads before their mapping is
-    touched.
+    """A read-through by a thread, up to ``end``, of an open segment of an earlier run: bad sectors raise
+    there, instead of killing the process when a reader touches the mapping.
     """
 
     __slots__ = ("store", "segment", "file", "end", "awaited")
@@ -175,13 +175,13 @@ class Proof:
         self.awaited = False
 
     def ended(self, _result, error):
-        """Note that the thread has read the bytes, or failed."""
+        """In the hub: tell the segment that the thread has read the bytes, or failed."""
         self.file.release()
         self.segment.recovered.proof_ended(self, error)
 
 
 class Openings:
-    """Keeps the files that threads open, or have opened ahead of a reader. One object per broker.
+    """The Openings of all stores of a broker; closes the files of those that no reader comes to.
 
     ``aside(function, *arguments, done=...)`` calls the function in a thread; None: there are no threads.
     ``start_timer(after_ms, callback)`` starts a timer of the hub; None: unused files stay open.
@@ -200,34 +200,33 @@ class Openings:
 
     @property
     def count(self):
-        """Count of segments opened ahead and not reached by a reader."""
+        """Number of Openings whose files are open and that no reader has come to."""
         return len(self._ready)
 
     def begin(self, opening, *what):
-        """Call ``open_files`` with ``*what`` in a thread, then ``opening.store.opener.opened`` in the hub."""
+        """In a thread, call ``open_files(store, *what)``; then Opener.opened() in the hub with its result."""
         self._aside(
             open_files, opening.store, *what,
             done=lambda files, error: opening.store.opener.opened(opening, files, error),
         )
 
     def prove(self, proof, start):
-        """Read the bytes of a Proof from ``start`` on in a thread, then ``Recovered.proof_ended`` in the hub.
-        """
+        """In a thread, read the bytes of ``proof`` from ``start`` on; then call Proof.ended() in the hub."""
         proof.file.retain()
         self._aside(proof.store.files.read_through, proof.file, start, proof.end, done=proof.ended)
 
     def keep(self, opening):
-        """Note that the files of this Opening are open and wait for a reader."""
+        """Watch an Opening whose files are open: they are closed if no reader comes within UNWANTED_MS."""
         self._ready[opening] = False
         if self._timer is None and self._start is not None:
             self._timer = self._start(UNWANTED_MS, self._look)
 
     def forget(self, opening):
-        """Note that a reader has reached the segment, or the store has dropped the Opening."""
+        """Watch this Opening no longer: a reader has come to its segment, or the store has dropped it."""
         self._ready.pop(opening, None)
 
     def stop(self):
-        """Stop closing unused files."""
+        """Stop the timer: unused files stay open."""
         self._start = None
         if self._timer is not None:
             self._timer.stop()

@@ -1,14 +1,15 @@
 """Segment pool: keeps spare pairs of segment files, emptied or made ahead; one pool per broker.
 
-Fresh pages cost more than all else of an append (16-byte messages in and out: 0.19 us instead of 0.09; 1 KiB:
-1.5 instead of 0.4), so segments are recycled: descriptor and mapping kept, file renamed into place. This is
-safe for three reasons: a new generation in the head seeds every checksum; a pair that ever held something
-durable is reused only after the removal of both names was flushed; and the pool takes back only unused pairs
-of this run.
+Writing fresh pages costs more than all other work of an append (16-byte messages in and out: 0.19 us instead
+of 0.09; 1 KiB: 1.5 instead of 0.4), so segments are recycled: descriptor and mapping kept, file renamed into
+the queue's folder. This is safe for three reasons: a new generation in the head seeds every checksum; a pair
+that ever held something durable is reused only after the removal of both names was flushed; and the pool
+takes back only unused pairs of this run.
 
-Making a pair and freeing its room take milliseconds, tens of them on a busy disk: a thread does both. A
-writer announces a roll in time (``expect``), and the roll takes what is ready. Emptied pairs are renamed in
-the committer's threads, too, before its next flush. Between message_store and files; never flushes by itself.
+Creating a pair and freeing its disk space take milliseconds, tens of them on a busy disk: a thread does both.
+A writer tells the pool in time that it will need a new segment (``expect``), and then takes files that are
+ready. Emptied pairs are renamed in the committer's threads, too, before its next flush. Between message_store
+and files; never flushes by itself.
 """
 import errno
 import os
@@ -62,9 +63,9 @@ UNCACHED = "uncached"
 class SegmentPool:
     """Provides pairs of files for new segments and takes back emptied ones.
 
-    ``folder`` holds the pool's files only. ``in_threads=False``: files are made when they are taken, and
-    removed at once when they return, for callers that compare folders between two steps. ``start_timer``: the
-    ``start`` of Resting.
+    ``folder`` holds nothing but the pool's files. ``in_threads=False``: files are created when they are
+    taken, and removed at once when they return, for callers that compare folders between two steps.
+    ``start_timer``: the ``start`` of Resting.
     """
 
     def __init__(
@@ -108,46 +109,46 @@ class SegmentPool:
         self._clear_folder()
 
     def next_generation(self):
-        """A new, unique generation number."""
+        """A new generation number for a segment's head, unique among all segments."""
         self._generation += 1
         return self._generation
 
     def take(self, msgs_path, acks_path, msgs_bytes, failed=None):
-        """Return two mapped files for a segment of this size. They get these names now or before the next
-        flush; ``failed(error)`` is called if they cannot be named: then their content ends with the process.
-        Raises OSError, leaving no file.
+        """Return (msgs, acks), two mapped files for a segment of ``msgs_bytes``. They get the names
+        ``msgs_path`` and ``acks_path`` now or before the next flush. If the renaming fails, ``failed(error)``
+        is called, and the content is lost at the end of the process. Raises OSError, leaving no file.
 
-        The acks file is named first: a kill in between must not leave messages without their acks.
+        The acks file is renamed first: a kill in between must not leave messages without their acks.
         """
         return self._take(self._pairs, (msgs_path, acks_path), msgs_bytes, failed)
 
     def name_at_once(self, folder):
-        """Let ``take`` name the files for this folder before it returns, so that their content survives a
-        kill; it blocks for that. First names the files already taken.
+        """Let ``take`` rename files into this queue folder before it returns, blocking, so that their content
+        survives a kill: from now on, or once no earlier file waits for its name (``is_naming``).
         """
         self._at_once.add(folder)
 
     @property
     def has_unnamed(self):
-        """Whether ``is_naming`` is true for any folder."""
+        """Whether any taken files have not been renamed into their queue's folder yet."""
         return bool(self._naming)
 
     def is_naming(self, folder):
-        """Whether taken files for this folder, or for one in it, have no final names yet: a kill would lose
-        their content.
+        """Whether files taken for this folder, or for one in it, have not been renamed into it yet: a kill
+        would lose their content.
         """
         return any(each == folder or each.startswith(folder + os.sep) for each in self._naming)
 
     def take_alone(self, msgs_path, msgs_bytes, store):
-        """Return one mapped file, as ``take`` does, for a segment of a stream. Later ``store.named()`` is
-        called when the file gets its name, ``store.fence(error)`` if it cannot.
+        """Return a mapped msgs file for a segment of a stream, which has no acks file. It is renamed as by
+        ``take``; then ``store.named()`` is called or, if that fails, ``store.fence(error)``.
         """
         return self._take(
             self._alone, (msgs_path,), msgs_bytes, lambda error: store.fence(error), lambda: store.named()
         )[0]
 
     def take_unnamed(self, folder, msgs_bytes):
-        """Return one mapped file without a name, for a segment of a transient queue."""
+        """Return a mapped msgs file without a name, for a segment of a transient queue."""
         if self._unnamed.get(msgs_bytes):
             return self._unnamed[msgs_bytes].pop()
         return self._with_spares_given_up(self.files.create_unnamed, folder, msgs_bytes)
@@ -204,32 +205,33 @@ class SegmentPool:
     # ahead of need
 
     def keeps(self, msgs_bytes):
-        """Whether segments of this size are recycled. Larger ones, made for one large message, are not."""
+        """Whether segments of this size are recycled. Segments made larger for one large message are not."""
         return msgs_bytes in self._kept
 
     def has(self, msgs_bytes, shelf=None, folders=()):
-        """Whether a writer can take files of this size and kind (``shelf``) without waiting: files and
-        ``folders`` exist, or there are no threads.
+        """Whether a writer can take files of this size and kind without waiting for a thread. ``shelf``: None
+        for pairs, ALONE, UNCACHED, or the folder of unnamed files; ``folders`` must exist, too.
         """
         if self._aside is None or self._closed:
             return True
         return bool(self._ready(shelf).get(msgs_bytes)) and not any(map(self.files.lacks_folder, folders))
 
     def wait_for(self, msgs_bytes, shelf, folders, callback, store=None):
-        """Have a thread make files of this size and kind (``shelf``), and missing ``folders``, outermost
-        first. Then ``callback(error or None)`` is called, which must neither switch nor raise. If it does not
-        take the files, the next writer does. Nothing is made for a ``store`` that has ended meanwhile.
+        """Have a thread make files of this size and kind (``shelf``, see ``has``), and missing ``folders``,
+        outermost first. Then call ``callback(error or None)``, which must neither switch nor raise. Files
+        that the callback does not take are for the next writer. Nothing is made for a ``store`` that was
+        closed or fenced meanwhile.
         """
         key = (msgs_bytes, shelf)
         self._waiting.setdefault(key, deque()).append((folders, callback, store))
         self._make_ahead(key)
 
     def expect(self, msgs_bytes, shelf=None):
-        """Have files of this size and kind (``shelf``) made ahead for a writer that will soon take them."""
+        """Have a thread make files of this size and kind (``shelf``): a writer will soon take them."""
         self._count_expected(msgs_bytes, shelf, 1)
 
     def unexpect(self, msgs_bytes, shelf=None):
-        """Withdraw an ``expect``: the writer has its files, or is gone."""
+        """Withdraw an ``expect``, because the writer has its files or has ended."""
         self._count_expected(msgs_bytes, shelf, -1)
 
     def _count_expected(self, msgs_bytes, shelf, count):
@@ -244,13 +246,13 @@ class SegmentPool:
             del self._expected[key]
 
     def retire(self, msgs, acks, msgs_path, acks_path, synced):
-        """Take the files of an emptied segment: recycle the pair, or unlink it.
+        """Take back the files of an emptied segment: the pair is recycled or unlinked.
 
-        ``msgs`` and ``acks`` are None for files that are not open; ``msgs_path`` is None if there is no file.
+        ``msgs`` and ``acks`` are None for files that are not open; ``msgs_path`` is None if the file is
+        missing.
 
-        If anything of the segment may be on the disk (``synced``: content or name were flushed), the removal
-        of the msgs file's name is flushed before the acks file is touched: a power cut must not restore the
-        messages without their acks.
+        ``synced``: content or name of the segment may have been flushed. Then the removal of the msgs file's
+        name is flushed before the acks file is renamed: a power cut must not restore messages without acks.
         """
         pair = Retiring(msgs, acks, acks_path)
         folder = os.path.dirname(acks_path)
@@ -267,7 +269,7 @@ class SegmentPool:
         )
 
     def retire_unnamed(self, msgs):
-        """Take the file of a transient queue's segment."""
+        """Take back the msgs file of a transient queue's segment: it is recycled or closed."""
         if (
             msgs.map is not None and not msgs.is_retained
             and len(self._unnamed.get(msgs.size, ())) < self._kept.get(msgs.size, 0)
@@ -277,11 +279,11 @@ class SegmentPool:
             self.let_go(msgs)
 
     def let_go(self, file):
-        """Close a segment's file. Its name stays; the caller may remove it."""
+        """Close a segment's file in the background, without unlinking it."""
         self.files.close(file, self._aside)
 
     def forget(self, folder):
-        """Forget the pairs of a folder that is removed with its content."""
+        """Drop the pairs that leave this queue folder for the pool, because the folder is removed."""
         self._at_once.discard(folder)
         for pair in self._retiring.pop(folder, ()):
             for path in (pair.pool_path, pair.acks_path):
@@ -291,7 +293,7 @@ class SegmentPool:
             self._close(pair)
 
     def describe(self):
-        """Counts of the pool's files, for operators."""
+        """The numbers of the pool's files, as one line of text for operators."""
         pairs, unnamed, alone = (
             sum(len(files) for files in kept.values()) for kept in (self._pairs, self._unnamed, self._alone)
         )
@@ -303,7 +305,7 @@ class SegmentPool:
         )
 
     def close(self):
-        """Close all spare files, also those still being made."""
+        """Close and unlink all spare files; files still being made follow when they are ready."""
         self._closed = True
         self.resting.stop()
         self.openings.stop()
@@ -345,8 +347,8 @@ class SegmentPool:
         )
 
     def _make_each(self, jobs, shelf, msgs_bytes, is_awaited):
-        """In a thread: make the (folders, paths) of each of ``jobs``, until the disk is full or the time is
-        up. Returns [(files or None, error or None)]. Blocks.
+        """In a thread: make the files of each job, (folders, paths), until the disk is full or TOGETHER_S is
+        over. Returns [(files or None, error or None)] of the jobs tried. Blocks.
         """
         made: list = []
         until = time.monotonic() + TOGETHER_S
@@ -362,7 +364,7 @@ class SegmentPool:
         return made
 
     def _make(self, folders, shelf, paths, msgs_bytes, is_awaited):
-        """Make folders, and files as ``_create`` does, and tell no replicator. Blocks. Raises OSError."""
+        """Make missing folders and one writer's files; replicators hear later. Raises OSError. Blocks."""
         for folder in folders:
             folder.act()
         if not is_awaited:
@@ -383,8 +385,8 @@ class SegmentPool:
             raise OSError(errno.ENOSPC, "the disk has too little room to make segments ahead", folder)
 
     def _made(self, key, jobs, made, is_awaited):
-        """Use what a thread made: files, or errors that the waiting writers hear. Writers for whom there was
-        no room or time wait on.
+        """In the hub: hand files that a thread made to waiting writers, or report its errors to them. Writers
+        whose files were not made for lack of room or time wait on.
         """
         def make_again():
             self._in_making.discard(key)
@@ -418,14 +420,13 @@ class SegmentPool:
         self._drop_surplus(msgs_bytes, shelf)
 
     def _tell_waiting(self, key, error):
-        """Call the first waiting writer back: it takes the files at once, or hears the error, which may
+        """Call the first waiting writer's callback: it takes files at once, or gets the error, which may
         concern its own folder only.
         """
         if key in self._waiting:
             self._tell(self._take_waiting(key), error)
 
     def _take_waiting(self, key):
-        """Remove the first waiting writer; returns its callback."""
         waiting = self._waiting[key]
         _, callback, _ = waiting.popleft()
         if not waiting:
@@ -439,24 +440,22 @@ class SegmentPool:
             LOG.exception("one who waited for the files of a new segment")
 
     def _let_go_of_ended(self, key):
-        """Drop the requests of stores that have ended: making files would make their removed folders again.
-        Their callbacks come soon, not now, because a store may be inside its append.
+        """Drop requests for stores that were closed or fenced: making files would restore their removed
+        folders. Their callbacks come soon, not now, because a store may be inside its append.
         """
         while key in self._waiting and not _goes_on(self._waiting[key][0]):
             gevent.get_hub().loop.run_callback(self._tell, self._take_waiting(key), None)
 
     def _drop_surplus(self, msgs_bytes, shelf):
-        """Remove files that a writer waited for and did not take, if enough of their size are kept."""
+        """Remove spare files of this size and kind beyond the number kept: a writer did not take them."""
         ready, kept = self._ready(shelf), self._kept.get(msgs_bytes, 0)
         if len(ready.get(msgs_bytes, ())) > kept:
             surplus, ready[msgs_bytes] = ready[msgs_bytes][kept:], ready[msgs_bytes][:kept]
             self._drop_aside(_each_file(surplus))
 
     def _drop_spares(self, aside):
-        """Remove all spare files; ``aside(function, *arguments)`` frees their room in the background. Returns
-        whether there were any.
-
-        Blocks.
+        """Remove all spare files, for their disk space. Returns whether there were any. Blocks, except for
+        freeing the space by ``aside(function, *arguments)``, if given.
         """
         spares = []
         while spare := self._take_largest_spare():
@@ -468,7 +467,7 @@ class SegmentPool:
         return bool(spares)
 
     def _take_largest_spare(self):
-        """Take the largest spare: its removal alone may free enough room."""
+        """Remove and return the files of the largest spare: unlinking them alone may free enough room."""
         kept = [
             (size, files)
             for ready in (self._pairs, self._alone, self._unnamed) for size, files in ready.items() if files
@@ -495,7 +494,7 @@ class SegmentPool:
     # emptied pairs being returned
 
     def _change(self, changes, done=None, soon=False):
-        """Have the committer change names, and log errors; without threads change them here."""
+        """Have a thread make the Changes before the committer's next flush; without threads make them now."""
         if self._aside is not None:
             self.committer.names.change(changes, done, soon)
             return
@@ -505,7 +504,7 @@ class SegmentPool:
             done(None)
 
     def _leaving(self, pair, path):
-        """The change that moves the msgs file, perhaps held by a sync, into the pool, or unlinks it."""
+        """The Change that moves a pair's msgs file into the pool, or unlinks it if the pool has enough."""
         msgs = pair.msgs
         if (
             msgs is not None
@@ -525,8 +524,8 @@ class SegmentPool:
                 self.let_go(msgs)
 
     def _names_flushed(self, folder, pair, error):
-        """Move the acks file, because the removal of the msgs file's name was flushed. After an ``error`` of
-        the flush the acks file stays.
+        """Move the acks file of the pair, because the removal of the msgs file's name is flushed. After an
+        ``error`` of the flush the acks file stays.
         """
         if pair not in self._retiring.get(folder, ()):
             return  # the folder was removed meanwhile
@@ -538,7 +537,9 @@ class SegmentPool:
             self._close(pair)
 
     def _finish_retiring(self, folder, pair, leaving):
-        """Move the acks file of the pair too, after the changes ``leaving``."""
+        """Make the changes ``leaving``, then move the pair's acks file into the pool too, or unlink both
+        files.
+        """
         msgs, acks = pair.msgs, pair.acks
         if (
             pair.pool_path is not None and acks is not None and not msgs.is_retained and not acks.is_retained
@@ -559,8 +560,8 @@ class SegmentPool:
         self._change(changes, lambda error: self._retired(folder, pair) and self._close(pair), soon=True)
 
     def _keep(self, pair, error):
-        """Keep the pair for reuse: both files are in the pool. After an ``error`` they stay where they are
-        until the next boot.
+        """Add a pair to the spare ones once both its files are in the pool's folder. After an ``error`` of
+        the renaming, close them; the next boot removes them.
         """
         self._keep_out(pair)
         if error is not None:
@@ -576,7 +577,7 @@ class SegmentPool:
             self.close()
 
     def _keep_out(self, pair):
-        """Count this pair no longer among those being returned, because it has arrived, or is lost."""
+        """Count this pair no longer among those that will return to the pool."""
         if pair.pool_path is not None:
             pair.pool_path = None
             self._coming[pair.msgs.size] -= 1
@@ -587,7 +588,7 @@ class SegmentPool:
                 self.let_go(file)
 
     def _retired(self, folder, pair):
-        """Note that the pair has left its folder. Returns False if the folder was removed with the pair."""
+        """Remove a pair from those leaving ``folder``. Returns False if forget() has done that."""
         pairs = self._retiring.get(folder, [])
         if pair not in pairs:
             return False
@@ -602,8 +603,7 @@ class SegmentPool:
         return self._create_each(self.files.create, self._uncreate, paths, msgs_bytes)
 
     def _create_each(self, create, undo, paths, msgs_bytes):
-        """Make the msgs file, and the acks file if there is a second path. Raises OSError, leaving no file.
-        """
+        """Create the msgs file, and the acks file if ``paths`` has two. Raises OSError, leaving no file."""
         msgs = create(paths[0], msgs_bytes)
         try:
             return (msgs, *(create(path, capacity_for(msgs_bytes)) for path in paths[1:]))
@@ -616,7 +616,7 @@ class SegmentPool:
         self.files.unlink(file.path)
 
     def _name_failed(self, files, failed, error):
-        """Tell the writer why its files could not be named, and take back the files that are still here."""
+        """Tell the writer why its files could not be renamed, and unlink those still in the pool's folder."""
         if failed is not None:
             failed(error)
         for file in files:
@@ -629,7 +629,7 @@ class SegmentPool:
         return [os.path.join(self.folder, f"{kind}.{self._numbers:010d}") for kind in kinds]
 
     def _clear_folder(self):
-        """Remove the files of an earlier run: nobody knows which of their pages the disk has."""
+        """Remove the files of an earlier run: their pages on the disk are unknown."""
         if not os.path.isdir(self.folder):
             self.files.make_folder(self.folder)
         for name in sorted(os.listdir(self.folder)):
@@ -641,7 +641,7 @@ class SegmentPool:
 
 
 class Retiring:
-    """A pair of files that leaves a queue's folder.
+    """A pair of files (msgs and acks) that leaves a queue's folder for the pool or for removal.
 
     ``pool_path``: new path of the pair's msgs file, or None if that file is unlinked.
     """
@@ -656,18 +656,18 @@ class Retiring:
 
 
 def _goes_on(waiting):
-    """Whether a waiting writer's store has not ended."""
     _, _, store = waiting
     return store is None or store.failure is None
 
 
 def _each_file(spares):
-    """Iterate over the files of spare pairs, of streams' spares and of spares without names."""
+    """The files of these spares, as one flat list."""
     return [file for spare in spares for file in (spare if isinstance(spare, tuple) else (spare,))]
 
 
 def _drop_each(names, parts):
-    """Unlink files and free their room, in a thread without logging. Returns (name, error or None) of each.
+    """In a thread, without logging: make the Changes ``names``, and call each (function, *arguments) of
+    ``parts``, which frees disk space. Returns [(Change, error or None)].
     """
     outcomes = []
     for name in names:
@@ -683,7 +683,7 @@ def _drop_each(names, parts):
 
 
 def growth(segment_bytes):
-    """The successive sizes of a queue's segments."""
+    """Iterate over the msgs file sizes that a growing queue uses in turn, from small to ``segment_bytes``."""
     size = min(FIRST_SEGMENT_BYTES, segment_bytes)
     while size < segment_bytes:
         yield size
@@ -692,5 +692,5 @@ def growth(segment_bytes):
 
 
 def is_full(error):
-    """Whether the error says that the disk had no room."""
+    """Whether the error is ENOSPC: the disk has no room."""
     return isinstance(error, OSError) and error.errno == errno.ENOSPC

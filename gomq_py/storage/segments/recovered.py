@@ -1,8 +1,8 @@
 """Recovered: reads and checks the records of a segment that an earlier run left.
 
-Beside segment; the cursor of message_store reads with it. Records are checked as they are reached, damaged
-ones set aside. A part of the file is read through the system before its mapping is touched, because a bad
-sector below a mapping kills the process; a thread reads it if the reader can wait.
+Beside segment; the cursor of message_store reads with it. Records are checked as the cursor reaches them,
+damaged ones hidden and reported. A part of the file is read by the system before its mapping is touched,
+because a bad sector below a mapping kills the process; a thread reads it if the reader can wait.
 """
 from array import array
 
@@ -19,13 +19,13 @@ AHEAD_BYTES = 1 << 20
 
 
 class Recovered:
-    """The state of a segment of an earlier run. While its acks file is open, ``counts`` and ``dues`` are that
-    file's (record.Acks); ``patchy``: the file's entries have gaps, after a power cut; ``sealed_entries``:
-    count of entries by the file's seal, or -1. ``delivered``: end of the records that were delivered in an
-    earlier run.
+    """What the broker knows of an earlier run's segment. While its acks file is open, ``counts`` and ``dues``
+    are that file's (record.Acks); ``patchy``: the file's entries have gaps, after a power cut;
+    ``sealed_entries``: count of entries by the file's seal, or -1. ``delivered``: records before this
+    position were delivered in an earlier run.
 
-    ``proven``: end of the bytes of the msgs file that were read since the opening, and are safe to touch.
-    ``proof``: the Proof of the bytes that a thread reads now, or None.
+    ``proven``: the msgs file has been read by the system up to this position, so its mapping is safe to
+    touch. ``proof``: the Proof of the bytes that a thread reads now, or None.
     """
 
     __slots__ = (
@@ -45,7 +45,7 @@ class Recovered:
     # acks
 
     def load(self, buffer, seed):
-        """Read the entries of the acks file. Returns their count; new entries are written behind them."""
+        """Decode the acks file. Returns the index from which on new entries may be written."""
         acks = record.load_acks(buffer, seed, self.sealed_entries)
         self._runs = acks.runs
         self._run_count = len(acks.runs)
@@ -56,35 +56,34 @@ class Recovered:
         return 0 if self.patchy else acks.entries
 
     def forget(self):
-        """Note that the segment's files are closed."""
+        """Drop what was read from the segment's files, because they are closed."""
         self._runs = self.counts = self.dues = None
         self.proven = 0
 
     def runs(self):
-        """The runs of records that were acked when the acks were loaded (format.record)."""
+        """A copy of the position ranges of acked records at load(), [start, end, start, end...]."""
         return array("Q", self._runs) if self._runs is not None else array("Q")
 
     def failed_before(self, at):
-        """(count, entry): the record's failed deliveries before this run, and the index + 1 of their entry.
-        """
+        """(failed deliveries of the record at ``at`` in earlier runs, index + 1 of its COUNT entry or 0)."""
         kept = self.counts.get(at)
         if kept is not None:
             return kept[0], kept[1] + 1
         return (1 if at < self.delivered else 0), 0
 
     def due_before(self, at, count, now_s):
-        """Unix seconds until which the last run postponed the record; 0 if that run did not, or if that run
-        delivered the record afterwards.
+        """Unix seconds until which an earlier run postponed the record at ``at``; 0 if none did, or if its
+        ``count`` of deliveries has changed since.
         """
         return record.due_of(self.dues[at], count, now_s) if at in self.dues else 0
 
     # records
 
     def find(self, store, segment, at):
-        """Position of the next record from ``at`` on that is neither acked nor picked nor damaged; ``end`` if
-        there is none. Sets damage aside.
+        """Position of the next ready record from ``at`` on: neither acked, picked nor damaged;
+        ``segment.end`` if there is none. Damage on the way is reported and marked as acked.
 
-        Returns -1 while a thread reads needed bytes; go on from ``looked_at`` then. Raises OSError.
+        Returns -1 if a thread has to read bytes first: go on from ``looked_at`` then. Raises OSError.
         """
         while True:
             at = self._find_ready(segment, at)
@@ -100,10 +99,10 @@ class Recovered:
                 return at
 
     def _find_ready(self, segment, at):
-        """Do find(), ignoring picks. Returns -1 for damage at [``_damaged_at``, ``_damaged_end``), -3 if the
-        bytes up to ``_wanted_end`` must be read first. Then the next call starts at ``looked_at``, behind
-        acked records: starting at ``at``, it would take them for damage, because their ordinals have been
-        seen.
+        """Find the next record that is neither acked nor damaged, picked or not. Returns its position; -1 for
+        damage at [``_damaged_at``, ``_damaged_end``); -3 if bytes up to ``_wanted_end`` must be read first.
+        After -3 go on at ``looked_at``, behind acked records: their ordinals have been seen, so they would
+        now count as damaged.
         """
         if at == self._checked_at:  # for repeated peeks
             return at
@@ -144,7 +143,6 @@ class Recovered:
         return -3
 
     def _gone_until(self, at):
-        """End of the run of acked records at ``at``; 0 if the record there is not acked."""
         while self._run_at < self._run_count and self._runs[self._run_at + 1] <= at:
             self._run_at += 2
         if self._run_at < self._run_count and self._runs[self._run_at] <= at:
@@ -152,9 +150,8 @@ class Recovered:
         return 0
 
     def _step_over_damage(self, store, segment):
-        """Report and quarantine the damage that was found, and mark it as acked.
-
-        Returns the position behind it.
+        """Report the damage that _find_ready() found, and mark it as acked. Returns the position behind
+        it.
         """
         start, end = self._damaged_at, self._damaged_end
         if self.proven < segment.end:
@@ -167,11 +164,11 @@ class Recovered:
     # reading through the system
 
     def prove(self, end):
-        """Note that the file was read through the system up to ``end``: its mapping is safe to touch."""
+        """Record that the file has been read up to ``end``: this part of its mapping is safe to touch."""
         self.proven = max(end, self.proven)
 
     def prove_all(self, store, segment):
-        """Read the whole file. Returns False if the disk cannot read it: then the store is fenced."""
+        """Have the system read the whole file. If the disk cannot, fences the store and returns False."""
         try:
             self._read(store, segment, self.proven, segment.end)
         except OSError as error:
@@ -185,7 +182,7 @@ class Recovered:
             self.prove(end)
 
     def _prove_wanted(self, store, segment):
-        """Read the bytes that _find_ready() needs. Returns False if a thread reads them: the cursor waits."""
+        """Read the bytes that _find_ready() needs. Returns False if the cursor must wait for a thread."""
         start = max(self.looked_at, self.proven)
         end = min(max(self._wanted_end, start + PROVEN_BYTES), segment.end)
         if not store.may_open_aside():
@@ -197,10 +194,10 @@ class Recovered:
         return False
 
     def look_ahead(self, store, segment, at):
-        """Have a thread read the next part of the file if a cursor at ``at`` is close to the end of the read
-        part.
+        """Have a thread read the next part of the file if the cursor, at ``at``, is close to the end of the
+        part read.
 
-        Returns the cursor position from which this must be called again.
+        Returns the cursor position at which this must be called next.
         """
         proven = self.proven if self.proof is None else self.proof.end
         due = max(proven - AHEAD_BYTES // 2, proven // 2)
@@ -214,7 +211,7 @@ class Recovered:
         store.pool.openings.prove(self.proof, start)
 
     def proof_ended(self, proof, error):
-        """Note that a thread has read the bytes of a Proof, or failed."""
+        """In the hub: a thread has read the bytes of ``proof``, or failed; lets the waiting reader go on."""
         if self.proof is not proof:
             return
         self.proof = None
@@ -230,8 +227,8 @@ class Recovered:
             store.fence(error)
 
     def drop_proof(self):
-        """Forget the bytes that a thread is reading: no reader needs them any more. Returns whether a reader
-        waited.
+        """Ignore the bytes that a thread is reading: no reader needs them any more. Returns whether a reader
+        waited for them.
         """
         proof, self.proof = self.proof, None
         return proof is not None and proof.awaited

@@ -1,8 +1,8 @@
 """Segment: a pair of mapped files, ``msgs.NNNNNNNNNN`` with records and ``acks.NNNNNNNNNN`` with their acks.
 
 Below segment_log and message_store, which decide the order of operations; above format (encoding) and files.
-A segment is written only in the run of the broker that made it: no position is reused. Never switches, never
-flushes.
+Records are appended only in the run of the broker that made the segment: no position is reused. Never
+switches, never flushes.
 """
 from gomq_py import octets
 from gomq_py.storage.disk import pages
@@ -33,17 +33,18 @@ _NOWHERE = b""
 class Segment:
     """Counts and positions of one segment, and pointers into its mappings while it is open.
 
-    It has ``count`` records; the store's cursor has passed ``taken`` of them, and ``acked`` are gone. Data
-    ends at ``end``, at most at ``capacity``. For streams: ``first_offset`` of the record with ordinal 0, and
-    ``readers``, the count of cursors in it.
+    It has ``count`` records; the store's cursor has passed ``taken`` of them, and ``acked`` are acked. Data
+    ends at ``end``, at most at ``capacity``. For streams: ``first_offset``, the offset of the record with
+    ordinal 0, and ``readers``, the number of cursors in it.
 
-    ``cached``: end of the msgs file's cached pages, and of what may be written through the mapping.
+    ``cached``: end of the msgs file's pages in the page cache; records before it may be written through the
+    mapping.
 
     ``recovered``: the Recovered of an earlier run's segment; None for one of this run, whose records need no
     check. ``picked``: the Picked of records taken out of order, or None. ``is_direct``: open, and
-    ``recovered`` and ``picked`` are None. ``flushed``: end of the records on the disk. ``synced_once``: its
-    first flush has begun. ``named_in``: how many of the committer's flushes had begun when its files were
-    named.
+    ``recovered`` and ``picked`` are None. ``flushed``: records before this position are on the disk.
+    ``synced_once``: its first flush has begun. ``named_in``: value of the committer's flush counter ``begun``
+    when the files got their names.
     """
 
     __slots__ = (
@@ -70,7 +71,7 @@ class Segment:
     # files
 
     def attach(self, msgs, acks):
-        """Take the open, mapped files; ``acks`` is None if the store keeps none."""
+        """Use these open, mapped files; ``acks`` is None if the store keeps no acks."""
         self.msgs = msgs
         self.acks = acks
         self.p = octets.pointer(msgs.map)
@@ -82,23 +83,23 @@ class Segment:
             self.entry_capacity = (acks.size - head_format.HEAD_BYTES) // record.ENTRY_BYTES
 
     def detach(self):
-        """Drop the files and all pointers into them, without closing."""
+        """Drop the files and all pointers into their mappings, without closing the files."""
         self.unpoint()
         self.msgs = self.acks = None
 
     def unpoint(self):
-        """Drop all pointers into the mappings."""
+        """Drop all pointers into the mappings: the segment counts as closed."""
         self.p = self.ack_p = octets.pointer(_NOWHERE)
         self.is_open = self.is_direct = False
         if self.recovered is not None:
             self.recovered.forget()
 
     def path(self):
-        """The path of the msgs file, for logs and errors."""
+        """Path of the msgs file, for logs and errors; "segment N" if no file is attached."""
         return self.msgs.path if self.msgs is not None else f"segment {self.number}"
 
     def begin(self, incarnation, generation, first_offset=0):
-        """Write the heads of a new, attached segment, which invalidates its earlier content."""
+        """Write the heads of a new segment's files, which invalidates their earlier content."""
         self.capacity = self.msgs.size
         head = head_format.Head(
             head_format.MSGS_MAGIC, self.number, incarnation, generation, first_offset, self.capacity, 0
@@ -115,14 +116,14 @@ class Segment:
     # records
 
     def append(self, message):
-        """Write a record at the end. The caller has checked that there is room. Returns its position."""
+        """Write a record at the end. Returns its position. The caller has checked that it fits."""
         at = self.end
         self.last_at = at
         self.end = at + self.encode(self.p, at, message, False)
         return at
 
     def append_around(self, message):
-        """Write a record, as append() does, around a body that is already written at body_place()."""
+        """Write a record, but for its body, which is at body_place() already. Returns its position."""
         at = self.end
         self.last_at = at
         self.end = at + self.encode(self.p, at, message, True)
@@ -130,13 +131,12 @@ class Segment:
         return at
 
     def body_place(self, message):
-        """Position that the body of this message gets if the message is the next record."""
+        """Position at which this message's body begins if the message becomes the next record."""
         return self.end + record.HEADER_BYTES + message.routing_length + message.properties_length
 
     def encode(self, p, at, message, body_is_there):
-        """Write the next record at ``p[at]``; if ``p`` is not the mapping, call wrote() later.
-
-        Returns its size.
+        """Write the next record at ``p[at]`` and count it. Returns its size. If ``p`` is not the mapping, the
+        caller writes the bytes to the file and calls wrote().
         """
         size = record.encode(
             p, at, self.seed, self.ordinal, message.kind, (message.flags & 0xFE) | message.persistent,
@@ -150,8 +150,8 @@ class Segment:
         return size
 
     def wrote(self, size, last):
-        """Note that ``size`` bytes of encoded records were written at the end of the file and announced. The
-        last record begins ``last`` bytes into them.
+        """Move the end behind ``size`` bytes of encoded records, which were written to the file and
+        announced. ``last``: offset of the last record in them.
         """
         self.last_at = self.end + last
         self.end += size
@@ -159,23 +159,22 @@ class Segment:
         self._has_pages()
 
     def _has_pages(self):
-        """Note that written records are in the system's cache."""
         if self.cached < self.end:
             self.cached = self.msgs.cached = self.end
 
     def fetch_pages(self, end):
-        """Have the system make pages for the msgs file up to ``end`` and a little more."""
+        """Have the system read the msgs file into the page cache up to ``end`` and a little more."""
         pages.fetch_on(self.msgs, min(self.capacity, end + FETCHED_BYTES))
         self.cached = self.msgs.cached
 
     def fill(self, at, message):
-        """Point ``message`` at the record, without checks. Returns the record's size."""
+        """Set ``message`` to the record at ``at``, without checks. Returns the record's size."""
         return fill(self.p, at, message)
 
     def size_at(self, at):
-        """Size of the record at a position that the store has returned.
+        """Size of the record at ``at``, a position from a location.
 
-        Raises StoreError if no record can be there.
+        Raises StoreError if no record begins there.
         """
         if at < 128 or at & 7:
             raise StoreError(self.path(), at, "no record begins here")
@@ -185,16 +184,16 @@ class Segment:
         return size
 
     def head_end(self, at):
-        """Latest possible end of the header and routing of a record at ``at``."""
+        """A position up to which header and routing of a record at ``at`` surely end."""
         return min(self.end, at + LOOK_BYTES)
 
     def size_of(self, at):
-        """Size of the record at ``at``, whose head has been read; 0 if no record is there."""
+        """Size of the record at ``at``, whose header was read by the system; 0 if no record begins there."""
         return record.measure(self.p, at, self.end)
 
     def is_whole(self, at, came_ms):
-        """Whether a record at ``at``, which has been read, is complete and has the right checksums, and came
-        in at ``came_ms`` (0: at any time).
+        """Whether a complete record with the right checksums begins at ``at``, and has the timestamp
+        ``came_ms`` (0: any). Its bytes must have been read by the system.
         """
         return (
             record.measure(self.p, at, self.end) > 0 and record.header_is_sound(self.p, at, self.seed)
@@ -202,12 +201,12 @@ class Segment:
             and (came_ms == 0 or octets.le64(self.p, at + 20) == came_ms))
 
     def body_length_at(self, at):
-        """Length of the body of a record at a checked position."""
+        """Length in octets of the body of the record at ``at``, which must be valid."""
         return octets.le32(self.p, at + 12)
 
     def timestamp_at(self, at):
-        """When the record at ``at`` came in, in Unix milliseconds; 0 if there is no record. Until its bytes
-        are known to be readable: when the segment's first record came in.
+        """Unix milliseconds at which the record at ``at`` came in; 0 if there is no record. If the system has
+        not read its bytes yet, the time of the segment's first record.
         """
         if self.recovered is not None and self.recovered.proven < min(self.end, at + LOOK_BYTES):
             return self.timestamps[0]
@@ -216,11 +215,11 @@ class Segment:
     # records taken out of order
 
     def is_picked(self, at):
-        """Whether the record at ``at``, which the store's cursor has not passed, was taken out of order."""
+        """Whether the record at ``at``, ahead of the store's cursor, was taken out of order."""
         return self.picked is not None and self.picked.has(at)
 
     def pick(self, at):
-        """Note that a record ahead of the cursor is taken."""
+        """Count a record ahead of the cursor as taken, and have the cursor skip it."""
         if self.picked is None:
             self.picked = Picked(self.capacity)
             self.is_direct = False
@@ -228,13 +227,13 @@ class Segment:
         self.take(at)
 
     def unpick(self, at):
-        """Undo a pick. The cursor has not reached the record yet."""
+        """Undo a pick, before the cursor has reached the record."""
         self.taken -= 1
         self.taken_bytes -= self.body_length_at(at)
         self._remove_pick(at)
 
     def skip_picked(self, at):
-        """Position from which a cursor at ``at`` goes on: behind picked records, if any begin there."""
+        """The first position from ``at`` on where no picked record begins. Forgets the picks passed."""
         while at < self.end and self.is_picked(at):
             self._remove_pick(at)
             at += self.size_at(at)
@@ -254,24 +253,25 @@ class Segment:
     # acks
 
     def put_ack(self, position):
-        """Write one ACKED entry."""
+        """Write one ACKED entry for the record at ``position`` into the acks file."""
         self._put(position | record.ACKED)
 
     def put_run(self, start, end):
-        """Write that all records in [start, end) are acked."""
+        """Write two entries into the acks file: all records in [start, end) are acked."""
         self._find_room(2)
         self._put(start | record.RUN_START)
         self._put(end | record.RUN_END)
 
     def put_delivered(self, position):
-        """Overwrite the mark: records before ``position`` have been delivered."""
+        """Overwrite the acks file's mark: records before ``position`` have been delivered once."""
         self.delivered = position
         seed = (self.ack_seed + head_format.DELIVERED_SALT) & 0xFFFFFFFF
         record.put_mark(self.ack_p, head_format.DELIVERED_AT, seed, position)
 
     def put_count(self, position, count, entry, due):
-        """Write a record's failed deliveries (``count``) and ``due`` (record.due_value; -1: none). ``entry``:
-        index + 1 of the COUNT entry to overwrite, with the DUE entry behind it; 0: add new entries.
+        """Write a record's failed deliveries (``count``) and ``due`` (record.due_value; -1: none) into the
+        acks file. ``entry``: index + 1 of its COUNT entry to overwrite, with the DUE entry behind it; 0: add
+        entries.
 
         Returns the COUNT entry's index + 1; 0 if only room for acks is left: a restart forgets the count.
         """
@@ -297,8 +297,8 @@ class Segment:
         )
 
     def spare_entries(self):
-        """Count of free entries of the acks file beyond the reserved ones: one for each record present or
-        still to come (all counted as smallest), and two for an unwritten run.
+        """Number of entries of the acks file that are neither used nor reserved: one is reserved for each
+        unacked or still possible record, and two for an AckRun.
         """
         to_come = 0
         if self.recovered is None:
@@ -308,7 +308,7 @@ class Segment:
         return self.entry_capacity - self.entries - (self.count + to_come - self.acked) - 2
 
     def _find_room(self, count):
-        """In an acks file with gaps (after a power cut), go on to ``count`` free entries in a row."""
+        """If the acks file has gaps (after a power cut), move ``entries`` to ``count`` free ones in a row."""
         if self.recovered is None or not self.recovered.patchy:
             return 0
         free = 0
@@ -330,7 +330,7 @@ class Segment:
     # segments of an earlier run
 
     def restore(self, head, seal):
-        """Take over the msgs file's head and seal, as read or rebuilt by recovery."""
+        """Set counts and positions from the msgs file's head and seal, as read or rebuilt by recovery."""
         self.capacity = head.capacity
         self.seed = head.seed
         self.first_offset = head.first_offset
@@ -342,25 +342,23 @@ class Segment:
         self.synced_once = self.sealed = True
 
     def restore_synced(self, position):
-        """Note that the segment's run had flushed everything before this position."""
+        """Set the position up to which an earlier run has flushed the msgs file, by the mark in its head."""
         self.synced = position
 
     def restore_acks(self, seed, seal, delivered):
-        """Take over recovery's facts about the acks file: the checksum of its head, its seal (or None), and
-        its mark.
-        """
+        """Set the acks file's seed, seal (None without one) and delivered mark, as read by recovery."""
         self.ack_seed = seed
         self.delivered = self.recovered.delivered = delivered
         self.recovered.sealed_entries = -1 if seal is None else seal.entries
         self.restore_acked(*(0, 0) if seal is None else (seal.acked, seal.body_bytes))
 
     def restore_acked(self, count, body_bytes):
-        """Note how many records, and bytes of bodies, are acked."""
+        """Set how many records, and bytes of their bodies, are acked."""
         self.acked = self.taken = count
         self.acked_bytes = self.taken_bytes = body_bytes
 
     def load_acks(self):
-        """Read the entries of the attached acks file: as many as its seal says, or all without a seal."""
+        """Decode the entries of the attached acks file: as many as its seal says, or all without a seal."""
         self.entries = self.announced_entries = self.recovered.load(self.acks.map, self.ack_seed)
 
     def break_acks_seal(self):
@@ -371,7 +369,7 @@ class Segment:
         ] = bytes(head_format.ACKS_SEAL_BYTES)
 
     def write_off(self, lost_count, lost_bytes):
-        """Count missing records, which the seal and the acks promise, as taken and acked."""
+        """Count records that seal and acks promise, but that are missing, as taken and acked."""
         self.taken += lost_count
         self.acked += lost_count
         self.taken_bytes += lost_bytes
@@ -385,26 +383,26 @@ class Segment:
     # seals
 
     def put_synced(self, position):
-        """Record in the head that everything before ``position`` has been flushed."""
+        """Write the msgs file's mark: everything before ``position`` has been flushed."""
         self.synced = position
         record.put_mark(
             self.p, head_format.SYNCED_AT, (self.seed + head_format.SYNCED_SALT) & 0xFFFFFFFF, position
         )
 
     def seal(self):
-        """Write the msgs file's seal: all is flushed, and the segment is complete."""
+        """Write the msgs file's seal: the segment is complete and flushed."""
         self.note_timestamps()
         self._write_seal()
 
     def note_timestamps(self):
-        """Update ``timestamps`` of the first and last record of an open segment."""
+        """Set ``timestamps`` to those of the first and last record, if the segment is of this run."""
         if self.count and self.recovered is None:
             self.timestamps = (
                 octets.le64(self.p, head_format.HEAD_BYTES + 20), octets.le64(self.p, self.last_at + 20)
             )
 
     def write_head(self, head):
-        """Write the head proper and the seal of a scanned segment."""
+        """Write the head and the seal of the msgs file, as rebuilt by a scan."""
         proper = head.encode()
         if head_format.decode(self.msgs.map[:len(proper)], head_format.MSGS_MAGIC) != head:
             self.msgs.map[:len(proper)] = proper
@@ -418,7 +416,7 @@ class Segment:
         self.sealed = True
 
     def seal_acks(self):
-        """Write the acks file's seal: all is flushed, and no more acks come in this run."""
+        """Write the acks file's seal: all entries are flushed, and no more come in this run."""
         if self.recovered is not None and self.recovered.patchy:
             return
         seal = head_format.encode_acks_seal(
@@ -428,7 +426,7 @@ class Segment:
 
 
 def fill(p, at, message):
-    """Point ``message`` at a record, as Segment.fill does, of a segment mapped at ``p``."""
+    """Set ``message`` to the record at ``p[at]``, in a mapped msgs file. Returns the record's size."""
     routing_length = octets.le16(p, at + 6)
     properties_length = octets.le32(p, at + 8)
     body_length = octets.le32(p, at + 12)
@@ -450,8 +448,8 @@ def fill(p, at, message):
 
 
 class Picked:
-    """Remembers the records of a segment that were taken out of order and that the cursor has not passed: one
-    bit for each place where the smallest record could begin, 22 KiB for 8 MiB.
+    """The records of a segment that were taken out of order and that the cursor has not passed: a bitmap with
+    one bit for each position where a smallest record could begin, 22 KiB for 8 MiB.
     """
 
     __slots__ = ("count", "_bits")
@@ -476,14 +474,14 @@ class Picked:
 
 
 class AckRun:
-    """Consecutive deleted messages of one segment, which two entries of its acks file tell: sixteen bytes for
-    a whole batch instead of eight for each message.
+    """A run of adjacent acked records of one segment, to be written as two entries of its acks file: sixteen
+    bytes for a whole batch instead of eight for each message.
 
     The run is written when the next delete is not adjacent, when a batch ends, and before the segment's files
     are removed.
 
-    ``segment``: the messages' segment, or None. ``count`` records from ``start`` to ``end`` are not written
-    yet; the last begins at ``last``.
+    ``segment``: the records' segment, or None. ``count`` records from ``start`` to ``end`` are not written
+    yet; the last of them begins at ``last``.
     """
 
     __slots__ = ("segment", "start", "last", "end", "count")
@@ -493,9 +491,9 @@ class AckRun:
         self.start = self.last = self.end = self.count = 0
 
     def begin(self, at, size):
-        """Write the last run, and start a new one with the record at ``at``, which does not adjoin it.
+        """Write the present run, and start a new one with the record at ``at``, which is not adjacent.
 
-        The message store adds an adjoining record inline: a call would make taking a message a tenth slower.
+        The message store adds adjacent records inline: a call would make taking a message a tenth slower.
         """
         self.write()
         self.start = self.last = at
@@ -503,7 +501,7 @@ class AckRun:
         self.count = 1
 
     def write(self):
-        """Write the run; the owner of the segment announces it."""
+        """Write the run into the acks file. The caller announces the new entries to replicators."""
         if self.count and self.segment.acks is not None:
             if self.count >= SMALLEST_RUN:
                 self.segment.put_run(self.start, self.end)
@@ -514,17 +512,14 @@ class AckRun:
         self.end = self.count = 0
 
     def turn_to(self, segment):
-        """Start runs in another segment, or in no segment (None).
-
-        Drops unwritten runs.
-        """
+        """Use another segment, or None, for the next runs. A run that is not written is lost."""
         self.segment = segment
         self.end = self.count = 0
 
 
 class Stage:
-    """A buffer in which the records of a batch are collected and written with one call, for a busy stream or
-    a growing queue. One per broker.
+    """A write buffer: collects the records of a batch, to be written with one system call, for a busy stream
+    or a growing queue. One per broker.
 
     A stream's segments are never recycled, a queue's only after they were consumed: both write fresh pages.
     Each page first written through the mapping is cleared and faults, 3.4 us for 4 KiB, and the flush
@@ -532,7 +527,7 @@ class Stage:
     and readers map the pages sixteen at a time. One store uses the stage until the end of its batch; others
     write through their mappings meanwhile.
 
-    ``user``: the store that uses it, or None. ``p``: pointer to its ``capacity`` bytes.
+    ``user``: the store that has reserved it, or None. ``p``: pointer to its ``capacity`` bytes.
     """
 
     __slots__ = ("user", "p", "capacity", "_octets")
@@ -542,7 +537,7 @@ class Stage:
         self.user = self._octets = None
 
     def take(self, user):
-        """Reserve the stage for this store. Returns False if another store has it."""
+        """Reserve the buffer for this store. Returns False if another store has it."""
         if self.user is not None:
             return self.user is user
         if self._octets is None:
@@ -552,9 +547,9 @@ class Stage:
         return True
 
     def content(self, count):
-        """A view of the first ``count`` bytes, valid until the next record."""
+        """A view of the buffer's first ``count`` bytes, valid until the next record is put there."""
         return memoryview(self._octets)[:count]
 
     def release(self):
-        """Free the stage for other stores."""
+        """Let other stores reserve the buffer."""
         self.user = None

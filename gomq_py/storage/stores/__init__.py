@@ -1,1 +1,1 @@
-"""The stores that queues use: of messages, of priorities and of streams, and their recovery."""
+"""Stores: the messages of a queue, of a queue with priorities, or of a stream, and their recovery."""

@@ -1,9 +1,9 @@
 """Browser: walks the ready messages of a store, oldest first, without changing anything.
 
-Only reads its message_store, which may change between two calls: a browser skips messages that left, and does
-not show messages that came after the browser was made. It maps closed segments for reading, and closes them
-again. Reads only what it shows; ``skip`` and ``next`` never switch, so a long walk has to give way between
-them.
+Only reads its message_store, which may change between two calls: a browser skips messages that have left it
+since, and does not show messages appended after the browser was made. It maps closed segments for reading,
+and closes them when it leaves them. Reads only the records that it shows; ``skip`` and ``next`` never switch,
+so the caller of a long walk has to let other greenlets run.
 """
 import heapq
 import mmap
@@ -24,7 +24,9 @@ _NOWHERE = b""
 
 
 class Browser:
-    """Walks one MessageStore. ``next`` fills a Message that is valid until the next call or switch."""
+    """Walks the ready messages of one MessageStore, requeued ones first. A message that ``next`` has filled
+    is valid until the next call or switch.
+    """
 
     __slots__ = (
         "store", "_requeued", "_number", "_at", "_segment", "_last", "_last_end", "_own", "_own_acks",
@@ -42,7 +44,7 @@ class Browser:
         self._p = octets.pointer(_NOWHERE)
 
     def next(self, message):
-        """Show the next message. Returns False if there are no more."""
+        """Set ``message`` to the next ready message. Returns False if there are no more."""
         while self._requeued is not None:
             location = next(self._requeued, 0)
             if location == 0:
@@ -60,10 +62,7 @@ class Browser:
         return False
 
     def skip(self, count, limit):
-        """Skip up to ``count`` messages, reading at most ``limit`` records.
-
-        Returns how many were skipped.
-        """
+        """Skip up to ``count`` messages, reading at most ``limit`` records. Returns how many were skipped."""
         passed = 0
         while self._requeued is not None and passed < count and passed < limit:
             if next(self._requeued, 0) == 0:
@@ -87,22 +86,21 @@ class Browser:
         return passed
 
     def close(self):
-        """Close all mappings."""
+        """Close the browser's own mapping, and end the walk."""
         self._let_go()
         self._requeued = None
         self._number = 1 << 40
 
     def _is_requeued(self, location):
-        """Whether a message that was requeued is still there."""
+        """Whether the message that was requeued at this location still exists."""
         requeued = self.store.requeued
         return requeued is not None and requeued.counts.get(location) > 0
 
     # segments
 
     def _come_to_segment(self):
-        """Make the current segment readable, or the next one that exists.
-
-        Returns False if there are no more segments.
+        """Map the current segment or, if it is gone or unreadable, the next one. Returns False if there are
+        no more.
         """
         while True:
             segment = self.store.browsable(self._number)
@@ -141,9 +139,8 @@ class Browser:
             own.close()
 
     def _point(self, segment):
-        """Find the segment's bytes, in the store's mapping or in our own.
-
-        Returns False if they cannot be read.
+        """Use the segment's bytes in the store's mapping, or map its closed file. Returns False if that
+        fails.
         """
         if segment.is_open:
             recovered = segment.recovered
@@ -167,7 +164,7 @@ class Browser:
         return True
 
     def _acks_of(self, segment):
-        """The present acks of a segment of an earlier run."""
+        """The acks (record.Acks) of an earlier run's segment, with those of this run."""
         if segment.is_open:
             return record.load_acks(segment.acks.map, segment.ack_seed)
         try:
@@ -179,7 +176,7 @@ class Browser:
     # records
 
     def _next_ready(self, segment):
-        """Position of the next ready record, or -1; the walk moves behind it."""
+        """Position of the next ready record in the segment, or -1 at its end."""
         p, seed = self._p, segment.seed
         end = segment.end
         if segment.number == self._last and end > self._last_end:
@@ -218,13 +215,13 @@ class Browser:
 
 
 class ChainedBrowser:
-    """Walks the ready messages of several stores, one by one: of a priority queue's levels."""
+    """Walks the ready messages of several stores, one store after the other (levels of priority)."""
 
     def __init__(self, stores):
         self._browsers = [Browser(store) for store in stores]
 
     def next(self, message):
-        """Show the next message. Returns False if there are no more."""
+        """Set ``message`` to the next ready message. Returns False if there are no more."""
         while self._browsers:
             if self._browsers[0].next(message):
                 return True
@@ -232,10 +229,7 @@ class ChainedBrowser:
         return False
 
     def skip(self, count, limit):
-        """Skip up to ``count`` messages, reading about ``limit`` records at most.
-
-        Returns how many were skipped.
-        """
+        """Skip up to ``count`` messages, reading about ``limit`` records. Returns how many were skipped."""
         passed = 0
         while self._browsers and passed < count:
             some = self._browsers[0].skip(count - passed, limit)
@@ -248,21 +242,21 @@ class ChainedBrowser:
         return passed
 
     def close(self):
-        """Close all mappings."""
+        """Close all browsers, and end the walk."""
         for browser in self._browsers:
             browser.close()
         self._browsers = []
 
 
 def browse(store):
-    """A browser over the ready messages of a queue's store."""
+    """A Browser over the ready messages of a queue's store, or a ChainedBrowser if it has several levels."""
     stores = store.browsed()
     return Browser(stores[0]) if len(stores) == 1 else ChainedBrowser(stores)
 
 
 def _mapped(file, path, end):
-    """Map a file for reading, after reading it from the disk up to ``end``. Maps the open ``file`` if that
-    has a descriptor, else the file at ``path``.
+    """Map an msgs file for reading, after reading it from the disk up to ``end``. ``file``: the open File,
+    which is used if it has a descriptor, or None; ``path``: the file's path.
 
     Raises OSError, ValueError. A bad sector raises here; a read of the mapping would end the process.
     """
@@ -278,7 +272,7 @@ def _mapped(file, path, end):
 
 
 def _sorted_runs(requeued):
-    """Iterate over the locations of requeued messages, sorted. Returns None if there are no such messages."""
+    """Iterator over the locations of requeued messages, lowest first; None if there are no such messages."""
     if requeued is None or requeued.heap.count == 0:
         return None
     locations = requeued.heap.snapshot()

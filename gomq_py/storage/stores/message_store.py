@@ -1,10 +1,10 @@
 """Message store: one queue's messages as a log of segments and the acks beside them.
 
 Below broker.queues, above segment and format. append() copies a message in; peek() shows the oldest ready one
-and shift() takes it; delete() acks it, requeue() returns it to its place. No object per message: a location
-is a number, and a backlog costs one Segment per 8 MiB. Never switches or flushes: durability belongs to
-storage.flush.group_commit, which a store notifies once per sync if it has something to flush. A location
-(storage.format.record) is returned with each message and identifies it until it is deleted.
+and shift() takes it; delete() acks it, requeue() makes it ready again at its old position. No object per
+message: a location is a number, and a backlog costs one Segment per 8 MiB. Never switches or flushes:
+durability belongs to storage.flush.group_commit, which a store notifies once per sync if it has something to
+flush. A location (storage.format.record) is returned with each message and identifies it until it is deleted.
 """
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import record
@@ -29,9 +29,9 @@ _FROM_REQUEUED = 2
 class MessageStore(segment_log.SegmentLog):
     """The messages of one queue, or of one level of a priority queue. Made by recovery.open_store.
 
-    The cursor is at ``read_at`` of the segment ``read_segment``: messages before it were taken or requeued
-    (``requeued``, or None), messages behind it are ready unless picked (taken out of order), which the
-    segments record. ``_run`` writes acks in runs. ``_noted``: storage.segments.idle watches the store.
+    The cursor is at position ``read_at`` of ``read_segment``: messages before it were taken or requeued
+    (``requeued``: a Requeued, or None), messages behind it are ready unless picked (taken out of order),
+    which the segments record. ``_run`` collects acks. ``_noted``: storage.segments.idle watches the store.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class MessageStore(segment_log.SegmentLog):
     # the hot verbs, in the order a message meets them
 
     def append(self, message):
-        """Copy the message in and set its location, as Store.append."""
+        """Copy the message in and set its location. Raises StoreFull or another StoreError."""
         size = record.size_of(message.routing_length, message.properties_length, message.body_length)
         segment = self._write
         if segment is None or segment.end + self._staged + size > segment.capacity:
@@ -79,7 +79,7 @@ class MessageStore(segment_log.SegmentLog):
             self._mark_messages(segment)
 
     def peek(self, message):
-        """Show the oldest ready message without taking it, as Store.peek."""
+        """Set ``message`` to the oldest ready one. Returns False if there is none, or while is_waiting()."""
         if self.requeued is not None and self.requeued.heap.count:
             return self._peek_requeued(message)
         segment = self.read_segment
@@ -99,7 +99,7 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def shift(self):
-        """Take the message of the last peek."""
+        """Take the message of the last peek: it becomes unacked."""
         if self._peeked == _FROM_CURSOR:
             self.read_segment.taken += 1
             self.read_segment.taken_bytes += self._peeked_body
@@ -117,7 +117,7 @@ class MessageStore(segment_log.SegmentLog):
         self.unacked_bytes += self._peeked_body
 
     def is_waiting(self):
-        """True while a thread still has to open or read the file of the next message."""
+        """True if peek() can show the next message only after a thread has opened or read its file."""
         if self.read_segment is None or (self.requeued is not None and self.requeued.heap.count):
             return False
         recovered = self.read_segment.recovered
@@ -126,24 +126,24 @@ class MessageStore(segment_log.SegmentLog):
         return self.opener is not None and self.opener.is_awaited(self.read_segment)
 
     def shows_recovered(self):
-        """Whether the last peek showed a message that an earlier run delivered, as Store.shows_recovered."""
+        """Whether the last peek showed a message that an earlier run delivered and this run has not."""
         return self._peeked == _FROM_CURSOR and self._peeked_count > 0
 
     def postpone(self):
-        """Take the message of the last peek without delivering it, as Store.postpone."""
+        """Take the message of the last peek without delivering it or counting a failed delivery."""
         count, entry = self._peeked_count, self._peeked_entry
         self._peeked_count = 0
         self.shift()
         self._have_requeued().counts.put(self._peeked_location, count - 1, entry)
 
     def peeked_due_s(self, now_s):
-        """Unix seconds until which the peeked message must wait, or 0: no wait. As Store.peeked_due_s."""
+        """Unix seconds until which an earlier run has postponed the peeked message; 0 if it has not."""
         recovered = self.read_segment.recovered
         return 0 if recovered is None else recovered.due_before(self.read_at, self._peeked_count, now_s)
 
     def delete(self, location):
-        """Remove an unacked message for good. Neighbours deleted in order are written together into the acks
-        file, at the latest in write_out().
+        """Remove an unacked message for good. Its ack is written into the acks file together with those of
+        adjacent messages, at the latest in write_out().
         """
         at = record.position_of(location)
         segment = self._run.segment
@@ -174,7 +174,7 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def requeue(self, location):
-        """Make an unacked message ready again, in its old place, as Store.requeue."""
+        """Make an unacked message ready again, at its old position, with one more failed delivery."""
         segment = self._find(location)
         if segment is None:
             return 0
@@ -191,7 +191,7 @@ class MessageStore(segment_log.SegmentLog):
         return self.requeued
 
     def read(self, location, message):
-        """Show an unacked message again, by its location, as Store.read."""
+        """Set ``message`` to the unacked message at ``location``. Returns False if the store has stopped."""
         segment = self._find(location)
         if segment is None:
             return False
@@ -213,7 +213,7 @@ class MessageStore(segment_log.SegmentLog):
             return None
 
     def write_out(self):
-        """End a batch, as Store.write_out: all changes, deliveries and deletes included, survive a kill."""
+        """End a batch: write staged messages, acks and the delivered mark, so that they survive a kill."""
         if self._staged:
             self._write_staged()
         segment = self._write
@@ -236,7 +236,7 @@ class MessageStore(segment_log.SegmentLog):
     # out of turn
 
     def pick(self, location):
-        """Take a ready message out of its turn, as Store.pick."""
+        """Take a ready message out of order. Returns False if the message is not ready."""
         at = record.position_of(location)
         self._peeked = 0
         self._end_stage()  # may fence the store: then there is nothing to take
@@ -263,7 +263,7 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def unpick(self, location):
-        """Make a picked message ready again, as if it had not been picked."""
+        """Undo pick(): the message is ready, with its earlier count of failed deliveries."""
         at = record.position_of(location)
         segment = self._before_cursor(location)
         if segment is not None and segment.is_picked(at):
@@ -276,7 +276,7 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def wait_until(self, location, count, due_s):
-        """Record for the next run when an unacked message may be delivered again: Store.wait_until."""
+        """Save for later runs that an unacked message must wait until ``due_s``, in Unix seconds."""
         segment = self._find(location)
         if segment is not None and segment.acks is not None:
             self._have_requeued().wait_until(self, segment, location, count, due_s)
@@ -284,7 +284,7 @@ class MessageStore(segment_log.SegmentLog):
     # the slow verbs
 
     def purge(self):
-        """Drop all ready messages. Returns their count."""
+        """Drop all ready messages; unacked ones stay. Returns the number of dropped messages."""
         self._end_stage()
         count = self.ready_count
         self._peeked = 0
@@ -313,7 +313,7 @@ class MessageStore(segment_log.SegmentLog):
         return count
 
     def oldest_ready_ms(self):
-        """About when the oldest ready message came in, in Unix milliseconds, as Store.oldest_ready_ms."""
+        """About when the oldest ready message came in, Unix milliseconds; 0 if there is none or unknown."""
         if self.ready_count == 0:
             return 0
         self._end_stage()
@@ -331,7 +331,7 @@ class MessageStore(segment_log.SegmentLog):
         return oldest
 
     def ready_octets(self):
-        """Bytes of the ready messages: their bodies, and an average of the rest of the records."""
+        """Bytes of the ready messages' bodies, and an estimate of their headers and properties."""
         beside = count = 0
         self._end_stage()
         segment = self.read_segment
@@ -342,14 +342,16 @@ class MessageStore(segment_log.SegmentLog):
         return self.ready_bytes + (beside * self.ready_count // count if count else 0)
 
     def failed_deliveries(self, bounds):
-        """Counts of messages by how often they came back, as Store.failed_deliveries."""
+        """Histogram of failed deliveries, a list: element n counts messages with at most ``bounds[n]`` and
+        more than the bound before, the last element messages above all bounds.
+        """
         counted = [0] * (len(bounds) + 1)
         if self.requeued is not None:
             self.requeued.counts.tally(bounds, counted)
         return counted
 
     def adopt(self, segment):
-        """Add a segment of an earlier run. Called by recovery, oldest first, before any other method."""
+        """Add a segment of an earlier run. For recovery: oldest segment first, before any other method."""
         self._segments[segment.number] = segment
         if self._last is None:
             self.read_segment = segment
@@ -362,18 +364,18 @@ class MessageStore(segment_log.SegmentLog):
     # called by Browser
 
     def end_of_log(self):
-        """(segment number, position) behind the newest message."""
+        """(segment number, position) of the end of the newest message; (0, 0) without segments."""
         self._end_stage()
         if self._last is None:
             return 0, 0
         return self._last.number, self._last.end
 
     def location_of(self, number, at):
-        """The location of a record."""
+        """The location of the record at position ``at`` of segment ``number``."""
         return record.location_of(self._level_bits, number, at)
 
     def browsable(self, number):
-        """The first segment from this number on that the cursor has not passed."""
+        """The first Segment with this number or a higher one that may have ready messages, or None."""
         segment = self._segments.get(number)
         if segment is not None and self.read_segment is not None and number >= self.read_segment.number:
             return segment
@@ -385,18 +387,18 @@ class MessageStore(segment_log.SegmentLog):
     # called by storage.segments.idle
 
     def resting_at(self):
-        """The writer's position, if the store is empty and still has a write segment; otherwise 0."""
+        """Location of the write segment's end if the store is empty and has no other segment; otherwise 0."""
         segment = self._write
         if segment is None or self.ready_count or self.unacked_count or len(self._segments) > 1:
             return 0
         return record.location_of(0, segment.number, segment.end)
 
     def forgotten(self):
-        """Note that the store is no longer watched: it reports itself again when it becomes empty."""
+        """Called when nobody watches the store for idleness any more: it reports becoming empty again."""
         self._noted = False
 
     def give_segment_back(self):
-        """Give the write segment back. The next message gets a small one, as in a new queue."""
+        """Give an empty store's write segment back to the pool. The next message gets a small new one."""
         self.write_out()
         segment = self._write
         self._begin_small()
@@ -411,8 +413,8 @@ class MessageStore(segment_log.SegmentLog):
     # called by SegmentLog
 
     def _next_shelf(self):
-        """UNCACHED for a queue that grows: its records are written with calls. But while the cursor is in the
-        write segment, they are written through the mapping.
+        """UNCACHED if the queue grows: its records are then written with system calls. With the cursor in the
+        write segment they are written through the mapping.
         """
         return UNCACHED if self.durable and self.read_segment is not self._write else self._shelf
 
@@ -443,7 +445,7 @@ class MessageStore(segment_log.SegmentLog):
             segment_log.SegmentLog._leave_behind(self, segment)
 
     def _finish(self, segment):
-        """Discard a segment whose messages are all acked. It must not be the write segment."""
+        """Give the files of a fully acked segment, not the write segment, back to the pool."""
         if self.read_segment is not None and segment.number > self.read_segment.number:
             self._unlink(segment)
         if segment is self._run.segment:
@@ -467,7 +469,7 @@ class MessageStore(segment_log.SegmentLog):
         self._discard(segment)
 
     def _find(self, location):
-        """The open segment of a location; None if the store has been fenced or closed."""
+        """The open Segment of a location; None if the store has been fenced or closed. Raises StoreError."""
         self._end_stage()
         number = record.number_of(location)
         segment = self._segments.get(number)
@@ -482,7 +484,7 @@ class MessageStore(segment_log.SegmentLog):
     # picked messages, which the cursor skips
 
     def _before_cursor(self, location):
-        """The segment of a location, or None if the cursor has passed the location."""
+        """The Segment of a location that the cursor has not reached; None if the cursor has passed it."""
         self._end_stage()
         number = record.number_of(location)
         segment = self._segments.get(number)
@@ -493,14 +495,14 @@ class MessageStore(segment_log.SegmentLog):
         return segment
 
     def _count_taken(self, count, body_length):
-        """Count a message as taken (1) or as ready again (-1)."""
+        """Move a message from the ready to the unacked counts (``count`` 1), or back (-1)."""
         self.ready_count -= count
         self.unacked_count += count
         self.ready_bytes -= count * body_length
         self.unacked_bytes += count * body_length
 
     def _unlink(self, segment):
-        """Take a segment ahead of the cursor out of the chain, because all its messages were picked."""
+        """Remove a segment ahead of the cursor, whose messages were all picked, from the ``next`` chain."""
         before = self.read_segment
         while before is not None and before.next is not segment:
             before = before.next
@@ -512,7 +514,7 @@ class MessageStore(segment_log.SegmentLog):
     # purge
 
     def _purge_requeued(self):
-        """Drop the requeued messages. A segment without other unacked messages is dropped as a whole."""
+        """Drop all requeued messages; a segment without other unacked messages is acked as a whole."""
         self._turn_run_to(None)
         whole, others = self.requeued.empty(self._segments, self._write, self.unacked_count > 0)
         for segment in whole:
@@ -525,8 +527,8 @@ class MessageStore(segment_log.SegmentLog):
             self.delete(location)
 
     def _delete_few(self, segment):
-        """Delete ready messages of the cursor's segment one by one: those before its last picked message, and
-        a few of the write segment. Else many small purges would fill the acks file with runs.
+        """Purge some ready messages of the cursor's segment one by one: those before its last picked message,
+        and a few of the write segment. Otherwise many small purges would fill the acks file with runs.
         """
         while (
             (segment.picked is not None
@@ -540,7 +542,9 @@ class MessageStore(segment_log.SegmentLog):
             self.delete(record.location_of(self._level_bits, segment.number, at))
 
     def _drop_ready(self, segment, start, count):
-        """Drop the ready messages of a segment. Unless ``count`` is 0, ack all records from ``start`` on."""
+        """Count a segment's ready messages as acked. If ``count``, the number of records to ack, is not 0,
+        write a run of acks from ``start`` to the segment's end.
+        """
         segment.write_off(segment.count - segment.taken, segment.body_bytes - segment.taken_bytes)
         has_new_acks = count > 0 and segment.acks is not None
         if has_new_acks:
@@ -553,7 +557,7 @@ class MessageStore(segment_log.SegmentLog):
     # the cursor
 
     def _advance(self):
-        """Move the cursor to the next ready record. Returns False at the end."""
+        """Move the cursor to the next ready record. Returns False if none is ready, or readable yet."""
         self._end_stage()
         while self.read_segment is not None:
             segment = self.read_segment
@@ -602,7 +606,7 @@ class MessageStore(segment_log.SegmentLog):
     def _find_recovered(self, segment):
         """Move the cursor to the next ready record of an earlier run's segment.
 
-        Returns False at the end, if the cursor has to wait, or if the disk fails: then the store is fenced.
+        Returns False at the segment's end, if a thread must read the file first, or after fencing the store.
         """
         recovered = segment.recovered
         try:
@@ -626,13 +630,13 @@ class MessageStore(segment_log.SegmentLog):
         return False
 
     def write_off(self, segment, lost_count, lost_bytes):
-        """Count missing records, which seal and acks of the segment promise, as gone."""
+        """Count messages that the segment's seal and acks promise, but that are missing, as acked."""
         segment.write_off(lost_count, lost_bytes)
         self.ready_count -= lost_count
         self.ready_bytes -= lost_bytes
 
     def _pass(self, segment):
-        """Move the cursor to the next segment."""
+        """Move the cursor to the start of the next segment."""
         if segment.acks is not None:
             self._put_delivered(segment)
         self.read_segment = segment.next
@@ -664,7 +668,7 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def _remember_count(self):
-        """Record that the message of the last peek is being redelivered."""
+        """Record on disk that the message of the last peek is being redelivered."""
         segment = self._find(self._peeked_location)
         if segment is not None:
             self._have_requeued().redeliver(
@@ -674,7 +678,7 @@ class MessageStore(segment_log.SegmentLog):
     # acks
 
     def _turn_run_to(self, segment):
-        """Write the run of acks, and start one in another segment, or in none."""
+        """Write the present run of acks, and use this segment, or None, for the next run."""
         if self._run.segment is not None:
             self._run.write()
             self.announce_acks(self._run.segment)

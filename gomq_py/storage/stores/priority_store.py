@@ -1,8 +1,8 @@
-"""Priority store: joins a message store for each priority level in use into one store, for queues with
-x-max-priority.
+"""Priority store: joins a message store for each priority in use into one, for queues with x-max-priority.
 
-Above message_store; locations contain the level. The highest level with a ready message is shown first;
-within a level messages keep their order. An unused level costs nothing. Never switches, never flushes.
+Above message_store; a priority is a *level*, and locations contain it. The highest level with a ready message
+is shown first; within a level messages keep their order. An unused level costs nothing. Never switches, never
+flushes.
 """
 import os
 import re
@@ -17,9 +17,9 @@ _NAME = re.compile(r"level\.(\d{3})")
 
 
 class PriorityStore(_store.Store):
-    """Keeps messages by priority. ``max_priority`` (0 to 255): a higher priority counts as this one.
+    """Keeps messages in a MessageStore for each priority, a level. Made by open_priority_store.
 
-    Made by open_priority_store.
+    ``max_priority`` (0 to 255): a higher priority of a message counts as this one.
     """
 
     __slots__ = ("max_priority", "_levels", "_used", "_top", "_shown", "_opens_aside")
@@ -41,7 +41,7 @@ class PriorityStore(_store.Store):
     # the hot verbs
 
     def append(self, message):
-        """Copy the message into the level of its priority and set its location, as Store.append."""
+        """Copy the message into the level of its priority and set its location. Raises StoreError."""
         number = message.priority
         if number > self.max_priority:
             number = self.max_priority
@@ -54,26 +54,30 @@ class PriorityStore(_store.Store):
         self._raise_top(number)
 
     def name_at_once(self):
-        """Have new files of the lowest level named when they are taken, as Store.name_at_once."""
+        """Have new files of level 0 renamed into its folder before use, so that its appends survive a
+        kill.
+        """
         if not self.is_named_at_once:
             self.is_named_at_once = True
             self.pool.name_at_once(level_folder(self.folder, 0))
         return 0
 
     def place_of(self, size):
-        """The place of the next record on the lowest level, as Store.place_of. Makes the level if missing."""
+        """Position of a record of ``size`` bytes on level 0, if appended next. Makes the level if missing."""
         store = self._levels[0]
         if store is None:
             store = self._level(0)
         return store.place_of(size)
 
     def has_record(self, place, came_ms):
-        """Whether a message lies, or was acked, at a place of the lowest level, as Store.has_record."""
+        """Whether a message lies, or was acked, at ``place``, a position of level 0 from place_of()."""
         store = self._levels[0]
         return store is not None and store.has_record(place, came_ms)
 
     def peek(self, message):
-        """Show the oldest ready message of the highest level that has one."""
+        """Set ``message`` to the oldest ready one of the highest level that has any. Returns False if none is
+        ready, or while is_waiting().
+        """
         while True:
             store = self._levels[self._top]
             if store is not None and store.ready_count:
@@ -93,7 +97,7 @@ class PriorityStore(_store.Store):
             self._top -= 1
 
     def shift(self):
-        """Take the message of the last peek."""
+        """Take the message of the last peek: it becomes unacked."""
         store = self._shown
         if store is None:
             raise StoreError(self.folder, 0, "shift without peek")
@@ -105,7 +109,7 @@ class PriorityStore(_store.Store):
             self._put_on(store)
 
     def is_waiting(self):
-        """True while a thread still has to open the file of the next message."""
+        """True if peek() can show the next message only after a thread has opened or read its file."""
         for number in range(self._top, -1, -1):
             store = self._levels[number]
             if store is not None and store.ready_count:
@@ -113,17 +117,17 @@ class PriorityStore(_store.Store):
         return False
 
     def open_aside(self):
-        """Have threads open closed segments of all levels from now on, as Store.open_aside."""
+        """Have threads open closed segments from now on; peek() returns False while one is being opened."""
         self._opens_aside = True
         for store in self._used:
             store.open_aside()
 
     def shows_recovered(self):
-        """Whether the last peek showed a message that an earlier run delivered."""
+        """Whether the last peek showed a message that an earlier run delivered and this run has not."""
         return self._shown is not None and self._shown.shows_recovered()
 
     def postpone(self):
-        """Take the message of the last peek without delivering it."""
+        """Take the message of the last peek without delivering it or counting a failed delivery."""
         store, self._shown = self._shown, None
         self._take_off(store)
         try:
@@ -132,11 +136,11 @@ class PriorityStore(_store.Store):
             self._put_on(store)
 
     def peeked_due_s(self, now_s):
-        """Unix seconds until which the peeked message must wait, or 0: no wait. As Store.peeked_due_s."""
+        """Unix seconds until which an earlier run has postponed the peeked message; 0 if it has not."""
         return self._shown.peeked_due_s(now_s)
 
     def wait_until(self, location, count, due_s):
-        """Record for the next run when an unacked message that came back may be delivered."""
+        """Save for later runs that an unacked message must wait until ``due_s``, in Unix seconds."""
         return self._of(location).wait_until(location, count, due_s)
 
     def delete(self, location):
@@ -149,7 +153,7 @@ class PriorityStore(_store.Store):
             self._put_on(store)
 
     def requeue(self, location):
-        """Make an unacked message ready again, in its old place in its level."""
+        """Make an unacked message ready again, at its old position in its level."""
         store = self._of(location)
         self._take_off(store)
         try:
@@ -159,7 +163,7 @@ class PriorityStore(_store.Store):
         self._raise_top(record.level_of(location))
 
     def pick(self, location):
-        """Take a ready message out of its turn, on whichever level."""
+        """Take a ready message of any level out of order. Returns False if the message is not ready."""
         store = self._of(location)
         self._take_off(store)
         try:
@@ -168,7 +172,7 @@ class PriorityStore(_store.Store):
             self._put_on(store)
 
     def unpick(self, location):
-        """Make a picked message ready again, as if it had not been picked."""
+        """Undo pick(): the message is ready, with its earlier count of failed deliveries."""
         store = self._of(location)
         self._take_off(store)
         try:
@@ -178,26 +182,26 @@ class PriorityStore(_store.Store):
         self._raise_top(record.level_of(location))
 
     def read(self, location, message):
-        """Show an unacked message again."""
+        """Set ``message`` to the unacked message at ``location``. Returns False if the store has stopped."""
         return self._of(location).read(location, message)
 
     def body_file(self, message):
         return self._of(message.location).body_file(message)
 
     def write_out(self):
-        """End a batch on every level: all changes so far survive a kill of the process."""
+        """End a batch: all changes so far, of all levels, survive a kill of the process."""
         for store in self._used:
             store.write_out()
 
     def mark(self):
-        """Have the acks of every level on the disk by the next sync."""
+        """Have the acks of every level flushed by the committer's next sync, too."""
         for store in self._used:
             store.mark()
 
     # the slow verbs
 
     def purge(self):
-        """Drop all ready messages. Returns their count."""
+        """Drop the ready messages of all levels. Returns the number of dropped messages."""
         count = 0
         for store in self._used:
             self._take_off(store)
@@ -208,7 +212,7 @@ class PriorityStore(_store.Store):
         return count
 
     def close(self):
-        """Stop the store; its files stay."""
+        """Refuse all further calls, and close all levels. Their files stay."""
         if self.failure is None:
             self.failure = StoreClosed(self.folder, 0, "the store is closed")
             for store in self._used:
@@ -225,7 +229,7 @@ class PriorityStore(_store.Store):
             self.committer.mark_folder(os.path.dirname(self.folder))
 
     def forget_files(self):
-        """Stop the store. The caller removes the folder."""
+        """Stop the store without removing its folder, which the caller does."""
         self.listener = None
         self.failure = StoreClosed(self.folder, 0, "the store is deleted")
         for store in self._used:
@@ -242,7 +246,7 @@ class PriorityStore(_store.Store):
             self.listener.store_fenced(self, error)
 
     def adopt_level(self, number, store):
-        """Add a level of the last run."""
+        """Add the store of a level that an earlier run left."""
         store.listener = self
         self._levels[number] = store
         self._used.append(store)
@@ -250,27 +254,29 @@ class PriorityStore(_store.Store):
         self._raise_top(number)
 
     def hand_over(self, pool, committer):
-        """Use this pool and this committer for all levels from now on, as Store.hand_over."""
+        """Use this pool and committer for all levels from now on, instead of a thread's stand-ins."""
         _store.Store.hand_over(self, pool, committer)
         for store in self._used:
             store.hand_over(pool, committer)
 
     def used_levels(self):
-        """The stores of the levels in use."""
+        """The MessageStores of the levels in use, in no order."""
         return list(self._used)
 
     # called by Browser and metrics
 
     def browsed(self):
-        """The stores of the levels in use, the highest level first."""
+        """The MessageStores of the levels in use as a tuple, the highest level first."""
         return tuple(sorted(self._used, key=attrgetter("level"), reverse=True))
 
     def oldest_ready_ms(self):
-        """About when the oldest ready message of all levels came in."""
+        """About when the oldest ready message came in, Unix milliseconds; 0 if there is none or unknown."""
         return min(filter(None, [store.oldest_ready_ms() for store in self._used]), default=0)
 
     def failed_deliveries(self, bounds):
-        """Counts of the messages of all levels by how often they came back, as Store.failed_deliveries."""
+        """Histogram of failed deliveries, a list: element n counts messages with at most ``bounds[n]`` and
+        more than the bound before, the last element messages above all bounds.
+        """
         counted = [0] * (len(bounds) + 1)
         for store in self._used:
             counted = [sum(pair) for pair in zip(counted, store.failed_deliveries(bounds))]
@@ -279,23 +285,23 @@ class PriorityStore(_store.Store):
     # called by levels
 
     def store_fenced(self, store, error):
-        """Fence all levels, because one was fenced."""
+        """Called by a level that was fenced: fences all levels."""
         self.fence(error)
 
     def segment_opened(self, store):
-        """Tell the store's listener that a level's reader can go on."""
+        """Called by a level whose reader can go on: tells the store's listener."""
         if self.listener is not None:
             self.listener.segment_opened(self)
 
     def record_damaged(self, store, path, start, end, count):
-        """Tell the store's listener that a level has quarantined a record."""
+        """Called by a level with a damaged record: tells the store's listener."""
         if self.listener is not None:
             self.listener.record_damaged(self, path, start, end, count)
 
     # levels
 
     def _level(self, number):
-        """Create the store of a level that has had no message yet."""
+        """Create the store of a level, at its first use."""
         if self.failure is not None:
             raise self.failure
         folder = level_folder(self.folder, number) if self.durable else self.folder
@@ -311,7 +317,7 @@ class PriorityStore(_store.Store):
         return store
 
     def _of(self, location):
-        """The store that handed out this location."""
+        """The level that has the message of this location. Raises StoreError for an unused level."""
         number = record.level_of(location)
         store = self._levels[number] if number <= self.max_priority else None
         if store is None:
@@ -319,12 +325,12 @@ class PriorityStore(_store.Store):
         return store
 
     def _raise_top(self, number):
-        """Note that a message of this level is ready: peek() must not begin at a lower level."""
+        """A message of this level is ready: let peek() begin at this level or higher."""
         if number > self._top:
             self._top = number
 
     def _take_off(self, store):
-        """Subtract a level's counts from the sums, before these counts change."""
+        """Subtract a level's counts from the sums; ``_put_on`` adds them when they have changed."""
         self.ready_count -= store.ready_count
         self.unacked_count -= store.unacked_count
         self.ready_bytes -= store.ready_bytes
@@ -338,7 +344,7 @@ class PriorityStore(_store.Store):
 
 
 def level_folder(folder, number):
-    """The folder of a level, which is inside the folder of its queue."""
+    """Path of a level's folder, inside the folder of its queue."""
     return os.path.join(folder, f"level.{number:03d}")
 
 
@@ -346,9 +352,9 @@ def open_priority_store(
     folder, files, pool, committer, incarnation, max_priority, segment_bytes=8388608, durable=True,
     listener=None,
 ):
-    """Create a store, or open the levels in the folder.
+    """Create a store in the folder, or open the levels that an earlier run left there.
 
-    Returns (store, RecoveryReport). Raises StoreError if the disk cannot be read.
+    Returns (PriorityStore, RecoveryReport). Raises StoreError if the disk cannot be read.
     """
     store = PriorityStore(
         folder, files, pool, committer, incarnation, max_priority, segment_bytes, durable, listener
@@ -377,7 +383,7 @@ def open_priority_store(
 
 
 def _levels_of(store, listed):
-    """Numbers of the levels in the queue's folder, or listed by the last orderly stop."""
+    """Numbers of the levels that have a folder, or that the last orderly stop ``listed`` with messages."""
     names = os.listdir(store.folder) if os.path.isdir(store.folder) else ()
     found = {int(match[1]) for match in map(_NAME.fullmatch, names) if match is not None}
     numbers = range(store.max_priority + 1)

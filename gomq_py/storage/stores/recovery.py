@@ -1,10 +1,11 @@
-"""Recovery: opens a queue's store as the last run left it, however that ended.
+"""Recovery: opens a queue's store as the last run left it, whether that run stopped, was killed or lost
+power.
 
-Called once per queue at boot, before any other access to its folder. Every segment is checked by itself: its
-two heads, its seal or, without one, its records; then its acks. Reads first; its writes (bytes that may not
-be on the disk, a seal for scanned and flushed records, acks over damage) only repeat what was read, so that
-recovery after a crash here finds the same. May block: only for boot and ``queue.declare`` of a left-over
-name.
+Called once per queue at boot, before any other access to its folder. Every segment is checked by itself: the
+heads of its two files, its seal or, without one, its records; then its acks. Reads first; its writes (bytes
+that may not be on the disk, a seal for scanned and flushed records, acks over damage) only repeat what was
+read, so that a crash during recovery changes nothing for the next one. May block: only for boot and
+``queue.declare`` of a left-over name.
 """
 import os
 import re
@@ -31,9 +32,9 @@ _NAME = re.compile(r"(msgs|acks)\.(\d{10})")
 
 
 class RecoveryReport(NamedTuple):
-    """Result of opening a store. ``ready_count``: ready messages; ``scanned``: segments read record by
-    record; ``lost``: damaged records that were once flushed; ``removed``: paths of unknown files; ``gone``:
-    missing files that the last run left; ``gone_count``: messages in them.
+    """Result of opening a store. ``ready_count``: ready messages; ``scanned``: number of segments read record
+    by record; ``lost``: damaged records that were once flushed; ``removed``: paths of removed files;
+    ``gone``: paths of missing msgs files that the last run left; ``gone_count``: messages in them.
     """
 
     ready_count: int = 0
@@ -47,9 +48,9 @@ class RecoveryReport(NamedTuple):
 def open_store(
     folder, files, pool, committer, incarnation, segment_bytes=8388608, durable=True, level=0, listener=None
 ):
-    """Create a store, or open the one in the folder.
+    """Create a queue's store, or open the store that an earlier run left in the folder.
 
-    Returns (store, RecoveryReport). Raises StoreError if the disk cannot be read.
+    Returns (MessageStore, RecoveryReport). Raises StoreError if the disk cannot be read.
     """
     store = MessageStore(folder, files, pool, committer, incarnation, segment_bytes, durable, level, listener)
     if not durable:
@@ -61,7 +62,7 @@ def open_store(
 
 
 class Recovery:
-    """Opens a queue's store. A subclass in stream_recovery opens a stream's."""
+    """Opens one queue's store; the subclass StreamRecovery opens a stream's."""
 
     def __init__(self, store):
         self.store = store
@@ -92,14 +93,14 @@ class Recovery:
         return self._report()
 
     def _names(self):
-        """The names in the folder; empty if the folder does not exist."""
+        """Names of the files in the store's folder; empty if there is no folder."""
         return os.listdir(self.store.folder) if os.path.isdir(self.store.folder) else ()
 
     def _miss_segments(self, present, numbers):
-        """Note the segments that are listed and not ``present``.
+        """Count the messages of segments that the last orderly stop listed and that are not ``present``.
 
-        New segments get higher numbers than the missing segments and all ``numbers`` in use, because a
-        missing file may be restored.
+        New segments get higher numbers than missing ones and all ``numbers`` in use, because a missing file
+        may be restored later.
         """
         listed = self._counts_listed()
         self.gone.update((number, count) for number, count in listed.items() if number not in present)
@@ -109,8 +110,7 @@ class Recovery:
             self.store.begin_behind(max((*numbers, *listed)))
 
     def _counts_listed(self):
-        """{number: messages left} of segments that the last orderly stop left messages in; empty if unknown.
-        """
+        """{segment number: messages left} of the last orderly stop; empty if that is unknown."""
         return {} if self.listed is None else self.listed.counts
 
     def _report(self):
@@ -121,7 +121,7 @@ class Recovery:
         )
 
     def _open_pair(self, number, has_acks):
-        """Add one segment to the store, or remove it if nothing in it is wanted."""
+        """Check a segment's files and add it to the store, or remove them if it has no unacked message."""
         store = self.store
         msgs = self.files.open(store.path_of("msgs", number))
         acks = None
@@ -163,8 +163,8 @@ class Recovery:
     # heads
 
     def _head_of_pair(self, number, msgs, acks):
-        """The head of the msgs file, rebuilt from the acks file's head if unreadable; None if the pair or the
-        msgs file is not this queue's.
+        """The Head of the msgs file, rebuilt from the acks file's if unreadable. None if the msgs file is
+        another segment's, or neither head can be used.
         """
         head = self._bound_head(number, msgs, head_format.MSGS_MAGIC)
         if (
@@ -187,8 +187,8 @@ class Recovery:
         return head
 
     def _sound_acks(self, number, acks_head, acks):
-        """Return the acks file with room for all acks and a valid head; repairs or creates it if necessary.
-        Entries of another head then have wrong checksums.
+        """Give the acks file a valid head and room for all acks, or create it. Returns the open file. Entries
+        written under another head have wrong checksums from then on.
         """
         path = self.store.path_of("acks", number)
         size = record.capacity_for(acks_head.capacity)
@@ -253,10 +253,10 @@ class Recovery:
             segment.restore_acked(scanner.acked, scanner.acked_bytes)
 
     def _scan(self, segment, head, missing=None):
-        """Read every record of a segment that was not sealed, or that is shorter than its seal (``missing``)
-        says; flush and seal it.
+        """Check every record of a segment that was not sealed, or that is shorter than its seal ``missing``
+        says; then flush and seal the segment.
 
-        Ordinals continue behind the promised ones.
+        New ordinals are higher than those of missing records.
         """
         if not self.scanned and self.store.committer.enabled:
             # After a kill a name may only be in the system's cache. Names are flushed before any seal is
@@ -293,7 +293,7 @@ class Recovery:
         self.files.overwritten(msgs, 0, head_format.HEAD_BYTES)
 
     def _report_missing(self, segment, seal):
-        """Report that the file was cut short by somebody or the file system after it was flushed whole."""
+        """Log that a msgs file is shorter than its seal says: it was cut while no broker ran."""
         lost = max(0, seal.records - segment.count)
         self.lost += lost
         LOG.error(
@@ -302,8 +302,8 @@ class Recovery:
         )
 
     def _note_settled(self, number, segment, runs):
-        """Note, for has_record() during the rest of the boot, that all messages of a segment are acked.
-        ``runs``: the acked ranges in its acks file (format.record), if it has no msgs file.
+        """Remember until the end of the boot, for has_record(), that all messages of a segment are acked.
+        ``segment``: None if its msgs file is missing; then ``runs`` are the ranges acked in its acks file.
         """
         if self.store.pool.settled is not None:
             self.store.pool.settled.setdefault(self.store.folder, {})[number] = segment, runs
@@ -311,11 +311,11 @@ class Recovery:
     # unwanted files
 
     def _remove_pair(self, number, msgs, acks):
-        """Remove files of an earlier queue of this name, or files without content: a crash leaves such files
-        when they were about to become a segment.
+        """Remove files that are no segment of this queue: of an earlier queue of this name, or without
+        content, as a crash leaves them.
 
-        Files with unreadable heads, or in which the last run left messages, are kept under another name;
-        files with messages of another queue are quarantined.
+        Files with unreadable heads, or in which the last run left messages, are renamed and kept; files with
+        messages of another queue are moved into set-aside/.
         """
         if self._set_foreign_aside(msgs, acks):
             return
@@ -341,9 +341,9 @@ class Recovery:
         return os.path.join(self.store.folder, name)
 
     def _set_foreign_aside(self, msgs, acks):
-        """Move a pair out of the queue's folder if its msgs file holds another segment's messages.
+        """Move the files into set-aside/ if the msgs file holds unacked messages of another segment.
 
-        Returns False, and leaves the pair, if the file holds no wanted messages.
+        Returns False, and leaves the files, if it holds none.
         """
         head = head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC)
         count = (
@@ -364,7 +364,7 @@ class Recovery:
         return True
 
     def _count_left(self, head, msgs, acks):
-        """Count of messages in the file that its acks file does not mark as acked."""
+        """Number of messages in an msgs file that the acks file does not ack."""
         self.files.read_through(msgs)
         runs = array("Q")
         twin = head.twin(head_format.ACKS_MAGIC)
@@ -378,15 +378,14 @@ class Recovery:
         return scanner.count - scanner.acked
 
     def _move_aside(self, path):
-        """Move a file to the data folder's quarantine. Returns its new path."""
+        """Move a file to the data folder's set-aside/. Returns its new path."""
         parts = path.split(os.sep)
         name = ".".join(parts[-3:] if parts[-2].startswith("level.") else parts[-2:])
         return move_aside(self.files, os.path.dirname(self.store.pool.folder), path, name)
 
     def _report_missing_acks(self, number, head, msgs):
-        """Report that the acks file was lost by somebody or the file system: the broker removes it after the
-        msgs file, never before. Not reported after a loss of power, when the name of a new file may not have
-        been flushed.
+        """Log that the acks file was removed while no broker ran: the broker removes it after the msgs file,
+        never before. Silent after a loss of power, when a new file's name may not have been flushed.
         """
         if self.store.pool.last_end == POWER_LOST:
             return
@@ -399,8 +398,8 @@ class Recovery:
             )
 
     def _unreadable_acks(self, acks):
-        """The content of an acks file that has lost its head since an orderly stop, or None. Always None
-        after a crash, because the file may have been recycled then.
+        """Content of an acks file whose head is unreadable after an orderly stop; otherwise None. After a
+        crash always None: the file may have been recycled just then.
         """
         if self.listed is None or acks is None:
             return None
@@ -408,8 +407,8 @@ class Recovery:
         return octets if head_format.decode(octets, head_format.ACKS_MAGIC) is None else None
 
     def _keep_settled(self, number, msgs, acks):
-        """Keep, under another name, a segment with unreadable acks in which the last run left no message: all
-        were acked, unless somebody has restored the file.
+        """Rename and keep a segment with unreadable acks in which the last run left no message: all were
+        acked, unless somebody has restored the file.
         """
         kept = []
         for file in (msgs, acks):
@@ -423,8 +422,8 @@ class Recovery:
         )
 
     def _report_damaged_acks(self, segment, unreadable):
-        """Report that acks of an orderly stop are unreadable, and keep the file's content. The last run's
-        list of segments tells how many acked messages come back.
+        """Log that acks written before an orderly stop are unreadable or missing, and copy the file. The last
+        run's list of segments tells how many acked messages are ready again.
         """
         left = None if self.listed is None else self.listed.counts.get(segment.number)
         back = 0 if left is None else segment.count - segment.acked - left
@@ -440,14 +439,14 @@ class Recovery:
         )
 
     def _are_foreign(self, acks_head, acks):
-        """Whether the file holds the acks of another segment and no crash explains that. A crash can leave
+        """Whether the acks file belongs to another segment, and no crash explains that. A crash can leave
         another segment's acks only in a recycled file.
         """
         found = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         return self.listed is not None and found is not None and found != acks_head
 
     def _set_acks_aside(self, acks):
-        """Quarantine an acks file of another segment, which somebody has put here. Returns None."""
+        """Move another segment's acks file, which somebody has put here, into set-aside/. Returns None."""
         head = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         self.files.close(acks)
         LOG.error(
@@ -457,8 +456,8 @@ class Recovery:
         )
 
     def _remove_acks(self, number):
-        """Remove the acks file of a missing segment. If the segment had messages at the last orderly stop,
-        they are lost: the loss is reported, and the acks file is quarantined.
+        """Remove an acks file without msgs file. If the segment had messages at the last orderly stop, logs
+        their loss and moves the acks file into set-aside/.
         """
         path = self.store.path_of("acks", number)
         file = self.files.open(path)
@@ -477,7 +476,7 @@ class Recovery:
 
 
 def _joined(damaged):
-    """Damaged parts (start, end, count) in order, adjacent ones merged."""
+    """Merge adjacent parts of the sorted ``damaged``, (start, end, records lost). Returns such a list."""
     joined = []
     for start, end, count in damaged:
         if joined and joined[-1][1] == start:
@@ -488,7 +487,7 @@ def _joined(damaged):
 
 
 def _adds_up(seal, acks_seal):
-    """Whether the contents of both seals are possible.
+    """Whether both seals are possible: their counts fit into the file, and no more is acked than there is.
 
     Their checksums are right, but another program may have written them.
     """

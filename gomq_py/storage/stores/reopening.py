@@ -10,8 +10,8 @@ from gomq_py.hub.threads import in_thread
 
 
 def open_in_thread(opening, folder, files, pool, committer, *arguments):
-    """Call ``opening(folder, files, pool, committer, *arguments)``, one of the functions that open a store,
-    in a thread; returns its result.
+    """Open a store in a thread by ``opening(folder, files, pool, committer, *arguments)``, a function such as
+    recovery.open_store. Returns its result, (store, report).
 
     Raises OSError, StoreError. May switch.
     """
@@ -26,8 +26,8 @@ def open_in_thread(opening, folder, files, pool, committer, *arguments):
 
 
 def open_aside(done, opening, folder, files, pool, committer, *arguments):
-    """Open a store as open_in_thread does, without a switch: ``done(store, report, error)`` is called in the
-    hub when the thread is done, or before this returns.
+    """Do open_in_thread() without a switch: ``done(store, report, error)`` is called in the hub once the
+    thread has opened the store, or has failed to.
     """
     laters = _Laters(files, pool, committer)
 
@@ -73,9 +73,9 @@ class _Laters:
 
 
 class Later:
-    """Stands for an object of the hub in a thread: records each call, to make it later.
+    """Stand-in, in a thread, for an object of the hub: records all method calls, to be made later.
 
-    Attributes of the object that are named in ``known`` can be read at once, ``replaced`` ones as given.
+    The attributes ``known`` are copied from the object, and can be read in the thread.
     """
 
     def __init__(self, target, *known, **replaced):
@@ -92,7 +92,7 @@ class Later:
         return call
 
     def catch_up(self):
-        """Make the recorded calls, in the hub."""
+        """In the hub: make the recorded calls."""
         for verb, arguments, options in self._calls:
             getattr(self._target, verb)(*arguments, **options)
 

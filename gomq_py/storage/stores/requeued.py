@@ -1,4 +1,5 @@
-"""Requeued messages: keeps the locations of messages to redeliver in order, and how often each came back.
+"""Requeued messages: keeps the locations of messages to redeliver in order, and how often their delivery
+failed.
 
 Typed arrays hold both, without an object per message. A message_store makes a Requeued when it needs one.
 """
@@ -44,7 +45,7 @@ class LocationHeap:
         return self._sift_up(at, location)
 
     def pop(self):
-        """Take the lowest location."""
+        """Remove and return the lowest location. Call this only if ``count`` is not 0."""
         lowest = self._items[0]
         self.count -= 1
         if self.count:
@@ -54,12 +55,12 @@ class LocationHeap:
         return lowest
 
     def remove(self, location):
-        """Remove a location that is in the heap, wherever it is. Slow: it searches."""
+        """Remove a location, which must be in the heap. Slow: it searches."""
         found = self.discard(location)
         assert found, location
 
     def discard(self, location):
-        """Remove a location, if it is in the heap; otherwise return False. Slow: it searches."""
+        """Remove a location. Returns False if it is not in the heap. Slow: it searches."""
         at = 0
         while at < self.count and self._items[at] != location:
             at += 1
@@ -76,7 +77,7 @@ class LocationHeap:
         return True
 
     def by_segment(self):
-        """How many locations there are of each segment of one level, as {segment number: count}."""
+        """{segment number: number of locations in the heap}, for locations of one level."""
         counted = {}
         number = count = 0
         for at in range(self.count):
@@ -91,7 +92,7 @@ class LocationHeap:
         return counted
 
     def snapshot(self):
-        """Every location, in no order."""
+        """All locations as an array, unsorted."""
         locations = array("Q")
         locations.frombytes(memoryview(self._items[:self.count]).cast("B"))
         return locations
@@ -126,8 +127,8 @@ class LocationHeap:
 
 
 class DeliveryCounts:
-    """Maps the location of a message to its failed deliveries and the index + 1 of its COUNT entry in the
-    acks file (0: none). A hash table with open addressing, 16 bytes a slot.
+    """Hash table: location of a message -> its failed deliveries, and the index + 1 of its COUNT entry in the
+    acks file (0: none). Open addressing, 16 bytes a slot.
     """
 
     __slots__ = ("count", "_keys", "_values", "_mask")
@@ -142,12 +143,12 @@ class DeliveryCounts:
         return self._values[at] >> 32 if self._keys[at] else 0
 
     def get_entry(self, location):
-        """The index of the location's COUNT entry in the acks file, plus 1; 0 if there is no entry."""
+        """Index + 1 of the message's COUNT entry in the acks file; 0 if it has none."""
         at = self._slot(location)
         return self._values[at] & 0xFFFFFFFF if self._keys[at] else 0
 
     def put(self, location, failed, entry):
-        """Set the failed deliveries of a location, and the index of its entry plus 1."""
+        """Set a message's failed deliveries, and the index + 1 of its COUNT entry (0: none)."""
         at = self._slot(location)
         if self._keys[at] == 0:
             if (self.count + 1) * 3 > (self._mask + 1) * 2:
@@ -158,7 +159,7 @@ class DeliveryCounts:
         self._values[at] = failed << 32 | entry
 
     def discard(self, location):
-        """Forget a location, if it is there."""
+        """Remove a location, if it is in the table."""
         at = self._slot(location)
         if self._keys[at] == 0:
             return 0
@@ -178,8 +179,8 @@ class DeliveryCounts:
         return 0
 
     def tally(self, bounds, counted):
-        """Count the messages by their failed deliveries: ``counted[n]`` grows by those with at most
-        ``bounds[n]`` (ascending) and more than ``bounds[n - 1]``, the last element by those above all bounds.
+        """Add the messages to the histogram ``counted``: element n counts those with more than ``bounds[n -
+        1]`` and at most ``bounds[n]`` failed deliveries, the last one those above all bounds (ascending).
         """
         for at in range(self._mask + 1):
             if self._keys[at]:
@@ -193,7 +194,7 @@ class DeliveryCounts:
         return (((location * HASH_MULTIPLIER) & 0xFFFFFFFFFFFFFFFF) >> 32) & self._mask
 
     def _slot(self, location):
-        """The slot of the location, or the empty slot for it."""
+        """The slot that has the location or, if none has, the empty slot for it."""
         at = self._home(location)
         while self._keys[at] != 0 and self._keys[at] != location:
             at = (at + 1) & self._mask
@@ -215,8 +216,8 @@ class DeliveryCounts:
 
 
 class Requeued:
-    """Keeps the messages of one store that came back: ``heap``: the locations of the ready ones; ``counts``:
-    the failed deliveries of ready and unacked ones.
+    """The requeued messages of one store. ``heap``: locations of the ready ones; ``counts``: failed
+    deliveries of ready and unacked ones.
     """
 
     __slots__ = ("heap", "counts")
@@ -226,39 +227,40 @@ class Requeued:
         self.counts = DeliveryCounts()
 
     def come_back(self, location):
-        """Add an unacked message, which failed once more."""
+        """Add an unacked message to the ready ones, with one more failed delivery."""
         self.counts.put(location, self.counts.get(location) + 1, self.counts.get_entry(location))
         self.heap.push(location)
 
     def take(self, location):
-        """Take the message that was first at the last peek; an older one may have come back since."""
+        """Remove the last peek's message from the ready ones; it may not be the first any more."""
         if self.heap.first() == location:
             self.heap.pop()
         else:
             self.heap.remove(location)
 
     def take_early(self, location):
-        """Take a message out of its turn. Returns False if the message is not ready."""
+        """Remove any message from the ready ones. Returns False if it is not one of them."""
         return self.counts.get(location) > 0 and self.heap.discard(location)
 
     def redeliver(self, log, segment, location, failed, entry):
-        """Record that a message is being delivered again: if the process dies now, this delivery counts as
-        failed in the next run.
+        """Save that a message is being delivered: if the process dies now, the next run counts this delivery
+        as failed, too. ``log``: the store; ``failed``, ``entry``: see DeliveryCounts.
         """
         if segment.acks is not None:
             entry = self._write_count(log, segment, location, failed + 1, entry, -1)
         self.counts.put(location, failed, entry)
 
     def wait_until(self, log, segment, location, count, due_s):
-        """Record when a message of this segment may be delivered again, as Store.wait_until."""
+        """Save for later runs that a message of this segment must wait until ``due_s``, in Unix seconds."""
         entry = self.counts.get_entry(location)
         entry = self._write_count(log, segment, location, count, entry, due_value(due_s, count))
         self.counts.put(location, self.counts.get(location), entry)
 
     def _write_count(self, log, segment, location, count, entry, due):
-        """Write a count as Segment.put_count does; makes the acks file larger if necessary.
+        """Write failed deliveries into the acks file, which grows if necessary. Arguments and result: see
+        Segment.put_count.
 
-        On a full disk, counts are not kept over a restart.
+        On a full disk a restart forgets the count.
         """
         if (entry == 0 or due >= 0) and segment.spare_entries() < (2 if due < 0 else 3):
             try:
@@ -275,11 +277,11 @@ class Requeued:
         return written or entry
 
     def empty(self, segments, write, keeps_counts):
-        """Take all ready messages, for a purge. Returns (segments in which no other message is unacked: the
-        purge drops these whole, sorted locations of the ready messages in other segments).
+        """Remove all ready messages, for a purge. Returns (Segments without other unacked messages, which the
+        purge drops as a whole; sorted locations of the ready messages in all other segments).
 
-        The ``write`` segment counts as another segment if it has few messages. ``keeps_counts``: keep the
-        counts of messages that are not ready.
+        The ``write`` segment is not dropped as a whole if it has few messages. ``keeps_counts``: keep the
+        failed deliveries of messages that are not ready.
         """
         heap, self.heap = self.heap, LocationHeap()
         whole = {}

@@ -1,9 +1,9 @@
-"""Segment log: manages the files of one store.
+"""Segment log: manages the files of one store's segments.
 
-Rolls to new segments, tells the committer what to flush, seals, closes, and gives files back to the pool.
-Below message_store (and the stream store), which decide what is written; above segment and pool. Only
-segments between the reader and the writer of a long log are closed; open ones are mapped. Never switches,
-never flushes.
+Begins new segments, tells the committer what to flush, seals and closes segments, and gives files back to the
+pool. Below message_store (and the stream store), which decide what is written; above segment and pool. Open
+segments are mapped; of a long log the segments between the reader's and the writer's are closed. Never
+switches, never flushes.
 """
 import os
 from functools import partial
@@ -39,12 +39,12 @@ MARK_EVERY = 0.125
 
 
 class SegmentLog(_store.Store):
-    """A store whose messages lie in segments: ``_segments`` has them by number, ``next`` links them,
+    """Base of stores whose messages lie in segments: ``_segments`` has them by number, ``next`` links them,
     ``_last`` is the newest, ``_write`` the one being written. Subclasses decide what is written, and
     implement ``write_out`` and ``_is_idle``.
 
-    ``_staged``: bytes of records in the pool's stage, to be written at ``_write.end`` when the batch ends or
-    a caller needs them; the last record begins ``_last_staged`` bytes into them.
+    ``_staged``: bytes of records in the pool's write buffer (Stage), to be written at ``_write.end`` when the
+    batch ends or a caller needs them; the last record begins ``_last_staged`` bytes into them.
     """
 
     __slots__ = (
@@ -74,22 +74,22 @@ class SegmentLog(_store.Store):
         self._is_unawaited = False
 
     def open_aside(self):
-        """Have threads open closed segments from now on, for readers that can wait: they see nothing of a
-        segment before ``listener.segment_opened(store)`` is called.
+        """Have threads open closed segments from now on, for readers that can wait. Such a reader gets no
+        message of a segment before ``listener.segment_opened(store)`` is called.
         """
         if self.opener is None:
             self.opener = Opener()
 
     def be_unawaited(self):
-        """Let no promise wait for later appends, except after mark(). They are flushed soon, like acks."""
+        """Let no confirm or other promise wait for later appends, except after mark()."""
         self._is_unawaited = True
 
     def lie_in(self, folder):
-        """Set the folder around the store's folder: the store makes it with its own folder."""
+        """Set the parent folder, which the store creates if missing together with its own folder."""
         self._outer = folder
 
     def begin_behind(self, number):
-        """Give new segments higher numbers than this one: positions must not be reused, and an acks file of
+        """Give new segments higher numbers than ``number``: positions must not be reused, and an acks file of
         this number may exist.
         """
         self._next_number = number + 1
@@ -97,9 +97,9 @@ class SegmentLog(_store.Store):
     # its end
 
     def close(self):
-        """Refuse all further calls; files stay.
+        """Refuse all further calls; the files stay.
 
-        The files are sealed and closed at once or, if not all is on the disk, after the next sync, which
+        The files are sealed and closed at once or, if not everything is flushed, after the next sync, which
         ``committer.stop`` waits for.
         """
         self.write_out()  # may fence
@@ -124,8 +124,8 @@ class SegmentLog(_store.Store):
             self._close_files()
 
     def listed(self):
-        """The Listed of a closed store's folder, for the segment list; None if the store has no segments, or
-        has failed.
+        """The Listed of this store's folder for the segment list, once the store is closed; None if it has no
+        segments, or was fenced.
         """
         if self._fenced or not self._segments:
             return None
@@ -148,7 +148,7 @@ class SegmentLog(_store.Store):
                 self.committer.mark_folder(os.path.dirname(self.folder))
 
     def forget_files(self):
-        """Stop the store. The caller removes the folder later."""
+        """Stop the store and close its files. The caller removes the folder later."""
         self.listener = None  # store and listener hold each other
         self._stop(StoreClosed(self.folder, 0, "the store is deleted"))
         self._fenced = self._closing = False
@@ -173,7 +173,7 @@ class SegmentLog(_store.Store):
                 self.listener.store_fenced(self, error)
 
     def layout(self):
-        """[(number, capacity, approximate bytes still wanted)] of each segment, oldest first."""
+        """[(segment number, capacity, approximate bytes of records not yet acked)], oldest segment first."""
         found = []
         self._end_stage()
         for number in sorted(self._segments):
@@ -187,16 +187,16 @@ class SegmentLog(_store.Store):
     # place of the next message, for records elsewhere
 
     def place_of(self, size):
-        """A number for the place that a record gets if it is appended next, as Store.place_of."""
+        """The location (of level 0) that a record of ``size`` bytes gets if it is appended next."""
         segment = self._write
         if segment is None or segment.end + self._staged + size > segment.capacity:
             return record.location_of(0, self._next_number, HEAD_BYTES)
         return record.location_of(0, segment.number, segment.end + self._staged)
 
     def has_record(self, place, came_ms):
-        """Whether a message lies, or was acked, at a place, as Store.holds. The pool takes a segment back
-        once all its messages are acked: so a missing segment held this message if a later segment exists,
-        unless the power has failed.
+        """Whether the record of a message lies at ``place``, a location from place_of(), or was acked there.
+        ``came_ms``: the message's timestamp, 0: any. The pool takes a segment back once all its messages are
+        acked: so a missing segment counts as acked if a later one exists, unless the power has failed.
         """
         number, position = record.number_of(place), record.position_of(place)
         self._end_stage()
@@ -209,8 +209,8 @@ class SegmentLog(_store.Store):
         return self.pool.last_end != POWER_LOST and number < max((*self._segments, *settled), default=0)
 
     def _is_whole(self, segment, at, came_ms):
-        """Whether a record is complete: a kill during the copy of its body leaves a valid head and an invalid
-        body. Blocks. Fences the store if the disk cannot read the record.
+        """Whether the record at ``at`` is complete: a kill while its body is copied leaves a valid header and
+        an invalid body. Blocks. Fences the store if the disk cannot read the record.
         """
         was_open = segment.is_open
         try:
@@ -231,7 +231,7 @@ class SegmentLog(_store.Store):
     # flushes
 
     def mark(self):
-        """Have everything written so far, acks too, on the disk by the next ``after_sync``: for a commit of a
+        """Have everything written so far, acks too, flushed by the committer's next sync: for a commit of a
         transaction, or an operator's request.
         """
         self.write_out()
@@ -241,7 +241,7 @@ class SegmentLog(_store.Store):
     # called by storage.flush.group_commit
 
     def sync_files(self, acks_too):
-        """The files that the sync beginning now must flush. Raises StoreClosed if the store was fenced."""
+        """The list of Files that the sync beginning now must flush. Raises StoreClosed after a fence."""
         self.write_out()  # before the check for a fence, because it may fence
         if self._fenced:
             raise self.failure
@@ -267,7 +267,7 @@ class SegmentLog(_store.Store):
         return files
 
     def synced(self):
-        """Note that the files of the last sync_files() are flushed."""
+        """Called when the files of the last sync_files() are flushed: seals and closes what is complete."""
         syncing, self._syncing = self._syncing, []
         for segment in syncing:
             if segment.is_open:
@@ -279,7 +279,7 @@ class SegmentLog(_store.Store):
         return bool(self._unsynced)
 
     def _note_synced(self, segment):
-        """Note that everything written to the segment before the sync is on the disk."""
+        """Record in the segment's files what the sync has flushed: mark, seals; close an idle segment."""
         if segment.syncing:
             segment.flushed, segment.syncing = segment.syncing, 0
         flushed = segment.flushed
@@ -298,25 +298,26 @@ class SegmentLog(_store.Store):
     # the stage: records that are collected before they are written
 
     def _has_stage(self, size):
-        """Whether the next record, of this size, fits into the stage. If not, the stage holds nothing of this
-        store. Raises StoreClosed if the stage was full and could not be written.
+        """Whether the next record, of this size, fits into the write buffer, which is then reserved for this
+        store. If not, the buffer holds no records of this store. Raises StoreClosed if a full buffer cannot
+        be written.
         """
         if self._staged and self._staged + size > self._stage.capacity and not self._write_staged():
             raise self.failure
         return size <= self._stage.capacity and self._stage.take(self)
 
     def _put_on_stage(self, segment, message, size):
-        """Write a record on the stage, from where it is later written to the segment."""
+        """Encode a record into the write buffer, which is written to the segment's file later."""
         segment.encode(self._stage.p, self._staged, message, False)
         self._last_staged = self._staged
         self._staged += size
 
     def _append_uncached(self, segment, message, size):
-        """Append a record to a part of the segment's file without cached pages, by the stage, because writing
-        to a new page through the mapping clears it and faults.
+        """Append a record to the write buffer, because its part of the segment's file is not in the page
+        cache: a first write through the mapping clears a page and faults.
 
-        Returns False if the stage cannot take it, and then holds nothing of this store. Raises StoreClosed if
-        the stage was full and could not be written.
+        Returns False if the buffer cannot take the record, and then holds no records of this store. Raises
+        StoreClosed if a full buffer could not be written.
         """
         if not message.at_once and self._has_stage(size):
             self._put_on_stage(segment, message, size)
@@ -328,8 +329,8 @@ class SegmentLog(_store.Store):
         return False
 
     def _write_body(self, segment, message):
-        """Write the body of the next record to the segment's file, if body_view() gives a view of the body;
-        else returns False. Raises StoreError after fencing the store.
+        """Write the body of the next record to the segment's file with a system call, if body_view() gives a
+        view of the body; otherwise return False. Raises StoreClosed after fencing the store.
         """
         view = message.body_view()
         if view is None:
@@ -342,9 +343,9 @@ class SegmentLog(_store.Store):
         return True
 
     def _write_staged(self):
-        """Write the records in the stage and release it.
+        """Write the records of the write buffer to the segment's file, and release the buffer.
 
-        Returns False if the disk did not take the records: then the store is fenced.
+        Returns False if the disk refuses: then the store is fenced.
         """
         segment = self._write
         count, self._staged = self._staged, 0
@@ -359,21 +360,20 @@ class SegmentLog(_store.Store):
         return True
 
     def _put_staged(self, segment, octets):
-        """Write ``octets`` at the segment's end, and announce them. Raises OSError."""
         self.files.put(segment.msgs, segment.end, octets)
         self.files.appended(segment.msgs, segment.end, segment.end + len(octets))
 
     def _end_stage(self):
-        """Write the staged records: then all appends are in the file, or the store is fenced."""
+        """Write the records of the write buffer, if any, to the file; on an error the store is fenced."""
         if self._staged:
             self._write_staged()
 
     # segments
 
     def _roll(self, size, may_wait):
-        """Begin a new segment with room for a record of this size.
+        """Begin a new write segment with room for a record of this size. Returns it.
 
-        Raises StoreLater, if ``may_wait``, when a thread has to make files.
+        Raises StoreLater if a thread has to make files and ``may_wait`` is set; StoreFull.
         """
         self._end_stage()
         if self.failure is not None:
@@ -398,8 +398,8 @@ class SegmentLog(_store.Store):
         return segment
 
     def _capacity_for(self, size):
-        """Capacity of the next segment: small at first, later segment_bytes; larger for a record that needs
-        it.
+        """Capacity of the next segment: it grows with each segment up to segment_bytes, and is larger for a
+        record that needs it.
         """
         capacity = self._next_bytes
         if HEAD_BYTES + size > capacity:
@@ -409,7 +409,7 @@ class SegmentLog(_store.Store):
         return capacity
 
     def _check_ready(self, capacity):
-        """Raise StoreLater if the hub would have to make a folder or files for the next segment."""
+        """Raise StoreLater if the next segment's folder or files do not exist yet."""
         folders = self._folders() if self._write is None else ()
         if not self.pool.has(capacity, self._shelf, folders):
             raise StoreLater(
@@ -417,27 +417,27 @@ class SegmentLog(_store.Store):
             )
 
     def _folders(self):
-        """The folders that segments need, outermost first."""
+        """Paths of the folders that the segments' files need, outermost first."""
         if not self.durable:
             return ()
         return (self.folder,) if self._outer is None else (self._outer, self.folder)
 
     def _begin_small(self):
-        """Make the next segment as small as the first one of a new log. Ends the use of a write segment."""
+        """Use no write segment any more, and make the next one as small as a new store's first one."""
         self._unexpect()
         self._write = None
         self._expect_at = _NEVER
         self._next_bytes = min(FIRST_SEGMENT_BYTES, self.segment_bytes)
 
     def _expect_next(self):
-        """Tell the pool that the writer will need another segment soon."""
+        """Announce to the pool that the writer will soon need files for another segment."""
         self._expect_at = _NEVER
         self._expected_bytes = self._next_bytes
         self._expected_shelf = self._next_shelf()
         self.pool.expect(self._expected_bytes, self._expected_shelf)
 
     def _next_shelf(self):
-        """Kind of files that the next segment takes from the pool."""
+        """Kind of files (see SegmentPool.has) that the next segment takes from the pool."""
         return self._shelf
 
     def _unexpect(self):
@@ -482,13 +482,13 @@ class SegmentLog(_store.Store):
         return segment
 
     def has_name(self, segment):
-        """Whether the file of an open segment has its final name, so that the segment's messages outlive a
+        """Whether the open segment's file has been renamed into the store's folder, so that it survives a
         kill.
         """
         return segment.msgs.path == self.path_of("msgs", segment.number)
 
     def named(self):
-        """Resume readers that waited for a file to get its final name."""
+        """Called by the pool when a file has got its name: lets readers that waited for it go on."""
         if self.listener is not None and self.failure is None:
             self.listener.segment_opened(self)
 
@@ -500,12 +500,12 @@ class SegmentLog(_store.Store):
                 self.committer.mark_folder(os.path.dirname(folder))
 
     def path_of(self, kind, number):
-        """Path of a segment's file."""
+        """Path of a segment's file; ``kind``: "msgs" or "acks"."""
         return os.path.join(self.folder, f"{kind}.{number:010d}")
 
     def _leave_behind(self, segment):
-        """After a roll to a new segment: announce this one's end, and seal and close it once it is flushed,
-        unless it is being read.
+        """End the writing of this segment, because a new one was begun: announce its end, and have it sealed
+        and closed after a flush, unless it is being read.
         """
         if segment.recovered is not None:
             return
@@ -521,7 +521,7 @@ class SegmentLog(_store.Store):
     def _come_to(self, segment, can_wait):
         """Map the files of a closed segment again, because a reader has reached it.
 
-        Returns False if the reader, which ``can_wait``, must wait for a thread. Raises OSError.
+        Returns False if a thread must open them and the reader ``can_wait``. Raises OSError.
         """
         if self.opener is not None:
             return self.opener.come_to(self, segment, can_wait)
@@ -529,7 +529,7 @@ class SegmentLog(_store.Store):
         return True
 
     def open_now(self, segment):
-        """Map the files of a closed segment again at once. Raises OSError."""
+        """Open and map the files of a closed segment, without a thread. Raises OSError."""
         if not self.durable:
             segment.msgs.remap()
             segment.attach(segment.msgs, None)
@@ -542,26 +542,26 @@ class SegmentLog(_store.Store):
         segment.attach(*files)
 
     def acks_bytes(self, segment):
-        """Minimum size of the segment's acks file; 0 if the segment has none."""
+        """Minimum size in octets of the segment's acks file; 0 if the segment has none."""
         return capacity_for(segment.capacity)
 
     def read_when_opened(self, segment):
-        """How far a thread reads a closed segment when it opens it: of an earlier run's segment only the
-        first part, because the reader may go no further.
+        """Position up to which a thread reads a segment's msgs file when it opens it: of an earlier run's
+        segment only the first part, because the reader may go no further.
         """
         return segment.end if segment.recovered is None else min(segment.end, PROVEN_BYTES)
 
     # segments that threads open
 
     def may_open_aside(self):
-        """Whether threads open segments for the readers of this store."""
+        """Whether threads may open segments for the readers of this store."""
         return (
             self.opener is not None and self.durable and self.failure is None
             and self.pool.openings.in_threads
         )
 
     def _open_next(self, segment):
-        """Have the next segment opened, if it is closed: a reader approaches the end of this one."""
+        """Have a thread open the next segment, if closed: a reader approaches the end of this one."""
         following = segment.next
         if (
             following is not None and not following.is_open and self.may_open_aside()
@@ -570,7 +570,7 @@ class SegmentLog(_store.Store):
             self.opener.begin(self, following)
 
     def _close_segment(self, segment):
-        """Unmap the files; a file without a name stays open, because closing would delete it."""
+        """Close the segment's files, or unmap a file without a name, which closing would delete."""
         msgs, acks = segment.msgs, segment.acks
         if not self.durable:
             segment.unpoint()
@@ -588,9 +588,9 @@ class SegmentLog(_store.Store):
                 self._close_segment(segment)
 
     def _discard(self, segment):
-        """Give the segment's files back to the pool, or unlink them.
+        """Give the segment's files back to the pool, which recycles or unlinks them.
 
-        The pool takes back only files that it gave out in this run.
+        Files of an earlier run are closed first, and so unlinked.
         """
         msgs, acks = segment.msgs, segment.acks
         if not self.durable:
@@ -614,7 +614,7 @@ class SegmentLog(_store.Store):
     # announcing to replicators
 
     def _announce(self, segment):
-        """Tell the replicators the ranges written to an open segment since the last time."""
+        """Tell the replicators which ranges of the segment were appended since the last call."""
         if segment.announced < segment.end:
             self.files.appended(segment.msgs, segment.announced, segment.end)
             segment.announced = segment.end
@@ -625,8 +625,8 @@ class SegmentLog(_store.Store):
             segment.announced_entries = segment.entries
 
     def announce_acks(self, segment):
-        """Announce new ack entries to the replicators, after new messages: an entry may ack a message
-        whose copy has just been appended.
+        """Tell the replicators about new ack entries of a segment, after new messages: an entry may
+        ack a message whose copy has just been appended.
         """
         if segment.announced_entries < segment.entries:
             if self._write is not None:
@@ -635,14 +635,14 @@ class SegmentLog(_store.Store):
             self._mark_acks(segment)
 
     def entries_changed(self, segment, start, end):
-        """Announce ack entries that were overwritten."""
+        """Tell the replicators that the ack entries ``start`` to ``end`` - 1 were overwritten."""
         self.files.overwritten(segment.acks, HEAD_BYTES + 8 * start, HEAD_BYTES + 8 * end)
         self._mark_acks(segment)
 
     # notifying the committer
 
     def _mark_messages(self, segment):
-        """Note that a segment, all flushed until now, has got a persistent message."""
+        """Tell the committer that a segment, until now all flushed, has a message to flush."""
         self._mark_unsynced(segment, MSGS)
         if self._is_unawaited:
             self.committer.mark_acks(self)
@@ -656,7 +656,7 @@ class SegmentLog(_store.Store):
         segment.unsynced |= what
 
     def _mark_acks(self, segment):
-        """Note that acks were written, so that the committer flushes them.
+        """Tell the committer that the segment has acks to flush.
 
         Before the segment's first flush they need no flush: a power cut loses the acks with their messages.
         """
@@ -668,7 +668,7 @@ class SegmentLog(_store.Store):
     # for subclasses
 
     def _stop(self, failure):
-        """Refuse all further calls with ``failure``."""
+        """Refuse all further calls with the error ``failure``."""
         self.failure = failure
         if self._staged:
             self._staged = 0
@@ -679,5 +679,5 @@ class SegmentLog(_store.Store):
             self.opener.drop_all(self)
 
     def _is_idle(self, segment):
-        """Whether the segment can be closed: it is not being read, and none of its messages is unacked."""
+        """Whether the segment can be closed: no reader is in it, and none of its messages is unacked."""
         raise NotImplementedError

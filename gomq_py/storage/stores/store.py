@@ -13,12 +13,12 @@ LARGEST_SEGMENT_BYTES = 1 << record.POSITION_BITS
 
 
 class Store:
-    """Keeps the messages of a queue or stream. ``ready_*`` count waiting messages, ``unacked_*`` messages
-    that were taken and not yet deleted; ``*_bytes`` are of bodies.
+    """Keeps the messages of a queue or stream. ``ready_*`` count messages waiting to be taken, ``unacked_*``
+    messages that were taken and neither deleted nor requeued; ``*_bytes`` are of bodies.
 
     ``durable=False``: the files have no names and no acks.
 
-    ``key``: the first 8 bytes of its incarnation as a number, by which records of other files name the store.
+    ``key``: the first 8 bytes of ``incarnation`` as a number, by which records in other files name the store.
     ``failure``: the StoreClosed that every append raises once the store is closed, deleted or fenced.
     ``listener`` (optional) hears ``store_fenced(store, error)``, ``record_damaged(store, path, start, end,
     count)`` and, after ``open_aside``, ``segment_opened(store)``.
@@ -55,50 +55,49 @@ class Store:
     def append(self, message):
         """Copy the message in and set its location.
 
-        Raises StoreFull (no room on the disk; nothing changed), StoreClosed, or StoreError (larger than any
-        segment).
+        Raises StoreFull (no room on the disk, or the record is larger than any segment; nothing changed),
+        StoreClosed, StoreLater or another StoreError.
         """
         raise NotImplementedError
 
     def write_out(self):
-        """End a batch: all changes so far survive a kill of the process, and are announced."""
+        """End a batch: all changes so far survive a kill, and the replicators hear of them."""
         raise NotImplementedError
 
     def mark(self):
-        """Have the deletes and requeues so far on the disk, as appends are, by the next ``after_sync``."""
+        """Have the deletes and requeues so far flushed by the committer's next sync; appends always are."""
         raise NotImplementedError
 
     # whether a message is stored, for records elsewhere that were made before it
 
     def place_of(self, size):
-        """A number for the place that a record of ``size`` bytes gets if it is appended next, on the lowest
-        level. No later run puts another record there.
+        """A number for the position of a record of ``size`` bytes if it is appended next, on the lowest level
+        of priority. No later run puts another record there.
         """
         return 0
 
     def has_record(self, place, came_ms):
-        """Whether the complete record of a message lies at ``place`` (from place_of()), or was acked there.
-        ``came_ms``: when the message came in, Unix milliseconds; 0: at any time. Blocks while it reads the
-        record.
+        """Whether a complete record with the timestamp ``came_ms`` (Unix milliseconds; 0: any) lies at
+        ``place``, a number from place_of(), or was acked there. Blocks while it reads the record.
         """
         return False
 
     def name_at_once(self):
-        """Have new files named when they are taken, and not soon after, so that appends survive a kill. Costs
-        the hub a rename for each segment.
+        """Have new segment files renamed into the store's folder before they are used, not soon after, so
+        that appends survive a kill. Costs the hub a rename for each segment.
         """
         if not self.is_named_at_once:
             self.is_named_at_once = True
             self.pool.name_at_once(self.folder)
 
     def outlives_kill(self):
-        """Whether all appends survive a kill: their files have their names."""
+        """Whether all appends survive a kill: all their files have been renamed into the store's folder."""
         return not self.pool.is_naming(self.folder)
 
     # taking messages
 
     def peek(self, message):
-        """Show the next message without taking it. Returns False if no message is next, or while
+        """Set ``message`` to the next message, without taking it. Returns False if there is none, or while
         ``is_waiting``.
 
         The message shown is valid until the next peek, read, shift, or switch.
@@ -106,9 +105,7 @@ class Store:
         return False
 
     def is_waiting(self):
-        """True while a thread still has to open or read the file of the next message: see
-        ``open_aside``.
-        """
+        """True if peek() can show the next message only after a thread has read its file (``open_aside``)."""
         return False
 
     def shift(self):
@@ -116,26 +113,26 @@ class Store:
         raise StoreError(self.folder, 0, "shift without peek")
 
     def shows_recovered(self):
-        """Whether the last peek showed a message that an earlier run delivered and that has not come back
-        in this run.
+        """Whether the last peek showed a message that an earlier run delivered and that was not requeued in
+        this run.
         """
         return False
 
     def postpone(self):
         """Take the message of the last peek, of which shows_recovered() is true, without delivering it.
-        requeue() makes this message ready again, unchanged.
+        requeue() then makes it ready without another failed delivery.
         """
         raise StoreError(self.folder, 0, "postpone without peek")
 
     def peeked_due_s(self, now_s):
-        """Unix seconds until which the peeked message must wait, if an earlier run recorded an unfinished
-        back-off; otherwise 0.
+        """Unix seconds until which the peeked message must wait, because an earlier run recorded an
+        unfinished back-off; otherwise 0.
         """
         return 0
 
     def wait_until(self, location, count, due_s):
-        """Record for the next run that an unacked message, which came back for the ``count``-th time, must
-        not be delivered before this time (Unix seconds).
+        """Save for later runs that an unacked message, whose delivery has failed ``count`` times, must not be
+        delivered before ``due_s`` (Unix seconds).
         """
 
     def delete(self, location):
@@ -143,70 +140,69 @@ class Store:
         raise StoreError(self.folder, 0, "no message was taken")
 
     def requeue(self, location):
-        """Make an unacked message ready again, in its old place, marked as redelivered."""
+        """Make an unacked message ready again, at its old position, marked as redelivered."""
         raise StoreError(self.folder, 0, "no message was taken")
 
     def read(self, location, message):
-        """Show an unacked message again, by its location. Returns False if the store was fenced meanwhile."""
+        """Set ``message`` to the unacked message at ``location``. Returns False if the store has stopped."""
         return False
 
     def body_file(self, message):
-        """Return a Reading of the file in which a shown message's body lies, from ``message.body_at`` on; the
-        caller closes it. None if this file may be overwritten or reused, or if Message.own() has copied the
-        message.
+        """Return a Reading of the file in which the body of this message lies, from ``message.body_at`` on;
+        the caller closes it. None if this file may be overwritten or reused, or if Message.own() has copied
+        the message.
         """
         return None
 
     def pick(self, location):
-        """Take a ready message out of its turn: it is unacked until delete, requeue or unpick.
-
-        Returns False if the message is not ready (any more).
+        """Take a ready message out of order: it is unacked until delete, requeue or unpick. Returns False if
+        the message is not ready.
         """
         return False
 
     def unpick(self, location):
-        """Make a picked message ready again, as if it had not been picked."""
+        """Undo pick(): the message is ready, with its earlier count of failed deliveries."""
         raise StoreError(self.folder, 0, "no message was picked")
 
     # the slow verbs
 
     def purge(self):
-        """Drop all ready messages. Returns their count."""
+        """Drop all ready messages; unacked ones stay. Returns the number of dropped messages."""
         raise NotImplementedError
 
     def ready_octets(self):
-        """Bytes of the ready messages, including topics, keys and properties if the kind of store knows them.
+        """Bytes of the ready messages' bodies; also of routing keys and properties if the store knows
+        them.
         """
         return self.ready_bytes
 
     def oldest_ready_ms(self):
-        """About when the oldest ready message came in, in Unix milliseconds. 0 if nothing is ready, or if a
-        file would have to be opened to know.
+        """About when the oldest ready message came in, in Unix milliseconds; 0 if no message is ready, or if
+        a file would have to be opened to know.
         """
         return 0
 
     def failed_deliveries(self, bounds):
-        """Counts of messages, ready or unacked, that came back more than ``bounds[n - 1]`` and up to
-        ``bounds[n]`` times, as a list; the last entry counts messages above all bounds.
+        """Histogram of failed deliveries of ready and unacked messages, a list: element n counts messages
+        with more than ``bounds[n - 1]`` and at most ``bounds[n]``, the last element those above all bounds.
         """
         return [0] * (len(bounds) + 1)
 
     def browsed(self):
-        """The stores that this one is made of (itself, or its levels), in the order of delivery.
-        """
+        """The stores that hold the messages, in order of delivery: this one, or its levels of priority."""
         return (self,)
 
     # its life
 
     def open_aside(self):
-        """Have threads open closed segments from now on, for readers that can wait: they see nothing of a
-        segment before ``listener.segment_opened(store)`` is called.
+        """Have threads open closed segments from now on, for readers that can wait. Such a reader gets no
+        message of a segment before ``listener.segment_opened(store)`` is called.
         """
         raise NotImplementedError
 
     def hand_over(self, pool, committer):
-        """Use this pool and this committer from now on. A thread has recovered the store with stand-ins for
-        them.
+        """Use this pool and this committer from now on, instead of the stand-ins with which a thread has
+        recovered the store.
         """
         self.pool = pool
         self.committer = committer
@@ -214,7 +210,7 @@ class Store:
     def close(self):
         """Refuse all further calls.
 
-        The files stay, and are sealed and closed after the next sync; ``committer.stop`` waits for it.
+        The files stay; they are sealed and closed after the next sync, which ``committer.stop`` waits for.
         """
         raise NotImplementedError
 

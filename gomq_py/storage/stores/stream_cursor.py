@@ -2,8 +2,9 @@
 
 Any number of cursors read one store; none changes it. Above stream_store, below broker.queues.stream_reader.
 A cursor keeps its segment open. Records of this run are shown unchecked; those of earlier runs are checked
-each time, and damaged ones skipped. A cursor before the first message kept goes on at that message. A cursor
-behind the last record is at ``next_offset``: a cursor at a lower offset has something to read.
+each time, and damaged ones skipped. If retention has dropped the message at a cursor's offset, the cursor
+goes on at the first message kept. A cursor behind the last record has ``next_offset`` as its offset; at a
+lower offset there is something to read.
 """
 from gomq_py import octets
 from gomq_py.storage.format import record
@@ -15,9 +16,9 @@ SKIPPED_AT_ONCE = 1 << 20
 
 
 class StreamCursor:
-    """One reader's position in a stream. ``offset``: of the record that peek shows or waits for.
+    """One reader's position in a stream. ``offset``: that of the message that peek shows or waits for.
 
-    The cursor opens a closed segment at once. After ``let_wait``, threads open it.
+    The cursor opens a closed segment itself; after ``let_wait`` threads do.
     """
 
     __slots__ = ("store", "offset", "_segment", "_at", "_size", "_skipped", "_can_wait")
@@ -31,14 +32,14 @@ class StreamCursor:
         self.seek(offset)
 
     def let_wait(self):
-        """Have threads open segments from now on: peek() returns False until the store's listener hears
-        ``segment_opened``.
+        """Have threads open closed segments from now on: meanwhile peek() returns False, until the store
+        calls its listener's ``segment_opened``.
         """
         self._can_wait = True
 
     def seek(self, offset):
-        """Go to the message with this offset, or to the first one kept if that was dropped. If the message
-        has not come yet, peek() returns False until it has.
+        """Move to the message with this offset, or to the first one kept if that one was dropped. If no
+        message has this offset yet, peek() returns False until one has.
         """
         self._leave()
         self.store.write_out()  # includes the appends of this batch
@@ -48,10 +49,11 @@ class StreamCursor:
             self._enter(segment, segment.end)  # at the end, without a walk
 
     def peek(self, message):
-        """Show the message at the cursor.
+        """Set ``message`` to the one at the cursor.
 
-        Returns False if the message has not arrived yet, or after skipping much damage, to let other readers
-        go first (see forget_skipped). The message shown is valid until the next peek or switch.
+        Returns False if it has not arrived, if its file is not open or named yet, or after skipping much
+        damage, to let other readers go first (see forget_skipped). The message is valid until the next peek
+        or switch.
         """
         segment = self._segment
         if segment is None or not segment.is_direct or self._at >= segment.end:
@@ -66,14 +68,15 @@ class StreamCursor:
         return True
 
     def step(self):
-        """Go behind the message of the last peek."""
+        """Move behind the message of the last peek."""
         self._at += self._size
         self.offset += 1
 
     def skip_before(self, timestamp_ms):
-        """Go to the first message that came at this time (Unix milliseconds) or later.
+        """Move to the first message, from the cursor on, with this timestamp (Unix milliseconds) or a later
+        one.
 
-        Returns its offset, or ``next_offset``.
+        Returns its offset, or the store's ``next_offset`` if there is none.
         """
         while self._segment is not None or self.offset < self.store.next_offset:
             segment = self._segment
@@ -92,7 +95,7 @@ class StreamCursor:
         return self.offset
 
     def _skip_unnamed(self, timestamp_ms):
-        """Go on with skip_before() in segments whose files have no names yet, which cursors do not enter."""
+        """Do skip_before() in segments whose files have no names yet: cursors may not enter these."""
         segment = self.store.find(self.offset)
         while segment is not None and segment.is_open and segment.recovered is None:
             at = HEAD_BYTES
@@ -106,18 +109,18 @@ class StreamCursor:
         return 0
 
     def forget_skipped(self):
-        """Returns how many bytes of damage were skipped since the last call."""
+        """Return the number of damaged bytes skipped since the last call."""
         skipped, self._skipped = self._skipped, 0
         return skipped
 
     def close(self):
-        """Leave the segment, so that the store may close it."""
+        """Leave the segment: the store may then close it."""
         self._leave()
 
     def _advance(self):
-        """Move to the next record to show.
+        """Move to the next sound record, in this segment or a later one.
 
-        Returns False at the end, and after skipping much damage.
+        Returns False if there is none, if its segment is not readable yet, or after skipping much damage.
         """
         while self._skipped < SKIPPED_AT_ONCE:
             segment = self._segment
@@ -137,14 +140,13 @@ class StreamCursor:
         return False
 
     def _arrive(self):
-        """Enter the segment that holds the offset. Returns False if there is no such segment yet."""
+        """Enter the segment that holds the offset. Returns False if there is none, or none readable yet."""
         if self.offset >= self.store.next_offset:
             return False
         segment = self.store.find(self.offset)
         return segment is not None and self._enter(segment, HEAD_BYTES)
 
     def _ordinal_in(self, segment):
-        """Ordinal, in this segment, of the record at the cursor's offset."""
         return self.offset - segment.first_offset if self.offset > segment.first_offset else 0
 
     def _enter(self, segment, at):
@@ -162,9 +164,9 @@ class StreamCursor:
             self.store.leave(segment)
 
     def _find_record(self, segment, ordinal):
-        """Move to the next sound record of this ordinal or later.
+        """Move to the segment's next sound record with this ordinal or a higher one.
 
-        Returns False at the end of the segment, which may lie behind damage, and after skipping much damage.
+        Returns False at the end of the segment, or after skipping much damage.
         """
         if segment.recovered is None:
             return self._find_written(segment, ordinal)
@@ -200,7 +202,7 @@ class StreamCursor:
         return False
 
     def _find_written(self, segment, ordinal):
-        """Do the work of _find_record in a segment of this run."""
+        """Do _find_record() in a segment of this run, whose records need no check."""
         at = self._at
         while at < segment.end:
             if octets.le32(segment.p, at + 16) >= ordinal:
@@ -211,6 +213,6 @@ class StreamCursor:
         return False
 
     def _skip_damage(self, segment, start, end, count):
-        """Skip damaged records; consecutive ones are reported together."""
+        """Count [start, end) as skipped, and report it as one damage of ``count`` records."""
         self._skipped += end - start
         self.store.report_damage(segment, start, end, count)

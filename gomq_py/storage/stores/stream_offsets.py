@@ -1,5 +1,5 @@
-"""Stream offsets: keeps the next offset of each named consumer of a stream, in a mapped file in the stream's
-folder.
+"""Stream offsets: keeps the next offset of each named consumer of a stream, its position, in a mapped file in
+the stream's folder.
 
 Little-endian.
 
@@ -43,7 +43,7 @@ assert (_HEAD.size, _HALF.size) == (HEAD_BYTES, 24)
 
 
 def unreadable(content):
-    """Count of consumers whose position cannot be read in this content; None if the head is invalid.
+    """Number of consumers whose position in ``content``, a whole file, is damaged; None if the head is.
 
     For fsck: no I/O.
     """
@@ -56,19 +56,19 @@ def unreadable(content):
 
 
 def stream_of(content):
-    """The first half of the file's incarnation, in hex: the name of the stream's folder ends with it."""
+    """The first half of the incarnation in the file's head, in hex: the stream's folder name ends with it."""
     return content[12:20].hex()
 
 
 def checksum(content):
-    """A checksum that tells this content from other files and from older copies."""
+    """CRC-32C of the whole file: tells it from other files and from older versions of itself."""
     return octets.crc32c(0, content, 0, len(content))
 
 
 class StreamOffsets:
     """Keeps consumer tags and the offset that each consumer reads next.
 
-    ``dirty``: ``file`` has something to flush; ``file`` is None while there are no positions.
+    ``file``: the open File, None while no consumer has a position; ``dirty``: it has something to flush.
     """
 
     def __init__(self, folder, files, incarnation):
@@ -90,13 +90,13 @@ class StreamOffsets:
         return None if kept is None else kept[1]
 
     def items(self):
-        """(tag, offset, updated at in Unix milliseconds) of all consumers, the most recently moved last."""
+        """[(tag, offset, time of the last put, Unix milliseconds)], the most recently moved consumer last."""
         return [
             (tag, kept[1], kept[2]) for tag, kept in sorted(self._slots.items(), key=lambda item: item[1][2])
         ]
 
     def put(self, tag, offset, now_ms):
-        """Set the next offset of a consumer. Raises OSError if the disk has no room for another consumer."""
+        """Set a consumer's next offset. Raises OSError if the disk has no room for another consumer."""
         raw = tag.encode("utf-8", "surrogateescape")
         kept = self._slots.get(tag)
         if kept is None:
@@ -126,7 +126,7 @@ class StreamOffsets:
         self._free.append(slot)
 
     def checksum(self):
-        """Checksum of the file, now or when it was closed; None without a file."""
+        """Checksum of the file's content, at closing if it is closed; None if there is no file."""
         return self._checksum if self.file is None else checksum(self.file.read(0, self.file.size))
 
     def close(self):
@@ -138,10 +138,10 @@ class StreamOffsets:
         self.dirty = False
 
     def load(self, next_offset):
-        """Read the file of the last run. Returns its content; empty if there is none.
+        """Read the positions that the last run left. Returns the file's content; empty if there is no file.
 
-        A position behind ``next_offset``, whose messages a crash has lost, becomes ``next_offset``. A file
-        with another head is removed.
+        A position behind ``next_offset``, where a crash has lost the messages, becomes ``next_offset``. A
+        file with another head, as another stream's, is removed.
         """
         path = os.path.join(self._folder, NAME)
         if not os.path.exists(path):
@@ -167,11 +167,11 @@ class StreamOffsets:
         return content
 
     def _adopt(self, tag, read):
-        """Take over the slot of a consumer. A consumer may have two slots: its position was forgotten, then
-        written to another slot, and of these two writes a power cut kept only the second.
+        """Register a consumer with its slot in the file; ``read``: (slot, offset, updated at, sequence). If
+        the consumer has another slot, the later one is valid and the earlier one is cleared.
 
-        The later slot is valid. The other slot is cleared: it would come back when the consumer is forgotten
-        again.
+        A consumer has two if its position was forgotten, then written to another slot, and a power cut kept
+        only the second of these writes.
         """
         kept = self._slots.get(tag)
         if kept is not None and kept[2] > read[2]:
@@ -215,7 +215,7 @@ class StreamOffsets:
 
 
 def _read(raw, seed):
-    """(tag, (offset, updated at, sequence)) of a slot's content, or None."""
+    """Decode a slot as (tag, (offset, updated at, sequence)); None if it is free or damaged."""
     if raw[0] == 0 or octets.crc32c(seed, raw, 0, 256) != int.from_bytes(raw[256:260], "little"):
         return None
     halves = []

@@ -1,8 +1,8 @@
-"""Stream recovery: opens a stream's store as the last run left it, however that ended.
+"""Stream recovery: opens a stream's store as the last run left it, however that run ended.
 
 Beside recovery, with the same rules: each segment is checked by itself, by its seal or by a scan. A stream
-has no acks. Besides its messages it must keep its next offset, so the newest segment is kept even when empty.
-May block: only for boot and ``queue.declare``.
+has no acks. Its next offset must survive, too, so the newest segment is kept even when empty. May block: only
+for boot and ``queue.declare``.
 """
 import re
 
@@ -21,9 +21,9 @@ _NAME = re.compile(r"msgs\.(\d{10})")
 
 
 def open_stream_store(folder, files, pool, committer, incarnation, segment_bytes=8388608, listener=None):
-    """Create a stream's store, or open the one in the folder.
+    """Create a stream's store, or open the store that an earlier run left in the folder.
 
-    Returns (store, RecoveryReport). Raises StoreError if the disk cannot be read.
+    Returns (StreamStore, RecoveryReport). Raises StoreError if the disk cannot be read.
     """
     store = StreamStore(folder, files, pool, committer, incarnation, segment_bytes, listener)
     try:
@@ -34,7 +34,7 @@ def open_stream_store(folder, files, pool, committer, incarnation, segment_bytes
 
 
 class StreamRecovery(Recovery):
-    """Opens one stream's store, as Recovery opens a queue's."""
+    """Opens one stream's store: checks its segments and its consumers' positions."""
 
     def run(self):
         names = self._names()
@@ -61,8 +61,8 @@ class StreamRecovery(Recovery):
         return self._report()
 
     def _check_positions(self, found):
-        """Report that the file of consumers' positions is not as the last orderly stop left it, or is another
-        stream's. Keeps a copy of its content ``found``, which is empty if the file is lost.
+        """Log that the file of consumers' positions is not as the last orderly stop left it, or is another
+        stream's, and copy its content ``found``, which is empty if the file is missing.
         """
         left = None if self.listed is None else self.listed.positions
         if left is None:
@@ -77,7 +77,7 @@ class StreamRecovery(Recovery):
                 "not what the last run left" if found else "gone or empty", stream_offsets.NAME)
 
     def _open_segment(self, number):
-        """The segment of a file, or None if it belongs to no stream."""
+        """Check an msgs file. Returns its Segment; None, after removing it, if it is not of this stream."""
         msgs = self.files.open(self.store.path_of("msgs", number))
         try:
             head = self._head_of_pair(number, msgs, None)

@@ -1,12 +1,12 @@
 """Stream store: one stream's messages as a log that is read without being consumed, and drops whole segments
 at its old end.
 
-Beside message_store, on the same segment_log: append and files are the same, but there are no acks, and no
-message is taken. A record's offset is its segment's first offset plus its ordinal, from 0 on, and is never
-reused. Readers hold a cursor each (stream_cursor) and share the mappings; a segment without readers is
-closed. A segment is readable once its file has its name: before that a kill loses its messages and reuses
-their offsets. Segments are not recycled, so that a descriptor or mapping of a dropped one stays valid. Never
-switches, never flushes.
+Beside message_store, on the same segment_log: messages are appended to the same files, but there are no acks,
+and no message is taken. A record's offset is its segment's first offset plus its ordinal, from 0 on, and is
+never reused. Readers have a cursor each (stream_cursor) and share the mappings; a segment without readers is
+closed. A segment is readable once its file has its name: before that a kill loses its messages, and the next
+run reuses their offsets. Segments are not recycled, so that a descriptor or mapping of a dropped one stays
+valid. Never switches, never flushes.
 """
 import os
 from functools import partial
@@ -32,12 +32,13 @@ BUSY_OCTETS = 2048
 
 
 class StreamStore(segment_log.SegmentLog):
-    """One stream's messages. ``first_offset``: of the oldest message kept; ``next_offset``: of the next
-    message; ``ready_count`` and ``ready_bytes``: sums of the messages kept.
+    """One stream's messages. ``first_offset``: that of the oldest message kept; ``next_offset``: that of the
+    next append; ``ready_count`` and ``ready_bytes``: number of the messages kept, and bytes of their bodies.
 
     ``synced_offset``: messages before this offset have been flushed, so no crash makes the stream reuse their
-    offsets. ``rolled``: segments were begun since the owner last reset it, so retention has to be checked.
-    ``offsets``: StreamOffsets of its consumers. Made by storage.stores.stream_recovery.open_stream_store.
+    offsets. ``rolled``: a segment was begun since the owner last cleared this flag, so retention has to be
+    checked. ``offsets``: StreamOffsets of its consumers. Made by
+    storage.stores.stream_recovery.open_stream_store.
     """
 
     __slots__ = (
@@ -63,10 +64,10 @@ class StreamStore(segment_log.SegmentLog):
     # the hot verb
 
     def append(self, message):
-        """Copy the message in; its location is its offset.
+        """Copy the message in, and set its location to its offset in the stream.
 
-        Raises StoreFull (no room on the disk; nothing changed), StoreClosed, or StoreError (larger than any
-        segment).
+        Raises StoreFull (no room on the disk, or the record is larger than any segment; nothing changed),
+        StoreClosed, StoreLater or another StoreError.
         """
         size = record.size_of(message.routing_length, message.properties_length, message.body_length)
         segment = self._write
@@ -88,9 +89,9 @@ class StreamStore(segment_log.SegmentLog):
             self._mark_messages(segment)
 
     def _append_staged(self, segment, message, size):
-        """Append a record to the segment, through the stage if that is free.
+        """Append a record to the write buffer (Stage) or, if another store has that, to the segment.
 
-        Raises StoreClosed if the stage was full and could not be written.
+        Raises StoreClosed if a full buffer could not be written.
         """
         if self._has_stage(size):
             self._put_on_stage(segment, message, size)
@@ -98,7 +99,7 @@ class StreamStore(segment_log.SegmentLog):
             segment.append(message)
 
     def write_out(self):
-        """End a batch: the appends are then in the file and announced.
+        """End a batch: all appends are then in the file, and replicators hear of them.
 
         Fences the store if that fails.
         """
@@ -128,7 +129,7 @@ class StreamStore(segment_log.SegmentLog):
     # reading
 
     def find(self, offset):
-        """The segment that holds this offset, or else the next segment kept; None if there is none."""
+        """The Segment that holds this offset, or else the next one kept; None if there is none."""
         low, high = 0, len(self._order)
         while low < high:
             middle = (low + high) // 2
@@ -140,11 +141,11 @@ class StreamStore(segment_log.SegmentLog):
         return self._order[low] if low < len(self._order) else None
 
     def enter(self, segment, can_wait):
-        """Register a cursor in the segment, which stays mapped until leave().
+        """Register a reader in the segment, which stays mapped until leave(). Returns True.
 
-        Returns False if the segment cannot be read: then the store is fenced. Also returns False if the
-        cursor must wait for ``segment_opened``: a thread opens the segment (only if ``can_wait``), or its
-        file has no name yet.
+        Returns False after fencing the store if the file cannot be opened, and also if the reader must wait
+        for the listener's ``segment_opened``: a thread opens the file (only if ``can_wait``), or it has no
+        name yet.
         """
         if self.pool.has_unnamed and segment.is_open and not self.has_name(segment):
             return False
@@ -161,7 +162,7 @@ class StreamStore(segment_log.SegmentLog):
         return True
 
     def leave(self, segment):
-        """Remove a cursor from the segment."""
+        """Undo one enter(). A segment without readers is closed, at the latest by the next sync."""
         segment.readers -= 1
         if (
             segment.readers == 0 and segment.is_open and segment is not self._write and not segment.unsynced
@@ -173,18 +174,18 @@ class StreamStore(segment_log.SegmentLog):
                 self._mark_messages(segment)  # sealed and closed by the sync
 
     def report_damage(self, segment, start, end, count):
-        """Report ``count`` damaged records that a cursor had to skip, unless they were reported before."""
+        """Report ``count`` damaged records at [start, end), unless another reader has done so in this run."""
         if (segment.number, start) not in self._reported:
             self._reported.add((segment.number, start))
             damage.set_aside(self, segment, start, end, count)
 
     def last_segment(self):
-        """The newest segment there is, or None."""
+        """The newest Segment, or None if the stream has none."""
         return self._last
 
     def offset_for_timestamp(self, timestamp_ms):
-        """The offset from which a cursor has to search for the first message of this time (Unix milliseconds)
-        or later: the first offset of a segment.
+        """Offset from which a cursor should search for the first message with this timestamp (Unix
+        milliseconds) or a later one: the first offset of a segment.
         """
         self._note_newest()
         for segment in reversed(self._order):
@@ -193,8 +194,8 @@ class StreamStore(segment_log.SegmentLog):
         return self.first_offset
 
     def open_for_reading(self, number):
-        """Open a segment's file. Returns (descriptor, which the caller closes; count of flushed bytes from
-        the start), or None if there is no such segment or the store was stopped.
+        """Open a segment's file for a reader outside the store. Returns (descriptor, which the caller closes;
+        count of flushed bytes from the start), or None without such a segment, or if the store was stopped.
 
         The file's content stays valid when the segment is dropped: files of streams are not recycled. Raises
         OSError.
@@ -216,9 +217,9 @@ class StreamStore(segment_log.SegmentLog):
         return self._synced_end if segment.number == self._synced_number else 0
 
     def describe(self):
-        """The segments, oldest first, as dicts: ``number, first_offset, next_offset, count, bytes`` (of the
-        file, up to the end of the data), ``flushed_bytes, body_bytes, sealed`` (nothing more comes),
-        ``file, first_timestamp_ms, last_timestamp_ms`` (0 while empty).
+        """The segments, oldest first, as dicts: ``number, first_offset, next_offset, count, bytes`` (end of
+        the data in the file), ``flushed_bytes, body_bytes, sealed`` (whether it is complete), ``file,
+        first_timestamp_ms, last_timestamp_ms`` (0 while empty).
         """
         self._note_newest()
         return [{
@@ -233,7 +234,7 @@ class StreamStore(segment_log.SegmentLog):
     # consumers
 
     def put_offset(self, tag, offset, now_ms):
-        """Save the next offset of a consumer for later runs. The committer flushes it without hurry.
+        """Save the next offset of a consumer. It is flushed without hurry.
 
         On a full disk the old offset stays.
         """
@@ -248,7 +249,7 @@ class StreamStore(segment_log.SegmentLog):
         self.committer.mark_acks(self)
 
     def forget_offset(self, tag):
-        """Delete a consumer's position. Returns whether there was one."""
+        """Delete a consumer's position, by the committer's next sync. Returns whether there was one."""
         if not self.offsets.forget(tag):
             return False
         self.committer.mark(self)  # an operator waits until the deletion is on the disk
@@ -257,8 +258,8 @@ class StreamStore(segment_log.SegmentLog):
     # retention
 
     def oldest(self):
-        """(messages, bytes of records, last timestamp) of the oldest segment, or None if it is also the
-        newest, which is never dropped.
+        """(messages, bytes of records, last timestamp in Unix milliseconds) of the oldest segment; None if it
+        is also the newest, which is never dropped.
         """
         if len(self._order) < 2:
             return None
@@ -266,11 +267,11 @@ class StreamStore(segment_log.SegmentLog):
         return segment.count, segment.end - HEAD_BYTES, segment.timestamps[1]
 
     def record_bytes(self):
-        """Bytes of records kept."""
+        """Bytes of all records kept, headers and properties included."""
         return sum(segment.end - HEAD_BYTES for segment in self._order)
 
     def drop_oldest(self):
-        """Drop the oldest segment from the log; its file is removed once the rest of the log is flushed."""
+        """Drop the oldest segment's messages; its file is removed after the next sync."""
         segment = self._order.pop(0)
         self.first_offset = self._order[0].first_offset
         self.ready_count -= segment.count
@@ -281,10 +282,10 @@ class StreamStore(segment_log.SegmentLog):
         self.committer.after_sync(partial(self._unlink_dropped, segment), hurry=False, about_logs=False)
 
     def purge(self):
-        """Drop all messages; offsets go on. Returns their count.
+        """Drop all messages; the next offset stays. Returns the number of dropped messages.
 
-        Raises StoreFull without room for a new segment; then all segments but the newest are dropped, which
-        makes room.
+        Raises StoreFull if there is no room for a new segment; then all segments but the newest are dropped,
+        which makes room.
         """
         count = self.ready_count
         if count:
@@ -302,14 +303,14 @@ class StreamStore(segment_log.SegmentLog):
             self.drop_oldest()
 
     def set_segment_bytes(self, segment_bytes):
-        """Set the size of new segments."""
+        """Set the size of new segments, limited to sizes that a segment can have."""
         self.segment_bytes = usable_segment_bytes(segment_bytes)
         self._next_bytes = min(self._next_bytes, self.segment_bytes)
 
     # opening and closing
 
     def adopt(self, segment):
-        """Add a segment of an earlier run. Called by recovery, oldest first, before any other method."""
+        """Add a segment of an earlier run. For recovery: oldest segment first, before any other method."""
         self._segments[segment.number] = segment
         if self._last is not None:
             self._last.next = segment
@@ -324,11 +325,10 @@ class StreamStore(segment_log.SegmentLog):
         self._synced_end = self._sync_end = segment.end
 
     def go_on_at(self, offset):
-        """Set the next offset, because the newest segments, which had the offsets before, are gone.
+        """Begin a new segment at ``offset``, because the newest segments, which had the offsets before it,
+        are missing.
 
-        For recovery, after the last ``adopt``.
-
-        Raises StoreFull.
+        For recovery, after the last ``adopt``. Raises StoreFull.
         """
         self.next_offset = offset
         self._mark_messages(self._begin_segment(0))
@@ -336,7 +336,7 @@ class StreamStore(segment_log.SegmentLog):
             self.first_offset = offset
 
     def listed(self):
-        """SegmentLog.listed() with the next offset and the checksum of the consumers' positions."""
+        """The Listed of the closed stream's folder, with next offset and positions; None if unknown."""
         listed = segment_log.SegmentLog.listed(self)
         if listed is None:
             return None
@@ -350,7 +350,7 @@ class StreamStore(segment_log.SegmentLog):
         segment_log.SegmentLog.delete_files(self)
 
     def forget_files(self):
-        """Stop the store. The caller removes the folder."""
+        """Stop the store and close its files. The caller removes the folder later."""
         self._dropped = set()
         self._order = []
         self.offsets.close()
@@ -359,7 +359,7 @@ class StreamStore(segment_log.SegmentLog):
     # called by SegmentLog
 
     def sync_files(self, acks_too):
-        """The files that the sync must flush, as SegmentLog.sync_files; notes up to which offset."""
+        """The list of Files that the sync beginning now must flush. Raises StoreClosed after a fence."""
         files = segment_log.SegmentLog.sync_files(self, acks_too)
         self._sync_offset = self.next_offset
         if self._last is not None:
@@ -370,7 +370,7 @@ class StreamStore(segment_log.SegmentLog):
         return files
 
     def synced(self):
-        """Note that the files of the last sync_files() are flushed."""
+        """Called when the files of the last sync_files() are flushed: advances ``synced_offset``."""
         self.synced_offset = self._sync_offset
         self._synced_number, self._synced_end = self._sync_number, self._sync_end
         segment_log.SegmentLog.synced(self)
@@ -379,7 +379,7 @@ class StreamStore(segment_log.SegmentLog):
         return bool(self._unsynced) or self.offsets.dirty
 
     def _begin_segment(self, size, may_wait=False):
-        """Begin a new write segment."""
+        """Begin a new write segment with room for a record of ``size``. Returns it. Raises as _roll()."""
         before = self._last
         segment = self._roll(size, may_wait)
         self._order.append(segment)
@@ -389,8 +389,7 @@ class StreamStore(segment_log.SegmentLog):
         return segment
 
     def drop_oldest_if_empty(self):
-        """Drop empty segments at the old end: they only recorded the next offset, which later ones tell, too.
-        """
+        """Drop empty segments at the old end: they only recorded the next offset, as newer ones do."""
         while len(self._order) > 1 and self._order[0].ordinal == 0:
             self.drop_oldest()
 
@@ -398,7 +397,9 @@ class StreamStore(segment_log.SegmentLog):
         return segment.readers == 0
 
     def _leave_behind(self, segment):
-        """After a roll: seal the old segment once it is flushed, and close it unless it is being read."""
+        """A new segment was begun: have this one sealed, and closed if no cursor is in it, by the next
+        sync.
+        """
         if segment.recovered is None:
             segment.note_timestamps()
             self._announce(segment)
@@ -444,7 +445,7 @@ class StreamStore(segment_log.SegmentLog):
         )
 
     def _forget(self, segment):
-        """Remove the segment from the log; its readers notice that it is closed."""
+        """Remove a segment from the stream, and close it; its cursors notice that."""
         if self.opener is not None:
             self.opener.drop(self, segment)
         del self._segments[segment.number]
@@ -459,8 +460,8 @@ class StreamStore(segment_log.SegmentLog):
             self._close_segment(segment)
 
     def _unlink_dropped(self, segment, error):
-        """Remove a dropped segment's file, unless the sync failed: then the segment is there again after a
-        restart.
+        """Remove the file of a dropped segment after a sync. After an ``error`` of the sync it stays, and the
+        next run has the segment again.
         """
         if segment not in self._dropped:  # the whole stream was deleted meanwhile
             return
@@ -474,5 +475,5 @@ class StreamStore(segment_log.SegmentLog):
 
 
 def usable_segment_bytes(wanted):
-    """The nearest size to ``wanted`` that a segment can have."""
+    """The allowed segment size, in bytes, that is nearest to ``wanted``."""
     return max(FIRST_SEGMENT_BYTES, min(int(wanted), LARGEST_SEGMENT_BYTES))

@@ -13,7 +13,9 @@ from gomq_py.storage.disk.data_dir import (
     FOLLOWED, KILLED, POWER_LOST, STOPPED, DataDir, DataDirError, DataDirLocked, last_end_of, listed_in,
     queue_id,
 )
+from gomq_py.storage.disk.files import Files
 from gomq_py.storage.disk.segment_list import Listed
+from tests.support.mirror import Mirror
 
 HOLD = """
 import sys
@@ -54,6 +56,18 @@ def test_open_again_after_close(tmp_path):
         assert data_dir.locked
 
     assert not data_dir.locked
+
+
+def test_replicators_are_told_of_nothing_outside_of_the_folder(tmp_path):
+    class Heard(Mirror):
+        def _here(self, path):
+            told.append(path)
+            return super()._here(path)
+
+    told, root = [], tmp_path / "deep" / "data"
+    with DataDir(root, Files((Heard(root, tmp_path / "copy"),))) as data_dir:
+        assert told and all(path.startswith(f"{root}{os.sep}") for path in told)
+        assert data_dir.path not in data_dir._files.register.folders
 
 
 def test_a_second_process_is_told_in_one_line_who_holds_the_folder(tmp_path, holder):

@@ -1,0 +1,212 @@
+"""Two nodes as an operator has them: the command with its flags, a follower's doors, gomq-py-ctl, restarts."""
+import signal
+import socket
+
+import pika
+import pytest
+import requests
+
+from tests.ctl.running import Runner, done
+from tests.support.broker_process import BrokerProcess
+from tests.support.command import gomq_py as run
+from tests.support.waiting import wait_until
+
+SECRET = "a secret of the cluster"
+COUNT = 300
+
+
+def node(folder, **options):
+    return BrokerProcess(
+        folder, http_port=0, metrics_http_port=0, control_unix_path=f"{folder}.sock",
+        environment={"GOMQ_CLUSTER_PASSWORD": SECRET}, clustering_port=0, **options)
+
+
+def follower_of(leader, folder, **options):
+    return node(folder, cluster_leader=f"127.0.0.1:{leader.ports['cluster']}", **options)
+
+
+def ask(broker, path, door="http", **more):
+    return requests.get(f"http://127.0.0.1:{broker.ports[door]}{path}", timeout=10, **more)
+
+
+def wait_until_equal(follower):
+    """Everything that the leader told before this call is on the follower's disk."""
+    def is_equal():
+        figures = ask(follower, "/api/cluster").json()
+        return (
+            figures["state"] == "streaming" and figures["flushed"] == figures["leader_position"] and figures)
+
+    first = wait_until(is_equal)
+    return wait_until(lambda: is_equal() if is_equal() != first else first)
+
+
+def publish(broker, count, queue="q"):
+    """So many confirmed messages, which name their number."""
+    with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare(queue, durable=True)
+        for number in range(count):
+            channel.basic_publish("", queue, str(number), pika.BasicProperties(delivery_mode=2))
+
+
+def taken(broker, count, queue="q"):
+    """The bodies of the queue's messages, which are taken out."""
+    with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
+        channel = connection.channel()
+        return [channel.basic_get(queue, auto_ack=True)[2].decode() for _ in range(count)]
+
+
+def complaint(finished):
+    """The one line that a command which failed has said."""
+    (line,) = finished.stderr.strip().splitlines()
+    return line
+
+
+def promote(follower):
+    done(Runner("")("--control-unix-path", f"{follower.data_dir}.sock", "promote", bare=True))
+    follower.wait_for_log("this node leads now")
+
+
+def test_follower_leads_once_it_is_promoted_also_after_a_restart_and_the_old_leader_follows_it(tmp_path):
+    with node(tmp_path / "first", cluster=True) as first:
+        publish(first, COUNT)
+        with follower_of(first, tmp_path / "second", cluster=True) as second:
+            wait_until_equal(second)
+            publish(first, 10, "later")
+            figures = wait_until_equal(second)
+            (shown,) = ask(first, "/api/cluster", auth=("guest", "guest")).json()["followers"]
+            printed = done(Runner("")("--control-unix-path", f"{first.data_dir}.sock", "cluster_status", bare=True))
+            first.kill()
+            promote(second)
+
+            assert taken(second, COUNT) == [str(number) for number in range(COUNT)]
+            second.kill()
+            second.start()
+            second.wait_for_log("this node leads, because it was promoted when it followed")
+            assert taken(second, 10, "later") == [str(number) for number in range(10)]
+
+            publish(second, 5)
+            with follower_of(second, first.data_dir) as old:
+                again = wait_until_equal(old)
+                second.kill()
+                promote(old)
+                assert taken(old, 5) == list("01234")
+
+    assert (figures["role"], figures["epoch"], shown["state"], shown["lag_bytes"]) == ("follower", 1, "streaming", 0)
+    assert "streaming" in printed
+    assert (again["epoch"], again["cluster"]) == (2, figures["cluster"])
+
+
+def test_former_leader_is_no_leader_for_who_was_promoted(tmp_path):
+    with node(tmp_path / "first", cluster=True) as first:
+        publish(first, 1)
+        with follower_of(first, tmp_path / "second") as second:
+            wait_until_equal(second)
+            promote(second)
+        other = follower_of(first, second.data_dir)
+        (second.data_dir / ".cluster").rename(tmp_path / "kept")  # as if the address were another one
+        text = (tmp_path / "kept").read_bytes()
+        (second.data_dir / ".cluster").write_bytes(text)
+        other._options["cluster_leader"] = f"localhost:{first.ports['cluster']}"
+        with other:
+            wait_until(lambda: "epoch" in ask(other, "/api/cluster").json()["error"])
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """A leader, and a follower of it."""
+    folder = tmp_path_factory.mktemp("pair")
+    with node(folder / "leader", cluster=True) as leader, follower_of(leader, folder / "follower") as follower:
+        publish(leader, 1)
+        wait_until_equal(follower)
+        yield leader, follower
+
+
+def test_follower_is_alive_and_not_in_service(pair):
+    follower = pair[1]
+    assert ask(follower, "/api/health/checks/alarms").json() == {"status": "ok"}
+    refused = ask(follower, "/api/health/checks/ready-to-serve-clients")
+    assert refused.status_code == 503 and "follows" in refused.json()["reason"]
+
+
+def test_follower_says_at_every_other_path_whom_to_ask(pair):
+    leader, follower = pair
+    for path in ("/", "/api/queues", "/api/cluster/promote"):
+        answer = ask(follower, path, auth=("guest", "guest"))
+        assert answer.status_code == 503
+        assert f"follows 127.0.0.1:{leader.ports['cluster']}" in answer.json()["reason"]
+
+
+def test_follower_is_promoted_by_its_own_machine_alone(pair):
+    follower = pair[1]
+    answer = requests.post(
+        f"http://127.0.0.1:{follower.ports['http']}/api/cluster/promote", auth=("guest", "guest"), timeout=10)
+    assert answer.status_code == 503
+    assert ask(follower, "/api/cluster").json()["role"] == "follower"
+
+
+def test_both_tell_prometheus_how_far_the_copy_is(pair):
+    leader, follower = pair
+    assert "gomq_cluster_is_leader 1.0" in (of_leader := ask(leader, "/metrics", "metrics").text)
+    assert "gomq_cluster_followers_streaming 1.0" in of_leader
+    assert f'gomq_cluster_follower_lag_bytes{{follower="{socket.gethostname()}"}}' in of_leader
+    of_follower = ask(follower, "/metrics", "metrics").text
+    assert "gomq_cluster_is_leader 0.0" in of_follower and "gomq_cluster_is_streaming 1.0" in of_follower
+
+
+def test_follower_takes_the_signals_of_every_broker(pair):
+    follower = pair[1]
+    follower.signal(signal.SIGHUP)
+    follower.wait_for_log("configuration reloaded|nothing to reload|reload")
+    follower.signal(signal.SIGUSR1)
+    follower.wait_for_log("dump")
+    wait_until_equal(follower)
+
+
+def test_follower_stops_in_order(pair, tmp_path):
+    with follower_of(pair[0], tmp_path / "data") as other:
+        wait_until_equal(other)
+        assert other.stop() == 0
+
+
+def test_wrong_secret_is_said_and_tried_again(pair, tmp_path):
+    other = follower_of(pair[0], tmp_path / "data")
+    other._environment["GOMQ_CLUSTER_PASSWORD"] = "another secret, which is wrong"
+    with other:
+        wait_until(lambda: ask(other, "/api/cluster").json()["error"])
+        assert ask(other, "/api/cluster").json()["state"] == "connecting"
+    pair[0].wait_for_log("refused")
+
+
+@pytest.mark.parametrize("flag, value", [("--cluster", "yes"), ("--cluster-leader", "127.0.0.1:5679")])
+def test_cluster_without_a_secret_ends_the_boot_in_one_line(tmp_path, flag, value):
+    finished = run("--data-dir", tmp_path, flag, value)
+
+    assert finished.returncode == 2
+    assert complaint(finished).startswith(f"gomq-py: {flag}: ") and "secret_file" in complaint(finished)
+
+
+@pytest.mark.parametrize("content", [b"short", b"x" * 5000, None])
+def test_secret_file_that_is_none_ends_the_boot_in_one_line(tmp_path, content):
+    if content is not None:
+        (tmp_path / "secret").write_bytes(content)
+    finished = run(
+        "--data-dir", tmp_path / "data", "--port", 0, "--log-level", "none", "--cluster", "yes", "--cluster-port", 0,
+        "--cluster-secret-file", tmp_path / "secret")
+
+    assert finished.returncode == 1
+    assert str(tmp_path / "secret") in complaint(finished)
+
+
+def test_folder_with_other_data_never_follows(tmp_path):
+    with BrokerProcess(tmp_path / "data") as broker:
+        publish(broker, 1)
+    finished = run(
+        "--data-dir", tmp_path / "data", "--log-level", "none", "--cluster-leader", "127.0.0.1:1",
+        "--cluster-password", SECRET)
+
+    assert finished.returncode == 1
+    assert "belongs to no cluster" in complaint(finished)
+    with broker:
+        assert taken(broker, 1) == ["0"]
