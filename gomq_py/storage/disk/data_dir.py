@@ -6,10 +6,10 @@ holds the lock; a second process gets an error that names the first.
     <data folder>/
       .lock               held with flock while a broker runs; text "PID 4711 @ host", and "stopped" behind it
                           when that run has ended in order
-      .last-run           how the last run ended: "stopped\\\n", the SHA-256 of .segments, and lines
-                          "NAME ID OCTETS\\\n", the lengths of definitions and users; during a run, or after
+      .last-run           how the last run ended: "stopped\n", the SHA-256 of .segments, and lines
+                          "NAME ID OCTETS\n", the lengths of definitions and users; during a run, or after
                           a kill: the machine's boot id, and the lengths known to be on disk; on a follower:
-                          "followed\\n" and the boot id. After a power loss, and on a follower, this text stays
+                          "followed\n" and the boot id. After a power loss, and on a follower, this text stays
                           until the next boot is complete
       .cluster            which cluster and node the folder belongs to (cluster.identity)
       .sync, .sync.*      a follower's sync, and its swap (storage.disk.swap); gone after a boot
