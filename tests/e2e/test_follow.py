@@ -6,6 +6,7 @@ import os
 import gevent
 import pytest
 from gevent import socket
+from gevent.server import StreamServer
 
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicQos, BasicQosOk,
@@ -199,6 +200,7 @@ def test_two_followers_join_at_once(leading, start, tmp_path):
 
 
 def test_follower_whose_connection_is_cut_goes_on_without_a_sync(leading, start, tmp_path, caplog):
+    caplog.set_level("INFO", "gomq_py.cluster")
     follower = start(leading.leader.port, tmp_path / "follower")
     wait(lambda: follower.status.state == STREAMING)
     leading.begin_load()
@@ -208,10 +210,12 @@ def test_follower_whose_connection_is_cut_goes_on_without_a_sync(leading, start,
             link.end(OSError("cut by the test"))
 
     check_equal(leading, follower, tmp_path / "follower")
-    assert caplog.text.count("with a sync") <= 1
+    assert caplog.text.count("with a sync") == 1
+    assert caplog.text.count("from position") == 5
 
 
-def test_follower_without_history_syncs_anew(leading, start, tmp_path):
+def test_follower_without_history_syncs_anew(leading, start, tmp_path, caplog):
+    caplog.set_level("INFO", "gomq_py.cluster")
     leading.stream._kept_most = 200_000
     follower = start(leading.leader.port, tmp_path / "follower")
     wait(lambda: follower.status.state == STREAMING)
@@ -223,6 +227,7 @@ def test_follower_without_history_syncs_anew(leading, start, tmp_path):
     leading.stream._kept_most = 64 << 20
 
     check_equal(leading, follower, tmp_path / "follower")
+    assert caplog.text.count("with a sync") > 1
 
 
 def test_follower_that_was_restarted_becomes_equal(leading, start, tmp_path):
@@ -302,4 +307,40 @@ def test_folder_of_no_cluster_does_not_follow(tmp_path):
         follower_of(1, tmp_path)
 
 
+def test_damaged_octets_cost_the_connection_and_nothing_else(leading, start, tmp_path, caplog):
+    """A relay between the two flips a bit after every MiB that the leader sends."""
+    relay = StreamServer(("127.0.0.1", 0), lambda client, _: damage(client, leading.leader.port))
+    relay.start()
+    follower = start(relay.server_port, tmp_path / "follower")
+    wait(lambda: follower.status.state == STREAMING)
+    leading.begin_load()
+    wait(lambda: caplog.text.count("checksum") >= 3, what=lambda: follower.status)
+    leading.end_load()
+    relay.close()
+    follower.stop()
 
+    check_equal(leading, start(leading.leader.port, tmp_path / "follower"), tmp_path / "follower")
+
+
+def damage(client, port):
+    with socket.create_connection(("127.0.0.1", port)) as leader:
+        back = gevent.spawn(pump, client, leader)
+        passed = 0
+        while octets := bytearray(leader.recv(65536)):
+            if (passed + len(octets)) >> 20 > passed >> 20:
+                octets[-1] ^= 1
+            passed += len(octets)
+            try:
+                client.sendall(octets)
+            except OSError:
+                break
+        back.kill()
+
+
+def pump(source, target):
+    try:
+        while octets := source.recv(65536):
+            target.sendall(octets)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
