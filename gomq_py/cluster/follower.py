@@ -139,6 +139,10 @@ class Follower:
             link.begin(self._ack, self._hashed)
             while True:
                 self._take(link, link.next_frame())
+        except OSError:
+            if self._run_id != NO_ID or self._applier.failure is None:
+                raise
+            raise self._applier.failure from None  # that has closed the link
         finally:
             link.end()
 

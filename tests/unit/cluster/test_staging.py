@@ -117,7 +117,8 @@ def test_other_things_with_a_files_name_are_replaced(tmp_path, theirs):
     path = tmp_path / "data" / "name"
     (tmp_path / "data").mkdir()
     (tmp_path / "secret").write_bytes(b"secret")
-    {"folder": path.mkdir, "link": lambda: path.symlink_to("../secret"), "pipe": lambda: os.mkfifo(path)}[theirs]()
+    make = {"folder": os.mkdir, "link": lambda name: os.symlink("../secret", name), "pipe": os.mkfifo}
+    make[theirs](path)
     sync = Staging(Files(), tmp_path / "data")
     sync.listed(1, 3, "name")
 
