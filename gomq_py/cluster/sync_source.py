@@ -17,7 +17,6 @@ import gevent
 from gevent.event import Event
 
 from gomq_py.cluster.wire import events
-from gomq_py.cluster.wire.events import OF_ONE_NODE
 from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.threads import in_thread
 from gomq_py.hub.turns import give_way
@@ -43,8 +42,8 @@ MISSING_MOST_S = 60.0
 LOOK_S = 0.5
 # A follower checks a file in less time.
 ANSWER_MOST_S = 60.0
-# Names in the data folder that no follower gets.
-NOT_SENT = OF_ONE_NODE | {"lost+found"}
+# Made by the file system, not by the leader.
+LOST = "lost+found"
 
 
 class SyncError(Exception):
@@ -158,7 +157,10 @@ class SyncSource:
         return path.removeprefix(self._inside)
 
     def _is_sent(self, path):
-        return self._name(path).partition(os.sep)[0] not in NOT_SENT
+        if not path.startswith(self._inside):  # the data folder itself, of a leader that has made it
+            return False
+        name = self._name(path).partition(os.sep)[0]
+        return name != LOST and not events.is_of_one_node(name)
 
     # the content
 
