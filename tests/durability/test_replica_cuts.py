@@ -216,7 +216,10 @@ def test_what_was_synced_is_on_the_disk(tmp_path, seed):
     leader = ModelLeader(random, Staging(PowerCutFiles(disk), root))
     for _ in leader.steps(dict, 8):
         leader.change(5)
-    leader.tell.complete(NEW).close()
+    folder = leader.tell.complete(NEW)
+    folder.created(1000, 3, "later")
+    folder.flush()
+    folder.close()
 
     disk.lay_out_flushed(tmp_path / "cut")
     swap.finish(Files(), str(tmp_path / "cut"), NOT_CONTENT)
