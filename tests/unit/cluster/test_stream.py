@@ -1,0 +1,281 @@
+"""The stream of events: which frames a leader's changes become, and how long they are kept."""
+import os
+
+import gevent
+import pytest
+
+from gomq_py.cluster import stream as module
+from gomq_py.cluster.stream import ENTRY_OCTETS, FRAME_OCTETS, PIECE_OCTETS, EventStream
+from gomq_py.cluster.wire import events, frames
+from gomq_py.storage.disk.files import Files
+from gomq_py.storage.disk.replication import LATER_OCTETS
+from tests.support.no_switch import no_switch
+from tests.support.waiting import wait_until
+
+MIB = 1 << 20
+
+
+class Heard:
+    """Writes down what decode() calls."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            self.calls.append((name, *(
+                bytes(one) if isinstance(one, memoryview) else one for one in arguments)))
+
+        return call
+
+
+@pytest.fixture
+def stream(tmp_path):
+    stream = EventStream(tmp_path, epoch=7)
+    stream.attach()
+    yield stream
+    stream.close()
+
+
+@pytest.fixture
+def files(stream):
+    return Files((stream,))
+
+
+def frames_behind(stream, entry):
+    """The frames that a link at ``entry`` would send."""
+    reader, found = frames.FrameReader(), []
+    while entry.next is not None:
+        entry = entry.next
+        reader.feed(stream.octets_of(entry))
+        found.append(reader.next())
+        assert (found[-1].kind, found[-1].epoch) == (frames.EVENTS, 7)
+        assert found[-1].position == entry.position
+    return found
+
+
+def calls_of(*found):
+    heard = Heard()
+    for frame in found:
+        events.decode(frame.payload, heard)
+    return heard.calls
+
+
+def test_changes_of_one_turn_are_one_frame(stream, files, tmp_path):
+    place = stream.end()
+    file = files.create(tmp_path / "msgs", 4096)
+    files.make_folder(tmp_path / "folder")
+    files.write(file, 10, b"octets")
+    file.map[0:4] = b"head"
+    files.overwritten(file, 0, 4)
+    files.extend(file, 8192)
+    files.rename(file.path, tmp_path / "folder" / "msgs", file)
+    files.register.flushed()
+    files.unlink(file.path)
+    files.remove_folder(tmp_path / "folder")
+    assert place.next is None, "the frame is made at the end of the turn"
+
+    gevent.sleep(0)
+
+    frame, = frames_behind(stream, place)
+    assert (frame.position, stream.position, files.register.told) == (9, 9, 9)
+    assert calls_of(frame) == [
+        ("created", 1, 4096, "msgs"), ("folder_created", "folder"), ("written", 1, 10, b"octets"),
+        ("written", 1, 0, b"head"), ("resized", 1, 8192), ("renamed", 1, "msgs", "folder/msgs"),
+        ("flushed",), ("unlinked", 1, "folder/msgs"), ("folder_removed", "folder"),
+    ]
+
+
+def test_changes_of_later_turns_are_further_frames(stream, files, tmp_path):
+    place = stream.end()
+    for name in ("one", "two"):
+        files.make_folder(tmp_path / name)
+        gevent.sleep(0)
+
+    assert [frame.position for frame in frames_behind(stream, place)] == [1, 2]
+
+
+def test_frame_is_closed_when_it_is_large(stream, files, tmp_path):
+    place = stream.end()
+    file = files.create(tmp_path / "msgs", MIB)
+    for at in range(0, MIB, 1 << 15):
+        files.write(file, at, os.urandom(1 << 15))
+    stream.close_frame()
+
+    found = frames_behind(stream, place)
+
+    assert len(found) == 4
+    assert all(len(frame.payload) <= FRAME_OCTETS + (1 << 15) + 100 for frame in found)
+    assert len(calls_of(*found)) == 33
+
+
+def test_overwritten_content_is_that_of_the_event(stream, files, tmp_path):
+    file = files.create(tmp_path / "acks", MIB)
+    place = stream.end()
+    for octets in (b"1" * MIB, b"2" * MIB):
+        file.map[:] = octets
+        files.overwritten(file, 0, MIB)
+
+    found = frames_behind(stream, place)
+
+    assert [frame.position for frame in found] == [1, 1, 1, 2, 2, 2, 2, 3]
+    assert {octets[:1] for _, _, _, octets in calls_of(*found[:4])} == {b"1"}
+    assert {octets[:1] for _, _, _, octets in calls_of(*found[4:])} == {b"2"}
+
+
+def test_long_range_is_read_in_pieces_when_a_link_needs_it(stream, files, tmp_path):
+    content = os.urandom(2 * PIECE_OCTETS + 1)
+    file = files.create(tmp_path / "msgs", MIB)
+    place = stream.end()
+    files.write(file, 5, content)
+    files.make_folder(tmp_path / "behind")
+    end = stream.end()
+    assert stream.unread == len(content) and stream.kept < 10_000 and file.is_retained
+
+    found = frames_behind(stream, place)
+
+    assert [frame.position for frame in found] == [1, 1, 2, 3] and end.position == 3
+    calls = calls_of(*found)
+    assert b"".join(call[3] for call in calls[:3]) == content
+    assert [call[2] for call in calls[:3]] == [5, 5 + PIECE_OCTETS, 5 + 2 * PIECE_OCTETS]
+    assert stream.unread == 0 and stream.kept > len(content) and not file.is_retained
+
+
+@pytest.mark.parametrize("octets", [LATER_OCTETS - 1, LATER_OCTETS, PIECE_OCTETS, PIECE_OCTETS + 1])
+def test_follower_gets_every_octet_of_a_range(stream, files, tmp_path, octets):
+    content = os.urandom(octets)
+    file = files.create(tmp_path / "msgs", MIB)
+    place = stream.end()
+    files.write(file, 0, content)
+    files.overwritten(file, 0, octets)
+    stream.close_frame()
+
+    calls = calls_of(*frames_behind(stream, place))
+
+    assert b"".join(call[3] for call in calls) == 2 * content
+
+
+def test_link_goes_on_behind_the_event_that_its_follower_has(stream, files, tmp_path):
+    file = files.create(tmp_path / "msgs", MIB)
+    stream.close_frame()
+    files.write(file, 0, os.urandom(2 * PIECE_OCTETS))
+    files.make_folder(tmp_path / "behind")
+    stream.close_frame()
+
+    assert [len(frames_behind(stream, stream.entry_at(stream.run, at))) for at in range(4)] == [4, 3, 1, 0]
+    assert stream.entry_at(os.urandom(16), 1) is None
+    assert stream.entry_at(stream.run, 4) is None
+
+
+def test_position_within_a_frame_is_no_place(stream, files, tmp_path):
+    files.make_folder(tmp_path / "one")
+    files.make_folder(tmp_path / "two")
+    stream.close_frame()
+
+    assert stream.entry_at(stream.run, 1) is None
+
+
+def test_oldest_frames_are_dropped(tmp_path):
+    stream = EventStream(tmp_path, epoch=7, kept_most=100_000)
+    files = Files((stream,))
+    stream.attach()
+    place = stream.end()
+    file = files.create(tmp_path / "msgs", MIB)
+    for at in range(20):
+        files.write(file, at * 10_000, os.urandom(10_000))
+        stream.close_frame()
+
+    assert place.is_dropped and place.next is None
+    assert 90_000 - ENTRY_OCTETS < stream.kept <= 100_000
+    assert stream.entry_at(stream.run, 5) is None
+    assert len(frames_behind(stream, stream.entry_at(stream.run, 15))) == 6
+    stream.close()
+
+
+def test_range_that_nobody_reads_is_given_back(tmp_path):
+    stream = EventStream(tmp_path, unread_most=MIB)
+    files = Files((stream,))
+    stream.attach()
+    file, other = (files.create(tmp_path / name, MIB) for name in ("msgs", "other"))
+    files.write(file, 0, bytes(MIB))
+    stream.close_frame()
+    assert file.is_retained
+
+    files.write(other, 0, bytes(MIB))
+
+    assert not file.is_retained and other.is_retained and stream.unread <= MIB
+    stream.close()
+    assert not other.is_retained and stream.unread == stream.kept == 0
+
+
+def test_without_followers_nothing_is_kept_after_a_while(stream, files, tmp_path, monkeypatch):
+    files.make_folder(tmp_path / "one")
+    place = stream.end()
+    monkeypatch.setattr(module, "ALONE_S", 0)
+    stream.detach()
+    assert stream.entry_at(stream.run, 1) is place
+
+    wait_until(lambda: place.is_dropped, sleep=gevent.sleep)
+    files.make_folder(tmp_path / "two")
+
+    assert stream.kept == 0 and stream.position == 2
+    assert stream.entry_at(stream.run, 1) is None
+    stream.attach()
+    assert stream.entry_at(stream.run, 2) is not None
+
+
+def test_follower_that_comes_back_soon_finds_the_frames(stream, files, tmp_path):
+    stream.detach()
+    files.make_folder(tmp_path / "meanwhile")
+    stream.attach()
+
+    assert len(frames_behind(stream, stream.entry_at(stream.run, 0))) == 1
+
+
+def test_storage_hears_of_no_fault_and_followers_begin_anew(stream, files, tmp_path, monkeypatch, caplog):
+    file = files.create(tmp_path / "msgs", MIB)
+    place = stream.end()
+    woken = []
+    stream.wakes.add(lambda: woken.append(1))
+    monkeypatch.setattr(type(file), "read", lambda *_: 1 / 0)
+
+    files.appended(file, 0, 10)
+    files.overwritten(file, 0, 10)
+    files.overwritten(file, 0, MIB)
+    monkeypatch.undo()
+
+    assert place.is_dropped and woken
+    assert caplog.text.count("followers, which begin anew") == 1
+    place = stream.entry_at(stream.run, stream.position)
+    files.make_folder(tmp_path / "later")
+    stream.close_frame()
+    assert calls_of(*frames_behind(stream, place)) == [("folder_created", "later")]
+
+
+def test_long_range_that_cannot_be_read_makes_followers_begin_anew(stream, files, tmp_path, monkeypatch):
+    file = files.create(tmp_path / "msgs", MIB)
+    place = stream.end()
+    files.write(file, 0, bytes(MIB))
+    monkeypatch.setattr(type(file), "read", lambda *_: b"short")
+
+    assert stream.octets_of(place.next) is None
+
+    assert place.is_dropped and not file.is_retained and stream.unread == 0
+
+
+def test_telling_never_switches(stream, files, tmp_path):
+    with no_switch():
+        file = files.create(tmp_path / "msgs", MIB)
+        files.write(file, 0, bytes(MIB))
+        stream.octets_of(stream.end())
+
+
+def test_octets_count_all_events(stream, files, tmp_path):
+    files.make_folder(tmp_path / "one")
+    file = files.create(tmp_path / "msgs", MIB)
+    files.write(file, 0, bytes(PIECE_OCTETS + 1))
+
+    end = stream.end()
+
+    payload = len(events.folder_created("one") + events.created(1, MIB, "msgs"))
+    assert end.end == stream.octets == payload + 2 * events.WRITTEN_OVERHEAD + PIECE_OCTETS + 1
