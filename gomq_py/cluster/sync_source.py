@@ -26,7 +26,7 @@ from gomq_py.octets import crc32c
 BLOCK_OCTETS = 1 << 20
 # Octets that are read and sent at once.
 CHUNK_OCTETS = 64 * 1024
-_ZEROS = bytes(CHUNK_OCTETS)
+_ZEROS = bytes(BLOCK_OCTETS)
 # Names that are listed in one turn of the loop: some 0.2 ms.
 SLICE_NAMES = 50
 # Files and blocks that a thread checks in one go: a call of a thread costs as much as a small file.
@@ -294,7 +294,7 @@ def _open(path):
 
 def _differs(octets, block, checksums):
     if block >= len(checksums):
-        return octets.count(0) != len(octets)
+        return octets != _ZEROS[:len(octets)]
     return crc32c(0, octets, 0, len(octets)) != checksums[block]
 
 
