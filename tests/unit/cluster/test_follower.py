@@ -436,7 +436,8 @@ def test_full_queue_stops_the_reading(leader, begin, files, monkeypatch):
     writing = gevent.spawn(lambda: [
         leader.tell(events.written(2, 0, os.urandom(50_000)), position=9 + number) for number in range(100)])
     wait_until(lambda: one.status.lag_octets >= 100_000, what=lambda: one.status, sleep=gevent.sleep)
-    gevent.sleep(0.05)
+    for _ in range(200):
+        gevent.sleep(0)
 
     assert one.status.lag_octets < 200_000 and one.status.received < 20
     files.resume.set()
