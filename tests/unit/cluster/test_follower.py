@@ -205,6 +205,20 @@ def test_follower_says_what_it_has_of_each_file(leader, begin, root):
     ]
 
 
+def test_hashes_of_a_long_file_come_together(leader, begin, root, monkeypatch):
+    monkeypatch.setattr(follower, "BLOCKS_PER_TURN", 2)
+    identity.write(Files(), root, identity.Identity(CLUSTER, b"n" * 16, 1))
+    content = [bytes([number]) * BLOCK for number in range(5)]
+    (root / "long").write_bytes(b"".join(content))
+    begin()
+    leader.accept()
+    leader.tell(events.listed(1, 5 * BLOCK, "long"), position=0)
+    while not leader.hashes:
+        leader.read()
+
+    assert leader.hashes == [(1, [crc_of(octets) for octets in content])]
+
+
 def test_follower_resumes_behind_what_it_has(leader, begin, root):
     one = begin()
     leader.accept()
