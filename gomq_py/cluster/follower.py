@@ -31,8 +31,9 @@ CONNECTING, SYNCING, STREAMING, STOPPED = "connecting", "syncing", "streaming", 
 FAULTS = (OSError, FrameError, EventError, MessageError, LoginRefused, SwapError, ReplicaError)
 # Pause before the next try to connect; doubled after each one that fails.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
-# MiB that a thread reads and hashes at a time, so that a slow disk does not keep it from others.
-BLOCKS_PER_TURN = 8
+# Files, and MiB of them, that a thread reads and hashes at a time: many, because a call of a thread costs as
+# much as a small file; few, so that a slow disk does not keep the thread from others.
+FILES_PER_TURN, BLOCKS_PER_TURN = 64, 8
 # Positions of the leader with the time at which they were heard of: at most one per this many seconds.
 HEARD_S = 0.1
 
@@ -139,6 +140,10 @@ class Follower:
             link.begin(self._ack, self._hashed)
             while True:
                 self._take(link, link.next_frame())
+        except OSError:
+            if self._run_id != NO_ID or self._applier.failure is None:
+                raise
+            raise self._applier.failure from None  # that has closed the link
         finally:
             link.end()
 
@@ -219,15 +224,15 @@ class Follower:
         return Ack(self._applier.received, self._applier.flushed)
 
     def _hashed(self, link: Any) -> bool:
-        """Send the hashes of the next listed file. Returns False if there is none. May switch."""
+        """Send the hashes of the next listed files. Returns False if there are none. May switch."""
         source = self._applier.staging
-        if source is None or not source.to_hash:
-            return False
-        file_id, blocks = source.to_hash.popleft()
-        found: list[int] = []
-        for first in range(0, blocks, BLOCKS_PER_TURN):
-            count = min(BLOCKS_PER_TURN, blocks - first)
-            found += in_thread(source.checksums, file_id, first, count)
-        message = Hashes(file_id, tuple(found))
-        link.send(frames.encode(frames.HASHES, message.encode(), link.epoch))
-        return True
+        batch = [] if source is None else source.take_listed(FILES_PER_TURN, BLOCKS_PER_TURN)
+        checksums: list[list[int]] = [[] for _ in batch]
+        for first in range(0, max((blocks for _, blocks in batch), default=0), BLOCKS_PER_TURN):
+            parts = [(file_id, first, min(blocks, first + BLOCKS_PER_TURN)) for file_id, blocks in batch]
+            for found, more in zip(checksums, in_thread(source.checksums, parts), strict=True):
+                found += more
+        for (file_id, _), found in zip(batch, checksums, strict=True):
+            message = Hashes(file_id, tuple(found))
+            link.send(frames.encode(frames.HASHES, message.encode(), link.epoch))
+        return bool(batch)

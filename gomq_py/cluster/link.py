@@ -25,15 +25,14 @@ class Link:
     set at login. Raises OSError. May switch.
     """
 
-    def __init__(self, address: tuple[str, int], tls: Any, silence_s: float = SILENCE_S):
+    def __init__(self, address: tuple[str, int], tls: Any):
         self.reader = FrameReader(frames.LOGIN_MAX_PAYLOAD)
         self.epoch = 0
-        self._silence_s = silence_s
         self._out: list[bytes] = []
         self._wake, self._has_listed = Event(), Event()
         self._is_closed = False
         self._greenlets: list[Any] = []
-        self._socket = socket.create_connection(address, timeout=silence_s)
+        self._socket = socket.create_connection(address, timeout=SILENCE_S)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -56,7 +55,7 @@ class Link:
             try:
                 octets = self._socket.recv(READ_OCTETS)
             except TimeoutError:
-                raise OSError(f"the leader has said nothing for {self._silence_s:g} s") from None
+                raise OSError(f"the leader has said nothing for {SILENCE_S:g} s") from None
             if not octets:
                 raise OSError("the leader has closed the connection")
             self.reader.feed(octets)

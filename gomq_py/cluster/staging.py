@@ -24,8 +24,8 @@ BLOCK = 1 << 20  # octets; hashed and compared by the leader
 
 
 class Staging(Replica):
-    """The next content of the data folder ``root``. ``to_hash``: (id, count of blocks that the data folder
-    had) of listed files, in order; the follower takes them, and answers with their ``checksums``.
+    """The next content of the data folder ``root``. The follower answers for each listed file with the
+    ``checksums`` of what the data folder had of it.
 
     ``trusts_disk``: False after a failed flush, when files may be other on the disk than they read: then
     nothing is taken from the data folder, and the leader sends everything.
@@ -36,10 +36,10 @@ class Staging(Replica):
         files.make_folder(os.path.join(root, swap.SYNC))
         super().__init__(files, os.path.join(root, swap.SYNC))
         self.is_whole = False
-        self.to_hash = deque()
         self._data = root
         self._trusts_disk = trusts_disk
         self._linked = set()  # ids
+        self._listed = deque()  # see take_listed
 
     def complete(self, identity):
         """Flush everything, swap it in with ``identity`` and return the Replica of the data folder. This
@@ -72,7 +72,7 @@ class Staging(Replica):
                 self._create(file_id, size, path)
             elif kept != size:
                 self.resized(file_id, size)
-        self.to_hash.append((file_id, -(-min(kept or 0, size) // BLOCK)))
+        self._listed.append((file_id, -(-min(kept or 0, size) // BLOCK)))
 
     def listed_all(self):
         """Nothing: operations of unknown files are skipped until the end."""
@@ -125,16 +125,32 @@ class Staging(Replica):
     def flushed(self):
         """Nothing: all is flushed before the swap."""
 
-    # from another thread
+    # for the hashes
 
-    def checksums(self, file_id, first, count):
-        """CRC-32C of ``count`` blocks of a file from the ``first`` on; fewer at its end, none if it has gone.
+    def take_listed(self, files, blocks):
+        """[(id, count of blocks that the data folder had)] of the next listed files: at most ``files``, with
+        ``blocks`` together, but at least one.
         """
+        taken = []
+        while self._listed and len(taken) < files:
+            blocks -= self._listed[0][1]
+            if taken and blocks < 0:
+                break
+            taken.append(self._listed.popleft())
+        return taken
+
+    def checksums(self, parts):
+        """For each (id, first, end), a list of the CRC-32C of the file's blocks [first, end): fewer at the
+        file's end, none if it has gone. For another thread.
+        """
+        return [self._checksums(*part) for part in parts]
+
+    def _checksums(self, file_id, first, end):
         found = []
-        fd = self._open_for_reading(file_id)
+        fd = self._open_for_reading(file_id) if first < end else None
         if fd is not None:
             try:
-                for at in range(first * BLOCK, (first + count) * BLOCK, BLOCK):
+                for at in range(first * BLOCK, end * BLOCK, BLOCK):
                     octets = os.pread(fd, BLOCK, at)
                     if octets:
                         found.append(crc32c(0, octets, 0, len(octets)))

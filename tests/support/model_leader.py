@@ -144,7 +144,8 @@ class ModelLeader:
                 self.tell.renamed(0, source, target)
 
     def _remove_folder(self):
-        empty = [path for path in self.folders if not any(name.startswith(f"{path}/") for name in self.content)]
+        names = self.content
+        empty = [path for path in self.folders if not any(name.startswith(f"{path}/") for name in names)]
         if empty:
             path = self.random.choice(sorted(empty))
             self.folders.remove(path)

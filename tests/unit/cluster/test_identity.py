@@ -1,4 +1,6 @@
 """Identity: the file .cluster."""
+import os
+
 import pytest
 
 from gomq_py.cluster import identity
@@ -11,7 +13,8 @@ from tests.support.mirror import Mirror
 
 ONE = Identity(b"c" * 16, b"n" * 16, 3)
 LINE = (
-    b'{"cluster": "63636363636363636363636363636363", "node": "6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e", "epoch": 3}')
+    b'{"cluster": "63636363636363636363636363636363", '
+    b'"node": "6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e", "epoch": 3}')
 
 
 def test_identity_is_read_as_it_was_written(tmp_path):
@@ -94,7 +97,8 @@ def test_names_of_one_node_are_not_in_the_register_and_refused_in_events(tmp_pat
     files = Files((Mirror(tmp_path, tmp_path / "copy"),))
     files.register.seed(str(tmp_path), NOT_CONTENT)
 
-    names = {path[len(str(tmp_path)) + 1:] for path in [*files.register.paths.values(), *files.register.folders]}
+    paths = [*files.register.paths.values(), *files.register.folders]
+    names = {os.path.relpath(path, tmp_path) for path in paths}
     assert names == {"schema_version", "pool", "queues", "transient", "copy"}
     for name in OF_THIS_NODE:
         with pytest.raises(EventError):

@@ -31,9 +31,9 @@ def content(root):
 def answers(sync):
     """What the follower would send: {id: checksums}."""
     found = {}
-    while sync.to_hash:
-        file_id, blocks = sync.to_hash.popleft()
-        found[file_id] = sync.checksums(file_id, 0, blocks)
+    while batch := sync.take_listed(3, 4):
+        parts = [(file_id, 0, blocks) for file_id, blocks in batch]
+        found.update(zip([file_id for file_id, _ in batch], sync.checksums(parts), strict=True))
     return found
 
 
@@ -79,6 +79,20 @@ def test_listed_files_replace_the_folder(tmp_path):
     assert identity.read(tmp_path) == ONE
 
 
+def test_listed_files_are_taken_in_small_groups(tmp_path):
+    fill(tmp_path, one=b"x", two=b"x" * 50, three=b"x" * 9, four=b"x" * 9)
+    sync = Staging(Files(), tmp_path)
+    for number, name in enumerate(("one", "two", "three", "four", "five"), start=1):
+        sync.listed(number, 100, name)
+
+    assert sync.take_listed(2, 4) == [(1, 1)]
+    assert sync.take_listed(2, 4) == [(2, 7)]
+    assert sync.take_listed(2, 4) == [(3, 2), (4, 2)]
+    assert sync.take_listed(2, 4) == [(5, 0)]
+    assert sync.take_listed(2, 4) == []
+    sync.close()
+
+
 def test_file_that_is_the_same_is_not_copied(tmp_path):
     fill(tmp_path, same=b"abc")
     number = (tmp_path / "same").stat().st_ino
@@ -117,7 +131,8 @@ def test_other_things_with_a_files_name_are_replaced(tmp_path, theirs):
     path = tmp_path / "data" / "name"
     (tmp_path / "data").mkdir()
     (tmp_path / "secret").write_bytes(b"secret")
-    {"folder": path.mkdir, "link": lambda: path.symlink_to("../secret"), "pipe": lambda: os.mkfifo(path)}[theirs]()
+    make = {"folder": os.mkdir, "link": lambda name: os.symlink("../secret", name), "pipe": os.mkfifo}
+    make[theirs](path)
     sync = Staging(Files(), tmp_path / "data")
     sync.listed(1, 3, "name")
 

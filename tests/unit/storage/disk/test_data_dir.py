@@ -9,12 +9,14 @@ import sys
 import pytest
 
 from gomq_py.storage.disk import data_dir as data_dir_module
+from gomq_py.storage.disk import swap
 from gomq_py.storage.disk.data_dir import (
-    FOLLOWED, KILLED, POWER_LOST, STOPPED, DataDir, DataDirError, DataDirLocked, last_end_of, listed_in,
-    queue_id,
+    FOLLOWED, KILLED, NOT_CONTENT, POWER_LOST, STOPPED, DataDir, DataDirError, DataDirLocked, last_end_of,
+    listed_in, queue_id,
 )
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.disk.segment_list import Listed
+from tests.support.faulty_files import FaultyFiles
 from tests.support.mirror import Mirror
 
 HOLD = """
@@ -387,3 +389,61 @@ def test_what_is_set_aside_keeps_its_content_and_pushes_out_nothing_that_was_the
             assert open(os.path.join(target, "msgs")).read() == content
 
     assert len(os.listdir(tmp_path / "data" / "set-aside")) == 2
+
+
+# a swap that was cut short
+
+def swap_in_part(root):
+    """What a kill in the middle of a swap leaves."""
+    (root / "cluster_name").write_bytes(b"old")
+    (root / ".sync" / "queues").mkdir(parents=True)
+    (root / ".sync" / "schema_version").write_bytes(b"1\n")
+    (root / ".sync" / "cluster_name").write_bytes(b"new")
+    with pytest.raises(OSError):  # when the old name is away, and the new one not there
+        swap.swap(FaultyFiles(12), root, NOT_CONTENT)
+    assert (root / ".sync.manifest").exists() and not (root / "cluster_name").exists()
+
+
+@pytest.mark.parametrize("role", ["open", "follow"])
+def test_swap_is_finished_first(tmp_path, role):
+    swap_in_part(tmp_path)
+
+    data_dir = getattr(DataDir(tmp_path), role)()
+    data_dir.close()
+
+    assert (tmp_path / "cluster_name").read_bytes() == b"new"
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".sync")]
+
+
+def test_replicators_hear_nothing_of_a_swap(tmp_path):
+    root = tmp_path / "data"
+    root.mkdir()
+    swap_in_part(root)
+    files = Files((Mirror(root, tmp_path / "copy"),))
+
+    with DataDir(root, files):
+        assert files.register.told == 2  # pool, transient
+        assert not [path for path in files.register.paths.values() if ".sync" in path]
+
+
+@pytest.mark.parametrize("role", ["open", "follow"])
+def test_unfinished_sync_is_removed(tmp_path, role):
+    (tmp_path / ".sync" / "queues").mkdir(parents=True)
+    (tmp_path / ".sync" / "queues" / "file").write_bytes(b"x")
+    (tmp_path / ".sync.copy").write_bytes(b"x")
+
+    getattr(DataDir(tmp_path), role)().close()
+
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".sync")]
+
+
+@pytest.mark.parametrize("role", ["open", "follow"])
+def test_damaged_manifest_is_an_error_that_changes_nothing(tmp_path, role):
+    swap_in_part(tmp_path)
+    (tmp_path / ".sync.manifest").write_bytes(b"nothing")
+    names = sorted(os.listdir(tmp_path))
+
+    with pytest.raises(DataDirError, match="parts of two states"):
+        getattr(DataDir(tmp_path), role)()
+
+    assert sorted({*os.listdir(tmp_path)} - {".lock"}) == names
