@@ -1,11 +1,13 @@
 """Link: a connection with a thread of its own, which reconnects and runs functions that other threads post.
 
 The client serves one thread at a time and does nothing in the background; a program that publishes from many
-threads, or consumes while it works, needs a thread for the connection and its heartbeats. All state of a link
-and of its users (publisher, workers) changes in that thread alone, so nothing needs a lock. In a program
+threads, or consumes while it works, needs a thread for the connection and its heartbeats. In a program
 patched by gevent the thread is a greenlet.
 
-A caller that waits for one answer may serve the connection itself meanwhile (``serve``, gomq_py.client.turn).
+Only one thread at a time changes the state of a link and of its users (publisher, workers), so this state
+needs no locks. Usually that is the link's thread. While the link's thread only waits for the socket, it lends
+this right to a caller that waits for one answer: the caller then serves the connection (``serve``,
+gomq_py.client.turn).
 
 Posted functions must not wait, except for answers of the broker.
 """

@@ -77,7 +77,8 @@ class Stream:
         raise NotImplementedError
 
     def ended(self, error):
-        """Called when the connection has ended with this error; subclasses may override it."""
+        """Called when the connection has ended with ``error``. Does nothing unless a subclass overrides it.
+        """
 
     # Called by users.
 

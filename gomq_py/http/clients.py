@@ -182,7 +182,7 @@ class _Alarm:
         self._timer.start(self._ring, update=True)
 
     def stop(self):
-        """Cancel the call."""
+        """Stop the timer: the callback is not called until another start()."""
         if self._timer is not None:
             self._timer.stop()
             self._timer.close()

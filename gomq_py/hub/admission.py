@@ -194,10 +194,12 @@ class Gate:
         return admitted
 
     def identify(self, connection: Any, host: str) -> AdmittedSocket | None:
-        """Count the connection under its client's address ``host``, which a proxy may have told. Returns its
-        AdmittedSocket, or None if the connection is refused; then the caller must close the socket.
+        """Count the connection under its client's address ``host``; behind a proxy, ``host`` is the address
+        that the proxy announced. Returns the AdmittedSocket, or None if the connection is refused: then the
+        caller must close the socket.
 
-        If no listener has called enter() for the socket, this does; the socket's owner must call ``leave``.
+        Calls enter() if no listener has called it for this socket. In that case the socket's owner must call
+        leave(); in the other case the listener calls leave().
         """
         if self._admission.is_closed:
             return None

@@ -382,7 +382,9 @@ class Relay:
         return 0
 
     def go_on(self, p, out, at, end):
-        """Relay more of a large message's body, as far as input and output allow. Returns the end of it."""
+        """Relay more of a large message's body, as far as input and output allow. Returns the offset behind
+        the last frame handled.
+        """
         while self.missing and not self.others:
             following = self.frame_end(p, at, end)
             if following == at:

@@ -222,8 +222,9 @@ class _Lookup:
 
 
 def _has_place(account: Any, of_accounts: Counter[Any], limit: int, most: int) -> bool:
-    """Whether ``account`` may begin another lookup besides the running ones (``of_accounts``): always below
-    ``limit`` in all; from there up to ``most`` only if it has less than half of what is left.
+    """Whether ``account`` may begin another lookup besides the running ones (``of_accounts``). True if fewer
+    than ``limit`` lookups run. Otherwise True if the account's lookups, with the new one, are at most half as
+    many as the places, of ``most``, that are then left.
     """
     count = of_accounts.total()
     return count < limit or of_accounts[account] + 1 <= (most - count - 1) / 2

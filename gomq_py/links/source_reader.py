@@ -372,7 +372,9 @@ class MemoryBudget:
         self._all_octets, self._most_octets = all_octets, most_octets
 
     def limit(self, account=None):
-        """Most bytes that a link of this account may keep now; then it must stop reading its source."""
+        """Most bytes that a link of this account may keep now. A link that keeps as much must stop reading
+        its source.
+        """
         left = self._all_octets - self.kept_octets
         reserve = self._all_octets // 2 + min(0, left)
         part = max(left, reserve // 2 - self._of_accounts.get(account, 0)) // PARTS

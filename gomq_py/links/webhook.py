@@ -128,7 +128,7 @@ class Poster:
         self._fixed = _fixed_headers(self._webhook.name, self._uri)
 
     def open(self) -> None:
-        """Connect. Raises OSError. May switch."""
+        """Connect to the web server. Raises OSError. May switch."""
         self._connection.open()
 
     def close(self) -> None:

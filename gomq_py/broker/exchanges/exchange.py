@@ -119,5 +119,7 @@ class Exchange:
         """Called when a binding was removed: subclasses remove it from their index."""
 
     def _removed_departed(self, binding):
-        """Called when a binding to a deleted destination (see ``departed``) was removed."""
+        """Called when a binding to a deleted destination (see ``departed``) was removed: by default the same
+        as _removed(). Subclasses whose part_with() has updated the index override this.
+        """
         self._removed(binding)

@@ -308,9 +308,9 @@ class Batch(Answer):
         return self.inbound.lost(self.answers, destinations)
 
     def must_wait(self, error, callback):
-        """Whether the answers must wait until a new store of identifiers replaces a failed one;
-        ``callback(error)`` is then called. A PUBCOMP or refusal before that would free identifiers that the
-        failed store still has: after a kill, the client's next message would look like a repeat.
+        """Whether the answers must wait until a new store of identifiers replaces a failed one; if so, calls
+        ``callback(error)`` after the replacement. An earlier PUBCOMP or refusal would free identifiers that
+        the failed store still has: after a kill, the client's next message would look like a repeat.
         """
         stuck = self.inbound.received.records if error is not None or self.is_lost() else None
         for queues in self.queues:

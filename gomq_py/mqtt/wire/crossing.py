@@ -14,7 +14,8 @@ their length) as received, QoS and RETAIN as flags. MQTTForm reads it as basic p
     message expiry, s        expiration, ms
     correlation data         correlation_id; no text, or over 255 octets: the header mqtt.correlation-data
     response topic           the header mqtt.response-topic, and reply_to: amq.topic. and its routing key,
-                             which the default exchange routes to that of topics; up to 255 octets
+                             which the default exchange routes to the exchange of topics; up to
+                             255 octets
                              $default/ and a topic: only reply_to, the key of the topic after $default/
     user property            a header, a text; not one named mqtt.* or x-mqtt-publish-qos
 

@@ -394,7 +394,9 @@ class MessageStore(segment_log.SegmentLog):
         return record.location_of(0, segment.number, segment.end)
 
     def forgotten(self):
-        """Called when nobody watches the store for idleness any more: it reports becoming empty again."""
+        """Called when nobody watches the store for idleness any more: the store then reports the next time
+        that it becomes empty.
+        """
         self._noted = False
 
     def give_segment_back(self):
