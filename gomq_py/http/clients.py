@@ -46,7 +46,9 @@ class Clients:
     """
 
     def __init__(self, settings, room_again, clock=time.monotonic):
-        """``room_again()`` is called when a client has left, or when has_room() could close a client."""
+        """``room_again()`` is called when has_room() should be asked again: a client has left, or may have
+        kept the server waiting for PATIENCE_S.
+        """
         self._settings = settings
         self._room_again = room_again
         self._clock = clock

@@ -40,8 +40,11 @@ CATEGORIES = (LENGTHS, MESSAGES, DATA, NODE)
 
 
 class Group:
-    """The counters of one kind of entity: ``categories`` maps their names to their categories;
-    ``read(entity)`` returns their values in that order. ``long``: their histories cover a day.
+    """The counters of one kind of entity, such as queues.
+
+    ``categories``: {name of a counter: its category, one of CATEGORIES}; a query asks for samples by
+    category. ``read(entity)`` returns the counters' values in the same order. ``long``: histories of these
+    entities may cover a day.
     """
 
     __slots__ = ("names", "categories", "read", "long")

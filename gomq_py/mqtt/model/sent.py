@@ -389,7 +389,9 @@ class Sent:
         self.places = array("Q", [octets.le64(self.at, (each - 1) * ROW) for each in self.before])
 
     def _found(self, is_released):
-        """An earlier connection's identifiers, oldest message first: released ones, or unsettled ones."""
+        """Return the identifiers marked FROM_BEFORE, oldest message first: if ``is_released``, those in state
+        RELEASED, otherwise those of unsettled messages.
+        """
         found = []
         places = array("Q")  # by identifier
         before = 0
