@@ -5,10 +5,10 @@ octets and stores none. A holder is a body or consumer that holds octets; an acc
 host.
 
 The first ``limit`` octets go to everybody, first come, first served. The octets from ``limit`` to ``most`` go
-only to holders within their share: an account's share is half of what is left; a connection's share is an
-eighth, as long as more than half is left, so that later connections find room. A holder beyond its share
-waits. While anybody waits, holders beyond their share must make progress at a least speed; the connections of
-slower holders are closed, the slowest first, until there is room.
+only to holders within their share: an account's share is half of what is left of them; a connection's share
+is an eighth of what is left of their first half, so that later connections find room. A holder beyond its
+share waits. While anybody waits, holders beyond their share must make progress at a least speed; the
+connections of slower holders are closed, the slowest first, until there is room.
 """
 import time
 from itertools import chain, islice, zip_longest

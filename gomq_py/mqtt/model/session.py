@@ -101,10 +101,10 @@ class Session:
     until its rights change. ``connection``, may_get and may_get_all are None while the client is absent.
 
     ``queue``: the SessionQueue, or None while no message is kept; ``sink``: the Destination of QoS 0 messages
-    while the client is connected, else None. ``is_durable``: the session outlives its connection, by
-    ``expiry_s``. ``is_safe``: the session's definition is known to be on disk. ``subscriptions``: {topic
-    filter: Subscription}, changed by its bindings alone. ``sent`` and ``received``: packet identifiers in
-    flight, which outlive connections. ``is_doubtful``: the client may have further identifiers in flight,
+    while the client is connected, else None. ``is_durable``: the session outlives its connection, for
+    ``expiry_s`` seconds. ``is_safe``: the session's definition is known to be on disk. ``subscriptions``:
+    {topic filter: Subscription}, changed by its bindings alone. ``sent`` and ``received``: packet identifiers
+    in flight, which outlive connections. ``is_doubtful``: the client may have further identifiers in flight,
     whose records a power loss deleted.
     """
 

@@ -6,11 +6,11 @@ holds the lock; a second process gets an error that names the first.
     <data folder>/
       .lock               held with flock while a broker runs; text "PID 4711 @ host", and "stopped" behind it
                           when that run has ended in order
-      .last-run           after an orderly stop: "stopped\n", the SHA-256 of .segments, and the lengths of
-                          definitions and users in lines "NAME ID OCTETS\n". During a run and after a kill:
-                          the machine's boot id, and the lengths known to be on disk. On a follower:
-                          "followed\n" and the boot id. A boot of a follower, or after a power loss, counts as
-                          a run only when it is complete
+      .last-run           how the last run ended. After a stop: "stopped\n", the SHA-256 of .segments, and the
+                          lengths of definitions and users in lines "NAME ID OCTETS\n". During a run and after
+                          a kill: the machine's boot id, and the lengths known to be on disk. On a follower:
+                          "followed\n" and the boot id. A power loss, or an end as follower, stays on record
+                          until the next boot is complete
       .segments           segments that held messages at the last orderly stop (storage.disk.segment_list)
       schema_version      "1\n"; a folder that has content but not this file, or another version, is left
                           alone
