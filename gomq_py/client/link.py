@@ -44,12 +44,14 @@ _LINKS: weakref.WeakSet = weakref.WeakSet()
 class Link:
     """Keeps a connection open by a thread, which reconnects after a loss. ``start`` connects first.
 
-    The thread calls ``on_up(connection)`` after each connect, to declare and consume; ``on_down(error)``
-    after each loss; ``on_end(error)`` once at the end, with the last error or, after ``close``, None; and
-    ``on_channel_closed(error)`` when the broker has closed a channel: it returns True if it has opened
-    another channel, False to reconnect. ``backoff``: the waits between attempts and their number, counted
-    anew after ``worked()`` or a lasting connection. ``final``: classes of errors of ``on_up`` after which no
-    further attempt is made. ``options``: passed to Connection.
+    The thread calls ``on_up(connection)`` after each connect, to declare and consume, ``on_down(error)``
+    after each loss, and ``on_end(error)`` once at the end, with the last error or, after ``close``, None. It
+    calls ``on_channel_closed(error)`` when the broker has closed a channel; this function returns True if it
+    has opened another channel, False to reconnect.
+
+    ``backoff``: the waits between attempts and their number, counted anew after ``worked()`` or a lasting
+    connection. ``final``: classes of errors of ``on_up`` after which no further attempt is made. ``options``:
+    passed to Connection.
     """
 
     def __init__(

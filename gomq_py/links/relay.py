@@ -61,8 +61,7 @@ class HeaderStamp:
     """Adds a header to properties. ``key``: the header's encoded name. ``entry`` (``entry_again`` for a
     redelivered message): the encoded header, for messages that have neither this key nor a user id.
 
-    For a message with the key and no user id, ``edit`` may change the headers only, and its answer may depend
-    only on the headers and on whether the message is redelivered.
+    For messages with the key and no user id, results of ``edit`` are cached (links.ends.TargetEnd).
     """
 
     __slots__ = ("key", "entry", "entry_again", "scan", "known", "unknown")

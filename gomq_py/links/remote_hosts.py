@@ -1,11 +1,12 @@
 """Remote hosts: resolves the names that links connect to, checks their addresses, and connects.
 
-Lookups resolves names in threads of its own. A name server that does not answer blocks a thread for half a
-minute, so these threads do no other work, and unresolved names do not delay others: each lookup has a time
-limit, a slow lookup no longer counts among those allowed at once, and a name whose lookup was slow and failed
-is retried after all others. An account is (user who set the link, virtual host): accounts take turns. When a
-limit is reached, an account may still use up to half of what is left of a reserve: so the names of one user
-leave room for the names of other users.
+Lookups resolves names in threads of its own, because a name server that does not answer blocks a thread for
+half a minute. Unresolved names do not delay others: each lookup has a time limit, a slow lookup no longer
+counts among those allowed at once, and a name whose lookup was slow and failed is retried after all others.
+
+An account is (user who set the link, virtual host); accounts take turns. When a limit is reached, an account
+may still use up to half of what is left of a reserve: so the names of one user leave room for the names of
+other users.
 
 A user who may set a shovel decides where this machine connects to, and an HTTP destination reaches services
 that trust this machine: on the loopback, or a cloud's metadata on a link-local address. So the settings list

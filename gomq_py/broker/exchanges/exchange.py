@@ -14,11 +14,11 @@ class Exchange:
     """An exchange in the vhost named ``vhost``. ``state`` holds the exchange's counters, and the revision
     number that cached routes are checked against.
 
-    ``needs_headers``: routing depends on more than the routing key, so routes are not cached; with
-    ``watched_list`` routing depends only on the header of that name, if its value is a list. ``predeclared``:
-    the exchange exists in every run, cannot be deleted, and is in no log and no export. ``departed``:
-    {deleted destination: count of its bindings not removed yet}; such a destination gets no messages, even if
-    match() finds it.
+    ``needs_headers``: routing depends on more than the routing key, so routes are not cached. With
+    ``watched_list`` only a list in the header of that name counts besides the key, and routes are cached for
+    each list. ``predeclared``: the exchange exists in every run, cannot be deleted, and is in no log and no
+    export. ``departed``: {deleted destination: count of its bindings not removed yet}; such a destination
+    gets no messages, even if match() finds it.
     """
 
     type = ""

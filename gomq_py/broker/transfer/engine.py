@@ -168,8 +168,8 @@ class CopyRoom:
 class Transfer(Job):
     """Job that moves messages from ``source`` to ``target``. Call ``start`` when the source has messages.
 
-    ``most``, ``most_octets``: how many messages, and octets of bodies, may be sent whose copies are not safe
-    yet; the slices until then are made safe together. If both are 0, each slice is made safe by itself.
+    ``most``, ``most_octets``: most messages, and octets of their bodies, that are sent before their copies
+    are made safe, all together. If both are 0, the copies of each slice are made safe by themselves.
     """
 
     __slots__ = (

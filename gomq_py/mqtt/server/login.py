@@ -221,9 +221,9 @@ def _connack(connect, code):
 
 
 class Greeting:
-    """Requests of a CONNECT, limited by the settings; makes the CONNACK. ``expiry_s``: how long the session
-    outlives the connection. Request Problem Information has no effect: reason strings are sent in DISCONNECT
-    alone, which may always have them.
+    """A CONNECT's requests, within the settings' limits; makes the CONNACK. ``expiry_s``: how long the
+    session outlives the connection. Request Problem Information has no effect: reason strings are sent in
+    DISCONNECT alone, which may always have them.
     """
 
     def __init__(self, connect, settings):
