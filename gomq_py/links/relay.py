@@ -61,8 +61,7 @@ class HeaderStamp:
     """Adds a header to properties. ``key``: the header's encoded name. ``entry`` (``entry_again`` for a
     redelivered message): the encoded header, for messages that have neither this key nor a user id.
 
-    For a message with the key and no user id, ``edit`` may change the headers only, and its answer may depend
-    only on the headers and on whether the message is redelivered.
+    For messages with the key and no user id, results of ``edit`` are cached (links.ends.TargetEnd).
     """
 
     __slots__ = ("key", "entry", "entry_again", "scan", "known", "unknown")
@@ -382,7 +381,9 @@ class Relay:
         return 0
 
     def go_on(self, p, out, at, end):
-        """Relay more of a large message's body, as far as input and output allow. Returns the end of it."""
+        """Relay more of a large message's body, as far as input and output allow. Returns the offset behind
+        the last frame handled.
+        """
         while self.missing and not self.others:
             following = self.frame_end(p, at, end)
             if following == at:

@@ -11,8 +11,8 @@ rewritten record's old copy is deleted once the new copy is on disk.
                 (followers), PUBLISH and PUBREL wait until they have the record: a new leader must know it
     received    just before a QoS 2 message is given to its destinations, until its PUBREL: after a kill
                 the client's repeated PUBLISH is known and not stored twice
-    partly      when some destinations have the message and the next waits for files, until all have it:
-                after a kill the client sends it again, and it goes to those that lack it
+    partly      while some destinations have the message and others wait for files: after a kill the client
+                sends the message again, and it goes to the destinations that lack it
     sure        before PUBREC leaves: the messages of all received records up to a location are on disk
     doubt       clients may hold identifiers that are free here: from the next boot on, PUBREL is sent for an
                 identifier before it is used. The same holds if there is no ``trust`` record

@@ -38,9 +38,10 @@ class SessionConsumer(consumers.Consumer):
     ``sink`` (or None) sends its gathered packets before any message of the queue. The queue calls
     ``ended(reason)`` when it drops this consumer. ``dropped``: count of messages too large for the client or
     impossible in MQTT. ``trace(message)``, if not None, gets each message sent. ``is_exact``: QoS 2 messages
-    are among the packets written and not yet sent. ``unsafe``: None, or packets that wait until acknowledgers
-    (followers) know their QoS 2 messages; empty while a QoS 2 message waits for a store of identifiers.
-    Nothing is delivered while it is not None.
+    are among the packets written and not yet sent.
+
+    Nothing is delivered unless ``unsafe`` is None. It has packets while acknowledgers (followers) do not know
+    their QoS 2 messages yet, and is empty while a QoS 2 message waits for a store of identifiers.
     """
 
     __slots__ = (

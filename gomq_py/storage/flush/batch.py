@@ -5,8 +5,8 @@ Below group_commit, which fills the next batch while it flushes one. A batch nev
 that a store, log or folder has something to flush. FlushFailures remembers failed logs and folders, because a
 second flush of the same file or folder would succeed although the first flush lost bytes. So a failed folder
 fails everything in it for the rest of the run, and a failed log fails every promise (a confirm, a -ok) until
-another file has taken its place. NameChanges has a thread name, rename and unlink files: these calls may wait
-for the disk, and the hub must not wait.
+another file has taken its place. NameChanges names, renames and unlinks files in a thread: these calls may
+wait for the disk, and the hub must not wait.
 """
 import logging
 import os
