@@ -61,9 +61,9 @@ class Replacing(RetryJob):
     """Replaces a QoS2Records whose store has failed by one with a new store, and writes all identifiers in
     flight to that store, some sessions per slice.
 
-    A PUBCOMP lets the client reuse an identifier of which the failed store may still have a record. So
-    PUBCOMPs leave only once the definitions on disk name the new store. Before that both QoS2Records are
-    stuck: QoS 2 publishers and deliveries wait.
+    PUBCOMPs leave only once the definitions on disk name the new store, because the failed store may still
+    have records of identifiers that clients may then reuse. Until the definitions name the new store, both
+    QoS2Records are stuck: QoS 2 publishers and deliveries wait.
     """
 
     name = "noting QoS 2 identifiers in a new store"
