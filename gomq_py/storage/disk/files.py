@@ -118,7 +118,7 @@ class Files:
         return self._described_or_not(fetch_ahead(self._create(os.fspath(path), size), fetched))
 
     def make_unnamed(self, folder, size, fetched=True):
-        """Create a mapped file without a name, in a thread; no listener hears of it. Blocks."""
+        """Create a mapped file without a name, in a thread; no replicator hears of it. Blocks."""
         return fetch_ahead(self._create_unnamed(os.fspath(folder), size), fetched)
 
     def made(self, file):

@@ -191,7 +191,7 @@ class FlushFailures:
         return len(self._folders), len(self._logs)
 
     def tell_of_logs(self, logs, failures, unbegun):
-        """Tell the listeners which bytes were written to these flushed logs, and remember the failed ones.
+        """Tell the replicators which bytes were written to these flushed logs, and remember the failed ones.
 
         ``unbegun``: {log: error} of logs without a thread: these have not failed, and are flushed next time.
         """
@@ -345,7 +345,7 @@ class NameChanges:
         return changes
 
     def make(self, changes, failures):
-        """Have a thread make the ``changes`` from ``take`` in order, then tell the listeners and call each
+        """Have a thread make the ``changes`` from ``take`` in order, then tell the replicators and call each
         ``done``. Adds {change: error} to the dict ``failures``. May switch.
         """
         if not changes:

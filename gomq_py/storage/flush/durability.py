@@ -16,7 +16,8 @@ data:
                                                   events that it was told of are safe there
 
 An acknowledger hears of changes by the calls of ``storage.disk.replication.Replicator``. It hears of changes
-of logs and names only when the local disk has them, so it is asked after the local disk has answered. Without
+of logs and names only when the local disk has them, so it is asked after the local disk has answered, and for
+the position that this answer covers (GroupCommit.position): later events belong to the next flush. Without
 acknowledgers a promise costs one more call, and no object. Only ``wait`` switches.
 """
 from collections import deque
