@@ -175,8 +175,7 @@ class Relay:
         self.checksum = 0
 
     def walk(self, end, most):
-        """Relay up to ``most`` messages of ``input[:end]``. Returns the bytes used. Raises AMQPError, Unfit.
-        """
+        """Relay up to ``most`` messages. Returns the count of bytes used. Raises AMQPError, Unfit."""
         if end > len(self.input):
             raise IndexError("more octets than the buffer holds")
         p = octets.pointer(self.input)
@@ -381,9 +380,7 @@ class Relay:
         return 0
 
     def go_on(self, p, out, at, end):
-        """Relay more of a large message's body, as far as input and output allow. Returns the offset behind
-        the last frame handled.
-        """
+        """Relay more of a large message's body. Returns the offset behind the last frame handled."""
         while self.missing and not self.others:
             following = self.frame_end(p, at, end)
             if following == at:
