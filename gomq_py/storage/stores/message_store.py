@@ -340,7 +340,7 @@ class MessageStore(segment_log.SegmentLog):
         return self.ready_bytes + (beside * self.ready_count // count if count else 0)
 
     def failed_deliveries(self, bounds):
-        """A list of counts: element n of messages with ``bounds[n - 1]`` < failed deliveries <= ``bounds[n]``."""
+        """A list: element n counts messages with bounds[n - 1] < failed deliveries <= bounds[n]."""
         counted = [0] * (len(bounds) + 1)
         if self.requeued is not None:
             self.requeued.counts.tally(bounds, counted)
