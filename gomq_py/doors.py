@@ -23,8 +23,8 @@ HTTP, HTTPS, METRICS, CONTROL = "http", "https", "metrics", "control"
 class Served(NamedTuple):
     """Names of the settings of one protocol's listeners.
 
-    ``tls``: name of the listener over TLS. ``is_needed``: if the port is in use, the broker does not start;
-    with False, it starts without this port unless the configuration names the port.
+    ``tls``: name of the listener over TLS. ``is_needed``: True if the broker does not start when the port is
+    in use. Otherwise it starts without the port, unless the configuration names the port.
     """
 
     bind: str

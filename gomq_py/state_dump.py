@@ -35,7 +35,7 @@ _NUMBERS = re.compile(r"[\[(]?\S*\d\S*")
 
 
 class StateDump:
-    """Writes the state of one broker to the log. While the broker boots or stops, parts of it may be None."""
+    """Writes the state of one broker to the log. While the broker boots or stops, its parts may be None."""
 
     def __init__(self, broker: Any, hub: Any, durability: Any, listeners: list[Any]):
         self._broker = broker

@@ -45,7 +45,7 @@ class Permission:
         self._answers = {CONFIGURE: {}, WRITE: {}, READ: {}}
 
     def allows(self, verb, name):
-        """Whether the right ``verb`` is granted on the queue or exchange named ``name``."""
+        """True if ``verb`` (CONFIGURE, WRITE or READ) is granted on the queue or exchange named ``name``."""
         if verb in self._unlimited:
             return True
         answers = self._answers[verb]
@@ -79,7 +79,7 @@ class TopicPermission:
         self._by_client = {}
 
     def allows(self, verb, routing_key, client_id=None):
-        """Whether the right ``verb`` is granted for the routing key. ``client_id``: of an MQTT client."""
+        """True if ``verb`` (WRITE, READ) is granted for the routing key. ``client_id``: an MQTT client's."""
         return _found(self._pattern(verb, client_id), routing_key, self.user)
 
     def _pattern(self, verb, client_id):

@@ -134,7 +134,7 @@ class TokenTopicPermission:
         self._globs = {verb: Globs(globs) for verb, globs in keys.items()}
 
     def allows(self, verb, routing_key, client_id=None):
-        """Whether the right ``verb`` is granted for the routing key."""
+        """True if the token grants ``verb`` (WRITE, READ) for the routing key. ``client_id`` is not used."""
         return self._globs[verb].found_in(routing_key)
 
 

@@ -197,9 +197,8 @@ class Users:
         )
 
     def costs_left(self, name):
-        """bcrypt costs for ``passwords.spend`` in a thread, after refusing a login of this name. Every
-        refusal then takes as long as that of the user with the costliest hash, and does not reveal which
-        users exist.
+        """bcrypt costs for ``passwords.spend`` in a thread, after refusing a login of this name. So every
+        refusal takes as long as for the costliest hash, and does not reveal which users exist.
         """
         if self._costliest is None:
             self._costliest = max(

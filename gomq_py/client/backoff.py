@@ -37,9 +37,9 @@ class Backoff:
 class Attempts:
     """Counts consecutive failures, for example of attempts to connect.
 
-    A success does not reset the count at once: only worked() does, or a failure that comes later than the
-    next wait would have lasted. Otherwise a peer that accepts clients and drops them at once would be tried
-    after the shortest wait each time.
+    A success does not reset the count at once: a peer that accepts clients and drops them at once would be
+    tried after the shortest wait each time. The count is reset by worked(), or by a failure that comes after
+    the success by more than the next wait.
     """
 
     __slots__ = ("count", "_backoff", "_clock", "_succeeded_at_s")

@@ -1,11 +1,13 @@
 """Link: a connection with a thread of its own, which reconnects and runs functions that other threads post.
 
 The client serves one thread at a time and does nothing in the background; a program that publishes from many
-threads, or consumes while it works, needs a thread for the connection and its heartbeats. All state of a link
-and of its users (publisher, workers) changes in that thread alone, so nothing needs a lock. In a program
+threads, or consumes while it works, needs a thread for the connection and its heartbeats. In a program
 patched by gevent the thread is a greenlet.
 
-A caller that waits for one answer may serve the connection itself meanwhile (``serve``, gomq_py.client.turn).
+Only one thread at a time changes the state of a link and of its users (publisher, workers), so this state
+needs no locks. Usually that is the link's thread. While the link's thread only waits for the socket, it lends
+this right to a caller that waits for one answer: the caller then serves the connection (``serve``,
+gomq_py.client.turn).
 
 Posted functions must not wait, except for answers of the broker.
 """
@@ -42,12 +44,14 @@ _LINKS: weakref.WeakSet = weakref.WeakSet()
 class Link:
     """Keeps a connection open by a thread, which reconnects after a loss. ``start`` connects first.
 
-    The thread calls ``on_up(connection)`` after each connect, to declare and consume; ``on_down(error)``
-    after each loss; ``on_end(error)`` once at the end, with the last error or, after ``close``, None; and
-    ``on_channel_closed(error)`` when the broker has closed a channel: it returns True if it has opened
-    another channel, False to reconnect. ``backoff``: the waits between attempts and their number, counted
-    anew after ``worked()`` or a lasting connection. ``final``: classes of errors of ``on_up`` after which no
-    further attempt is made. ``options``: passed to Connection.
+    The thread calls ``on_up(connection)`` after each connect, to declare and consume, ``on_down(error)``
+    after each loss, and ``on_end(error)`` once at the end, with the last error or, after ``close``, None. It
+    calls ``on_channel_closed(error)`` when the broker has closed a channel; this function returns True if it
+    has opened another channel, False to reconnect.
+
+    ``backoff``: the waits between attempts and their number, counted anew after ``worked()`` or a lasting
+    connection. ``final``: classes of errors of ``on_up`` after which no further attempt is made. ``options``:
+    passed to Connection.
     """
 
     def __init__(

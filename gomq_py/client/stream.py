@@ -21,9 +21,9 @@ _WARY_READ_OCTETS = 4096
 class Stream:
     """Base of a client's connection. The constructor connects; a subclass parses the protocol.
 
-    ``timeout_s`` limits each wait for an answer, and overrides the URL's option connection_timeout. ``wary``:
-    for a peer that is not trusted: end the connection if the peer sends more than 256 KiB after a request, or
-    does not read a write within ``timeout_s``.
+    ``timeout_s`` limits each wait for an answer, and overrides the URL's option connection_timeout. ``wary``
+    is for a peer that is not trusted: the connection ends if the peer sends more than 256 KiB after a
+    request, or does not read a write within ``timeout_s``.
     """
 
     def __init__(self, parameters, socket_module, tls_context, timeout_s=None, connected=None, wary=False):
@@ -77,7 +77,8 @@ class Stream:
         raise NotImplementedError
 
     def ended(self, error):
-        """Called when the connection has ended with this error; subclasses may override it."""
+        """Called when the connection has ended with ``error``. Does nothing unless a subclass overrides it.
+        """
 
     # Called by users.
 

@@ -38,9 +38,8 @@ _NO_CLUSTERING = "clustering"
 
 @dataclass(frozen=True)
 class Option:
-    """One option of the broker: a row of the table OPTIONS.
-
-    ``environment``: names without their prefix; ``aliases``: deprecated (section, key) pairs that still work.
+    """One option of the broker: a row of the table OPTIONS. ``environment``: names without their prefix;
+    ``aliases``: deprecated (section, key) pairs that still work.
     """
 
     section: str

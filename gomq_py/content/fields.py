@@ -9,10 +9,9 @@ differs from every implementation):
     f float   d double   V void   D decimal (uint8 scale, int32 value)   T timestamp (u64 seconds)
     S text (u32 size)   x octets (u32 size)   A array (u32 size)   F table
 
-A peer's table is checked to its end (``check_table``) before one octet of it is read, because compiled code
-has no bounds checks. Functions named ``read_*`` trust their caller, ``decode_*`` check first. Keys and text
-may hold any octets: keys decode with ``surrogateescape`` and encode back exactly, text that is not UTF-8
-decodes to bytes.
+A peer's table is checked whole (``check_table``) before it is read, because compiled code has no bounds
+checks. Functions named ``read_*`` trust their caller, ``decode_*`` check first. Keys and text may hold any
+octets: keys decode with ``surrogateescape`` and encode back exactly, text that is not UTF-8 decodes to bytes.
 """
 import sys
 from datetime import datetime, timezone
@@ -125,9 +124,7 @@ def width_of(kind):
 
 
 def check_value(p, at, end, depth):
-    """Check the value at ``at``, type octet first. Returns the offset behind it; -1 if malformed or too
-    deep.
-    """
+    """Check the value whose type octet is at ``at``. Returns the offset behind; -1: malformed, too deep."""
     if at >= end:
         return -1
     kind = p[at]
@@ -337,9 +334,7 @@ def integer(p, at):
 
 
 def put_integer(target, at, number):
-    """Encode an integer at ``target[at]``, type octet first, at most nine octets. Returns the offset
-    behind.
-    """
+    """Encode an integer at ``target[at]``, in at most nine octets. Returns the offset behind it."""
     if -0x80000000 <= number <= 0x7FFFFFFF:
         target[at] = INT32
         octets.put_be32(target, at + 1, number & 0xFFFFFFFF)

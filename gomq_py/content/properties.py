@@ -85,10 +85,10 @@ def headers_at(p, at):
 class PropertyScan:
     """Finds the properties that the broker acts on. scan() fills the same object again for every message.
 
-    Offsets are into the scanned buffer, -1 for an absent property: ``headers_at`` is the u32 size of the
-    table (``headers_length`` counts it too), ``expiration_at``, ``user_id_at`` and ``reply_to_at`` are the u8
-    size of a short string. ``delivery_mode`` and ``priority`` are 0 when absent. ``special``: the headers
-    hold CC, BCC or mqtt.retain.
+    Attributes with ``_at`` are offsets into the scanned buffer, or -1 for an absent property. ``headers_at``
+    is that of the table's u32 size, which ``headers_length`` counts too; ``expiration_at``, ``user_id_at``
+    and ``reply_to_at`` are those of a short string's u8 size. ``delivery_mode`` and ``priority`` are 0 when
+    absent. ``special``: the headers hold CC, BCC or mqtt.retain.
     """
 
     __slots__ = (

@@ -1,8 +1,8 @@
 """fsck: checks the data folder of a stopped broker, octet by octet, by the formats of its files.
 
-Reads, never writes. A crash leaves traces that are no damage: a torn end, a record behind the last flush, a
-file whose head was never written. Damage is flushed or sealed data that fails its check, or a file that lies
-in a wrong place.
+Reads, never writes. A crash leaves traces that are no damage: a torn end, a record that was never flushed, a
+file whose head was never written. A folder is damaged if data that was flushed or sealed fails its check, or
+if a file is lost or lies in a wrong place.
 """
 import contextlib
 import mmap

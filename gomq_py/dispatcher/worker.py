@@ -3,7 +3,7 @@
 Messages end as follows:
 
     not JSON, not a task, wrong argument types    dead letters, with the reason
-    a task that this worker does not know         put off, as another worker may know it; then dead letters
+    a task that this worker does not know         put off: another worker may know it; in the end dead letters
     the function returns                          acknowledged
     the function raises or takes too long         tried again as its TaskConfig says; then acknowledged, or
                                                   dead letters

@@ -2,8 +2,8 @@
 there.
 
 Equal bindings here become one binding upstream. A binding that a broker further downstream has made here is
-passed on upstream with one hop less, but not to the broker for which it was made: so bindings spread through
-a ring of brokers, and stop.
+passed on upstream with one hop less, but not to the broker for which it was made, so in a ring of brokers no
+binding goes round for ever.
 """
 from typing import Any
 

@@ -214,7 +214,9 @@ class ExchangeLink(FederationLink):
             channel.close()
 
     def _add_note(self, note):
-        """Show and log a difference upstream that does not stop messages."""
+        """Show ``note`` in the link's status, and log it once. It tells what the link could not set up
+        upstream as defined, or why no message will come; the link goes on.
+        """
         self.notes.append(note)
         if note not in self._told_notes:
             self._told_notes.add(note)
@@ -263,7 +265,7 @@ class ExchangeLink(FederationLink):
             channel.exchange_declare(between, passive=True)  # errors of earlier methods arrive here
 
     def _fits(self, connection, method):
-        """True if the method fits into a frame of the broker upstream; otherwise adds a note. Without this
+        """True if the method fits into a frame of the upstream broker; otherwise adds a note. Without this
         check one large binding would end the connection.
         """
         fits = not connection.frame_max or len(method.encode()) + FRAME_OCTETS <= connection.frame_max

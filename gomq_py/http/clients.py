@@ -2,9 +2,9 @@
 client may keep the server waiting.
 
 The server reports when it waits for a client and when it works for a client; one timer runs for the client
-whose time is over first. If another client connects to a full port, the address with the most clients loses
-the client that has kept the server waiting longest, if that was at least ``PATIENCE_S``: so idle connections
-keep nobody out. Never reads or writes a socket.
+whose time is over first. A client that connects to a full port replaces one that has kept the server waiting
+for at least ``PATIENCE_S``: of the address with the most such clients, the one awaited longest. So idle
+connections keep nobody out. Never reads or writes a socket.
 """
 import socket
 import time
@@ -46,7 +46,9 @@ class Clients:
     """
 
     def __init__(self, settings, room_again, clock=time.monotonic):
-        """``room_again()`` is called when a client has left, or when has_room() could close a client."""
+        """``room_again()`` is called when has_room() should be asked again: a client has left, or may have
+        kept the server waiting for PATIENCE_S.
+        """
         self._settings = settings
         self._room_again = room_again
         self._clock = clock
@@ -182,7 +184,7 @@ class _Alarm:
         self._timer.start(self._ring, update=True)
 
     def stop(self):
-        """Cancel the call."""
+        """Stop the timer: the callback is not called until another start()."""
         if self._timer is not None:
             self._timer.stop()
             self._timer.close()

@@ -1,8 +1,9 @@
 """Heads: reads the heads and chunks of requests, and accepts only unambiguous ones.
 
-If a proxy that shares a connection among its clients reads a request otherwise than this server, one client
-can write the next one's request. So a request that RFC 9112 allows a server to mend, or that another server
-may read differently, is refused, and its connection is closed: the start of the next request is unknown.
+If a proxy that shares a connection among its clients reads a request differently from this server, a client
+can write the beginning of another client's request. So a request that RFC 9112 allows a server to mend, or
+that another server may read differently, is refused, and its connection is closed: the start of the next
+request is unknown.
 
     request line   METHOD SP target SP HTTP/1.0|1.1 CRLF       (RFC 9112 §3)
     field line     name ":" OWS value OWS CRLF                 (§5; no white space before the colon, no

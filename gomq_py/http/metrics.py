@@ -44,7 +44,8 @@ class Families:
     # the broker
 
     def identity(self, _vhosts=None):
-        """The metric families with identity and versions, by which dashboards join all other families."""
+        """Yield the metric families with identity and versions, by which dashboards join all other families.
+        """
         node = self._node
         yield InfoMetricFamily(f"{self._outer}identity", "Node and cluster identity", value={
             "rabbitmq_node": node.name, "rabbitmq_cluster": node.broker.cluster_name,
@@ -57,13 +58,14 @@ class Families:
             "product_version": gomq_py.__version__})
 
     def churn(self, _vhosts=None):
-        """How many connections, channels and queues were opened and closed since the start."""
+        """Yield how many connections, channels and queues were opened and closed since the start."""
         churn = self._node.churn()
         for name, text, counter in rows.CHURN:
             yield self._counter(name, text, churn[counter])
 
     def node_coarse(self, _vhosts=None):
-        """Memory, descriptors, client connections and processor time that the process uses; free disk space.
+        """Yield what the process uses: memory, descriptors, client connections and processor time; also the
+        free disk space.
         """
         usage = resource.getrusage(resource.RUSAGE_SELF)
         yield self._gauge("process_open_fds", "Open file descriptors", len(os.listdir("/proc/self/fd")))
@@ -81,7 +83,7 @@ class Families:
         yield self._counter("cpu_system_time", "Seconds of CPU in the kernel for the broker", usage.ru_stime)
 
     def node_limits(self, _vhosts=None):
-        """Resource limits of the process, and its uptime."""
+        """Yield the resource limits of the process, and its uptime."""
         watch, descriptors = self._node.broker.resource_watch, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         yield self._gauge("process_max_fds", "Open file descriptors limit", descriptors)
         yield self._gauge(
@@ -97,7 +99,7 @@ class Families:
             yield self._gauge(name, "Node uptime in seconds", self._node.uptime_s())
 
     def alarms(self, _vhosts=None):
-        """The broker's alarms: 1 for an alarm that is on and blocks publishers, else 0."""
+        """Yield the broker's alarms: 1 for an alarm that is on and blocks publishers, else 0."""
         alarms = self._node.broker.alarms
         for name, text, is_on in (
                 ("memory_used_watermark", "for lack of memory", alarms.is_on(MEMORY)),
@@ -109,7 +111,7 @@ class Families:
             yield self._gauge(f"alarms_{name}", f"1 while publishers are held {text}", int(is_on))
 
     def auth(self, _vhosts=None):
-        """Successful and failed logins."""
+        """Yield the numbers of successful and of failed logins."""
         churn = self._node.clients.churn
         succeeded, failed = churn.logins_succeeded, churn.logins_failed
         for name, text, value in (
@@ -120,7 +122,8 @@ class Families:
     # totals
 
     def totals(self):
-        """All families of queues, channels and connections, summed over all of them. May switch."""
+        """Yield all families of queues, channels and connections, each summed over all objects. May switch.
+        """
         by_type, exchanges, channels = self._summed()
         queues = SimpleNamespace(**sums.over_types(by_type))
         for name, text, _, value in (*rows.COARSE, *rows.CONSUMERS, *rows.DETAILS):
@@ -133,7 +136,7 @@ class Families:
         yield from self.global_counters(by_type, exchanges, channels)
 
     def counts(self):
-        """The number of connections, channels, consumers and queues."""
+        """Yield the numbers of connections, channels, consumers and queues."""
         connections, vhosts = self._node.clients.all(), list(self._node.broker.vhosts.values())
         yield self._gauge("connections", "Connections currently open", len(connections))
         yield self._gauge(
@@ -143,8 +146,8 @@ class Families:
         yield self._gauge("queues", "Queues available", sum(len(vhost.queues) for vhost in vhosts))
 
     def global_counters(self, by_type=None, exchanges=None, channels=None):
-        """RabbitMQ's counters by protocol. The arguments are the three parts of the result of ``_summed()``;
-        without them, this method calls ``_summed()``. May switch.
+        """Yield RabbitMQ's counters by protocol. The arguments are the three parts of the result of
+        ``_summed()``; without them, this method calls ``_summed()``. May switch.
         """
         if by_type is None:
             by_type, exchanges, channels = self._summed()
@@ -234,33 +237,34 @@ class Families:
     # one series per object; ``vhosts``: the wanted names, None for all
 
     def queue_coarse(self, vhosts=None):
-        """For every queue its numbers of ready, of unacknowledged and of all messages."""
+        """Yield every queue's numbers of ready, of unacknowledged and of all messages."""
         return self._queue_gauges(rows.COARSE, vhosts)
 
     def queue_consumers(self, vhosts=None):
-        """Number of consumers of every queue."""
+        """Yield every queue's number of consumers."""
         return self._queue_gauges(rows.CONSUMERS, vhosts)
 
     def queue_details(self, vhosts=None):
-        """For every queue: number of consumers, octets of its messages, and its persistent messages."""
+        """Yield every queue's consumers, consumer capacity, octets of messages, and persistent messages."""
         return self._queue_gauges((*rows.CONSUMERS, *rows.CAPACITY, *rows.DETAILS), vhosts)
 
     def channel_queue(self, vhosts=None):
-        """Deliveries from every queue, under RabbitMQ's names for channels."""
+        """Yield every queue's deliveries, under RabbitMQ's names for channels."""
         return self._queue_counters("channel", vhosts)
 
     def queue_delivery(self, vhosts=None):
-        """Deliveries from every queue, under RabbitMQ 4's names for queues."""
+        """Yield every queue's deliveries, under RabbitMQ 4's names for queues."""
         return self._queue_counters("queue", vhosts)
 
     def queue_published(self, vhosts=None):
-        """Messages published to every queue."""
+        """Yield the number of messages published to each queue."""
         yield self._series(
             Counter, "queue_messages_published", rows.PUBLISHED, ("queue_vhost", "queue"),
             (((queue.vhost, queue.name), queue.published) for queue in self._queues(vhosts)))
 
     def channel_exchange(self, vhosts=None):
-        """Messages published to every exchange, and channels' confirms, under RabbitMQ's names for channels.
+        """Yield the numbers of messages published to each exchange, and each channel's confirms, under
+        RabbitMQ's names for channels.
         """
         yield from self._exchange_counters("channel_messages", vhosts)
         yield self._series(
@@ -269,46 +273,52 @@ class Families:
                 for channel, one in self._channels(vhosts) if channel.published))
 
     def exchanges(self, vhosts=None):
-        """Messages published to every exchange, and copies routed to queues, under RabbitMQ 4's names."""
+        """Yield each exchange's numbers of published messages and of copies routed to queues, under RabbitMQ
+        4's names.
+        """
         yield from self._exchange_counters("exchange_messages", vhosts)
         yield self._series(
             Counter, "exchange_messages_routed", "Copies routed to queues", EXCHANGE,
             (((one.vhost, one.name), one.state.publish_out) for one in self._exchanges(vhosts)))
 
     def connection_octets(self, _vhosts=None):
-        """Octets received and sent by every connection."""
+        """Yield the octets that each connection has received and sent."""
         connections = self._node.clients.all()
         for name, text, value in rows.CONNECTION_COUNTERS:
             yield self._series(
                 Counter, name, text, ("connection",), (((one.name,), value(one)) for one in connections))
 
     def connection_channels(self, _vhosts=None):
-        """Number of channels of every connection."""
+        """Yield each connection's number of channels."""
         yield self._series(
             Gauge, "connection_channels", "Channels on a connection", ("connection",),
             (((one.name,), len(one.channels)) for one in self._node.clients.all()))
 
     def channels(self, vhosts=None):
-        """Every channel's number of consumers, of unacknowledged and unconfirmed messages, and its limits."""
+        """Yield each channel's numbers of consumers, of unacknowledged and unconfirmed messages, and its
+        limits.
+        """
         channels = self._channels(vhosts)
         for name, text, value in rows.CHANNEL_GAUGES:
             yield self._series(Gauge, name, text, ("connection", "channel", "vhost"), (
                 ((one.name, str(channel.id), one.vhost.name), value(channel)) for channel, one in channels))
 
     def vhost_status(self, vhosts=None):
-        """A sample of 1 for every vhost: all vhosts run."""
+        """Yield a sample of 1 for every vhost: all vhosts run."""
         names = sorted(vhost.name for vhost in self._wanted(vhosts))
         yield (
             Gauge(f"{self._outer}cluster_vhost_status", "Whether the vhost is running", labels=("vhost",)),
             (((name,), 1) for name in names))
 
     def exchange_bindings(self, vhosts=None):
-        """Number of bindings of every exchange; the default exchange's are implicit and not counted."""
+        """Yield each exchange's number of bindings; the default exchange's bindings are implicit and not
+        counted.
+        """
         yield self._of_exchanges(
             "bindings", "Bindings of the exchange", vhosts, lambda one: one.binding_count)
 
     def exchange_names(self, vhosts=None):
-        """A sample of 1 for every exchange."""
+        """Yield a sample of 1 for every exchange."""
         yield self._of_exchanges("name", "Every exchange there is", vhosts, lambda _: 1)
 
     def _of_exchanges(self, name, text, vhosts, value):

@@ -86,7 +86,8 @@ class OwnFamilies:
         self._node = node
 
     def overview(self):
-        """Families of the whole broker: flushes, the loop, damage, jobs, MQTT, the oldest messages."""
+        """Yield the families of the whole broker: flushes, the loop, damage, jobs, MQTT, the oldest messages.
+        """
         yield from self.sync()
         yield from cluster_families(self._node.cluster_figures())
         yield from self.loop()
@@ -109,7 +110,7 @@ class OwnFamilies:
         )
 
     def sync(self, _vhosts=None):
-        """Durations of the group commit's flushes."""
+        """Yield the histogram of the durations of group commit flushes."""
         taken = self._node.broker.durability.disk.sync_seconds
         family = HistogramMetricFamily(
             f"{PREFIX}sync_duration_seconds", "Time of a group commit's flush; confirms wait for one"
@@ -118,7 +119,8 @@ class OwnFamilies:
         yield family
 
     def damage(self, _vhosts=None):
-        """The numbers of messages found damaged on disk, and of files kept for an operator. May switch."""
+        """Yield the numbers of messages found damaged on disk, and of files kept for an operator. May switch.
+        """
         count, kept = in_thread(self._node.broker.damage)  # it lists folders
         yield _counter(
             "damaged_messages",
@@ -130,7 +132,7 @@ class OwnFamilies:
         )
 
     def failed_jobs(self):
-        """Number of slices of background work that failed, by job."""
+        """Return the family with the number of failed slices of background work, by job."""
         family = CounterMetricFamily(
             f"{PREFIX}jobs_failed", "Slices of background work that ended with an error", labels=("job",)
         )
@@ -139,7 +141,9 @@ class OwnFamilies:
         return family
 
     def mqtt(self):
-        """MQTT in the whole broker: clients, sessions and retained messages. May switch."""
+        """Yield the broker's numbers of MQTT clients, sessions, subscriptions, and retained and dropped
+        messages. May switch.
+        """
         connected = Counter(
             one.protocol for one in paced(self._node.clients.all(), LOOK) if one.door == "mqtt")
         clients = GaugeMetricFamily(
@@ -164,13 +168,13 @@ class OwnFamilies:
             sums.of_dropped(self._node.totals(), self._node.clients.all()))
 
     def loop(self, _vhosts=None):
-        """Latency of the event loop, measured now. May switch."""
+        """Yield the latency of the event loop, measured now. May switch."""
         yield _gauge(
             "event_loop_lag_seconds",
             f"Longest of {LAG_SAMPLES} turns of the event loop, timed during the scrape", loop_lag_s())
 
     def ages(self, vhosts=None):
-        """For each queue the age of its oldest ready and its oldest unacknowledged message."""
+        """Yield for each queue the age of its oldest ready and its oldest unacknowledged message."""
         now_ms = time.time() * 1000
         queues = self._queues(vhosts)
         yield _series("queue_oldest_ready_age_seconds", "Age of the oldest ready message", LABELS, (
@@ -182,14 +186,17 @@ class OwnFamilies:
             (((queue.vhost, queue.name), _age_s(unacked.get(queue, 0) * 1000, now_ms)) for queue in queues))
 
     def returns(self, vhosts=None):
-        """For each queue with returned messages a cumulative histogram: messages by number of returns."""
+        """Yield for each queue a cumulative histogram of its messages by number of returns; queues without
+        returned messages are left out.
+        """
         queues = (queue for queue in paced(self._queues(vhosts), LOOK) if not _is_stream(queue))
         yield _series(
             "queue_messages_returned", "Messages in the queue that came back at most le times, cumulative",
             (*LABELS, "le"), (sample for queue in queues for sample in _returned(queue)))
 
     def lags(self, vhosts=None):
-        """For each consumer of a stream the number of messages that it has yet to get."""
+        """Yield for each consumer of a stream how many messages of the stream the consumer has not got yet.
+        """
         samples = []
         for queue in paced(self._queues(vhosts), LOOK):
             if _is_stream(queue) and not queue.closed:
@@ -203,13 +210,13 @@ class OwnFamilies:
             (*LABELS, "consumer_tag"), iter(samples))
 
     def set_aside(self, vhosts=None):
-        """Number of each queue's messages that are set aside, because they could not be moved."""
+        """Yield for each queue the number of messages that are set aside, because they could not be moved."""
         queues = paced(self._queues(vhosts), LOOK)
         yield _series("queue_messages_set_aside", SET_ASIDE, LABELS, (
             ((queue.vhost, queue.name), queue.aside.count) for queue in queues if queue.aside is not None))
 
     def per_object(self, vhosts=None):
-        """All families per queue or consumer."""
+        """Yield all families that have samples per queue or consumer."""
         for part in (self.ages(vhosts), self.returns(vhosts), self.lags(vhosts), self.set_aside(vhosts)):
             yield from part
 
@@ -230,8 +237,8 @@ class OwnFamilies:
         return found
 
     def oldest_unacked(self):
-        """{queue: delivery time of its oldest unacknowledged message, Unix seconds}; searches the oldest
-        messages of each channel. May switch.
+        """Return {queue: delivery time of its oldest unacknowledged message, Unix seconds}, found by a search
+        of the oldest messages of each channel. May switch.
         """
         oldest = {}
         for connection in paced(self._node.clients.all()):
@@ -247,13 +254,15 @@ class OwnFamilies:
 
 
 class LinkFamilies:
-    """Families of shovels and federation links. No label has a URI or an error text."""
+    """Yields the metric families of shovels and federation links, in the form that ``exposition.rendered``
+    takes. No label contains a URI or an error text. ``vhosts``: names of the wanted vhosts, None for all.
+    """
 
     def __init__(self, node):
         self._node = node
 
     def overview(self):
-        """Number of links in each state. May switch."""
+        """Yield, for shovels and for federation links, the number of links in each state. May switch."""
         for kind, states, found in (
             (SHOVEL, STATES, (one.state for one in paced(self._shovels(), LOOK))),
             (FEDERATION, FEDERATION_STATES, (one.state for one in paced(self._links(), LOOK))),
@@ -266,7 +275,7 @@ class LinkFamilies:
             yield family
 
     def shovels(self, vhosts=None):
-        """Families of each shovel. May switch."""
+        """Yield metric families with one sample for each shovel, such as its moved messages. May switch."""
         described = [
             ((one.vhost.name, one.name), self._node.shovels.described(one))
             for one in paced(self._shovels(vhosts), LOOK)
@@ -274,7 +283,9 @@ class LinkFamilies:
         yield from _families(SHOVEL, SHOVEL_LABELS, described, "state", (*ROWS, LAG))
 
     def federation(self, vhosts=None):
-        """Families of each federation link. May switch."""
+        """Yield metric families with one sample for each federation link, such as its moved messages. May
+        switch.
+        """
         described = [
             ((one.vhost.name, one.upstream.name, one.type, one.name), one.described())
             for one in paced(self._links(vhosts), LOOK)
@@ -282,7 +293,7 @@ class LinkFamilies:
         yield from _families(FEDERATION, FEDERATION_LABELS, described, "status", ROWS)
 
     def per_object(self):
-        """Families of each shovel and federation link. May switch."""
+        """Yield the metric families of shovels() and of federation(). May switch."""
         yield from self.shovels()
         yield from self.federation()
 

@@ -1,7 +1,7 @@
 """Rates: measures the change of counters per second between requests, and keeps their history for curves.
 
-A thing is an entity with counters, a look a request that reads them. Measures only things that clients look
-at. The histories of a ``long`` group cover a day, in fewer samples, until no client has looked for a day.
+A *thing* is an entity with counters; a *look* is a request that reads them. A history in a ``long`` group
+also has samples of a whole day, further apart, and is kept until no client has looked for a day.
 
     look(group, thing, windows) -> View             a rate is the change between two looks; without looks
                                                     nothing is measured. windows: the query's
@@ -40,8 +40,11 @@ CATEGORIES = (LENGTHS, MESSAGES, DATA, NODE)
 
 
 class Group:
-    """The counters of one kind of entity: ``categories`` maps their names to their categories;
-    ``read(entity)`` returns their values in that order. ``long``: their histories cover a day.
+    """The counters of one kind of entity, such as queues.
+
+    ``categories``: {name of a counter: its category, one of CATEGORIES}; a query asks for samples by
+    category. ``read(entity)`` returns the counters' values in the same order. ``long``: histories of these
+    entities may cover a day.
     """
 
     __slots__ = ("names", "categories", "read", "long")

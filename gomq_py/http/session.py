@@ -1,11 +1,11 @@
 """Sessions: a page that has logged in sends a cookie, and proves with a token that a request which changes
 something is its own.
 
-The module login looks sessions up here. In memory only: a restart ends every session. A session's number is
-256 random bits, of which only the hash is kept; its token is derived from the number with a key of this
-process, so that neither can be found from memory. A session is as valid as its login (auth.users.LoginProof):
-it ends when the user is deleted or gets another password or other tags. The user's rights are looked up for
-each request. The number of sessions is bounded, per user and in all. Never switches.
+The module login looks sessions up here. A restart ends every session, because they are in memory only. A
+session's number is 256 random bits, of which only the hash is kept; its token is derived from the number with
+a key of this process, so that neither can be found from memory. A session is as valid as its login
+(auth.users.LoginProof): it ends when the user is deleted or gets another password or other tags. The user's
+rights are looked up for each request. The number of sessions is bounded, per user and in all. Never switches.
 
 Browsers keep cookies by host, whatever the port: the cookie's name has the port that the browser asked for,
 so that two brokers on one machine do not overwrite each other's. Over TLS the name begins with ``__Host-``: a

@@ -97,7 +97,9 @@ def exchange(one):
 
 
 def set_aside(aside):
-    """The number of messages that a queue or exchange set aside, as it could not move them, and why."""
+    """The number of messages that a queue or exchange set aside because it could not move them, and the
+    reasons.
+    """
     return {
         "messages_set_aside": aside.count if aside else 0,
         "set_aside_reasons": dict(aside.reasons) if aside else {},

@@ -6,12 +6,14 @@ accept() until its socket is closed. A refused client gets a closed socket and n
 and writes no socket.
 
 Each protocol has a gate with its own limits, so that strangers who flood one protocol keep no client out of
-another; all gates share one limit of file descriptors. While too many connections are pending at a gate, new
-connections wait in the kernel. After ``PATIENCE_S`` the gate drops the oldest pending connection of the
-address that has most of them: so a fleet that reconnects at once is let in one client after the other. If the
-broker was waiting for the dropped client, the client's address counts as slow for ``SLOW_S``. Clients of
-other addresses then replace the slow address's pending connections at once; its new connections are refused
-while the gate is full, so that they hold up no other client in the kernel's queue.
+another; all gates share one limit of file descriptors.
+
+While too many connections are pending at a gate, new connections wait in the kernel. After ``PATIENCE_S`` the
+gate drops the oldest pending connection of the address that has most of them: so a fleet that reconnects at
+once is let in one client after the other. If the broker was waiting for the dropped client, the client's
+address counts as slow for ``SLOW_S``. Clients of other addresses then replace the pending connections of a
+slow address at once. New connections from a slow address are refused while the gate is full, so that they
+hold up no other client in the kernel's queue.
 
 Leftovers gives memory back once many clients have left and no more leave. Until then new clients use the
 memory. In an idle broker no timer runs.
@@ -194,10 +196,12 @@ class Gate:
         return admitted
 
     def identify(self, connection: Any, host: str) -> AdmittedSocket | None:
-        """Count the connection under its client's address ``host``, which a proxy may have told. Returns its
-        AdmittedSocket, or None if the connection is refused; then the caller must close the socket.
+        """Count the connection under its client's address ``host``; behind a proxy, ``host`` is the address
+        that the proxy announced. Returns the AdmittedSocket, or None if the connection is refused: then the
+        caller must close the socket.
 
-        If no listener has called enter() for the socket, this does; the socket's owner must call ``leave``.
+        Calls enter() if no listener has called it for this socket. In that case the socket's owner must call
+        leave(); in the other case the listener calls leave().
         """
         if self._admission.is_closed:
             return None

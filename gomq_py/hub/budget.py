@@ -5,10 +5,10 @@ octets and stores none. A holder is a body or consumer that holds octets; an acc
 host.
 
 The first ``limit`` octets go to everybody, first come, first served. The octets from ``limit`` to ``most`` go
-only to holders within their share: an account's share is half of what is left; a connection's share is an
-eighth, as long as more than half is left, so that later connections find room. A holder beyond its share
-waits. While anybody waits, holders beyond their share must make progress at a least speed; the connections of
-slower holders are closed, the slowest first, until there is room.
+only to holders within their share: an account's share is half of what is left of them; a connection's share
+is an eighth of what is left of their first half, so that later connections find room. A holder beyond its
+share waits. While anybody waits, holders beyond their share must make progress at a least speed; the
+connections of slower holders are closed, the slowest first, until there is room.
 """
 import time
 from itertools import chain, islice, zip_longest
@@ -228,10 +228,10 @@ class BodyBudget(Budget):
     """Limits the octets of message bodies that have been received in part, over all connections of a hub.
 
     From ``limit`` to twice ``limit``, only bodies within their share may grow, and one body beyond its share,
-    called the first. Since a connection is read as a whole, the first body's connection may have other
-    bodies, which grow, too, until the connection holds ``limit``, and then are refused. Other connections
-    with bodies beyond their share are not read meanwhile. So at least one body always ends, and memory stays
-    below ``2 * limit + max_message_size``. Complete messages that wait to be stored also count.
+    the *first* body. Its connection is read as a whole: other bodies of the connection grow, too, and are
+    refused when the connection holds ``limit``. Other connections with bodies beyond their share are not read
+    meanwhile. So at least one body always ends, and memory stays below ``2 * limit + max_message_size``.
+    Complete messages that wait to be stored also count.
 
     A body also has ``is_held_up``: True while the broker itself keeps the body's connection from being read.
     """

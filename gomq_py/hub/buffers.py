@@ -49,11 +49,12 @@ STEP_OCTETS = 256 * 1024
 class HubBuffers:
     """The input buffer and the output buffer that all connections of a hub share.
 
-    The first ``reserve`` octets of ``input`` are for the beginning of a frame whose rest is read next. Behind
-    them a connection reads into ``first_room`` if its client is new, usually into ``input_room``, or in a
-    flood into ``flood_room``, all of the rest. ``full_reads``: number of reads that filled ``input_octets``.
-    ``ends_left``: how many more connections may end in this poll of the loop. ``output``, at address
-    ``output_at``, has ``flood_output_octets``; usually only ``output_octets`` of them are used.
+    The first ``reserve`` octets of ``input`` are for the beginning of a frame whose rest is read next. All
+    octets behind them are ``flood_room``, into which a connection reads in a flood. Usually it reads into a
+    first part of them, ``input_room``, or if its client is new into a smaller part, ``first_room``.
+    ``full_reads``: number of reads that filled ``input_octets``. ``ends_left``: how many more connections may
+    end in this poll of the loop. ``output``, at address ``output_at``, has ``flood_output_octets``; usually
+    only ``output_octets`` of them are used.
 
     ``frame_max``: largest frame that a connection of this hub may negotiate; it sets ``reserve``.
     """

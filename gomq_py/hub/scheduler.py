@@ -223,13 +223,14 @@ class Scheduler:
                 self._finish()
 
     def write_out(self):
-        """Have all TurnTakers that wait write their messages to files, so that these survive a kill."""
+        """Call ``write_out()`` of all TurnTakers that wait for a turn: their messages then survive a kill."""
         self._write_out(list(self.touched))
         self._write_out_late()
 
     def _write_out_late(self):
-        """Write out the TurnTakers whose turn comes later. This batch may have acked messages of theirs, and
-        once the client has an answer, a kill must not bring acked messages back.
+        """Call ``write_out()`` of the TurnTakers whose turn comes after the next poll. The present batch may
+        have acked messages of these TurnTakers, and once the client has an answer, no kill may bring them
+        back.
         """
         self._write_out(list(self.late))
 
@@ -241,7 +242,7 @@ class Scheduler:
                 LOG.exception("writing out %r failed", taker.name)
 
     def _put_behind(self):
-        """Write out many touched TurnTakers, and let them wait for their turn behind those that wait already.
+        """Write out many touched TurnTakers, and give them their turn after the TurnTakers that wait already.
         A turn then writes more at once: in a flood to 5000 sinks, the messages of six polls instead of one.
         """
         touched = self.touched

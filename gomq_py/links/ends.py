@@ -21,10 +21,10 @@ class SourceEnd:
     ``uris``: URIs of equivalent nodes of one broker; each connection uses a random one. ``prepare(channel)``
     declares and binds on every connection and returns the name of the queue; it may switch and may lose its
     channel. ``prefetch``: most unsettled deliveries, 0: no limit. ``no_ack``: deliveries are settled when the
-    broker sends them, so that deliveries in flight are lost if the link breaks. ``offset_argument``: for a
-    stream, the name of the consumer argument with the offset to begin at, and also of the header with the
-    offset of each delivery. A link that reconnects goes on after the last settled offset. Other queues ignore
-    the argument and add no header; a message there has the header only if it once came from a stream.
+    broker sends them, so that deliveries in flight are lost if the link breaks. ``offset_argument``: name of
+    the consumer argument that tells a stream where to begin, and of the header in which the stream tells each
+    message's offset; with these a link that reconnects goes on after the last settled offset. Queues other
+    than streams ignore the argument; their messages have the header only if they once came from a stream.
     """
 
     def __init__(
@@ -50,11 +50,12 @@ class TargetEnd:
     ``exchange``, ``routing_key``: None keeps the message's own. ``prepare(channel)`` declares and binds on
     every connection. ``edit(properties, delivered)`` is called once for each delivery of a connection, in
     order, and returns the Properties to publish with, or None to leave the message out; it must not switch.
-    Without ``edit``, properties are copied byte for byte. ``header_stamp()`` is called once for each
-    connection and returns (name, value, value for a redelivered message) of a header. A message with neither
-    this header nor a user id gets the header on the fast path, without a call of ``edit``. For a message that
-    has the header, ``edit`` may change the headers only, and its answer may depend only on the headers and on
-    whether the message is redelivered: the answer is cached for messages with the same headers.
+    Without ``edit``, properties are copied byte for byte.
+
+    ``header_stamp()`` is called once for each connection and returns (name, value, value for a redelivered
+    message) of a header. A message with neither this header nor a user id gets the header without a call of
+    ``edit``. For a message that has the header, the result of ``edit`` is cached: ``edit`` may change only
+    the headers, and its result may depend only on the headers and on whether the message is redelivered.
 
     ``queue``: the queue that gets all messages, if the default exchange and a fixed routing key name it, else
     None. With a ``queue``, messages that it does not take are returned and stay at their source.

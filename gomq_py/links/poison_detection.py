@@ -5,8 +5,10 @@ next session sends messages one at a time until as many are settled as were in f
 that session ends is recognized by its checksum (links.relay).
 
 A destination with a full disk or queue refuses messages that are not at fault, and brokers report a full disk
-or queue late or never. So a refused message is given up only after NACKED_S, never while the broker has asked
-for a pause, and after ever more refusals while the broker accepts no message.
+or queue late or never. So a refused message is given up only if three conditions are met: the broker is not
+asking for a pause; NACKED_S have passed since the first refusal after the last accepted message; and the
+refusals of the message have reached the limit. After some messages given up in a row, the limit grows with
+each further one until the broker accepts a message.
 """
 import re
 import time
@@ -93,8 +95,9 @@ class PoisonDetection:
         return self._is_limit(refusals, self._refused_s)
 
     def large_refused(self, checksum):
-        """Count a refusal of a large message. Returns True if the message must be given up. Counted here,
-        because the link keeps no copy of it, and sends other messages before it is delivered again.
+        """Count a refusal of a large message. Returns True if the message must be given up. The count is kept
+        here, because the link keeps no copy of a large message, and sends other messages before the source
+        delivers it again.
         """
         refusals, since_s = self._large.pop(checksum, (0, time.monotonic()))
         refusals += 1

@@ -61,8 +61,7 @@ class HeaderStamp:
     """Adds a header to properties. ``key``: the header's encoded name. ``entry`` (``entry_again`` for a
     redelivered message): the encoded header, for messages that have neither this key nor a user id.
 
-    For a message with the key and no user id, ``edit`` may change the headers only, and its answer may depend
-    only on the headers and on whether the message is redelivered.
+    For messages with the key and no user id, results of ``edit`` are cached (links.ends.TargetEnd).
     """
 
     __slots__ = ("key", "entry", "entry_again", "scan", "known", "unknown")
@@ -176,8 +175,7 @@ class Relay:
         self.checksum = 0
 
     def walk(self, end, most):
-        """Relay up to ``most`` messages of ``input[:end]``. Returns the bytes used. Raises AMQPError, Unfit.
-        """
+        """Relay up to ``most`` messages. Returns the count of bytes used. Raises AMQPError, Unfit."""
         if end > len(self.input):
             raise IndexError("more octets than the buffer holds")
         p = octets.pointer(self.input)
@@ -382,7 +380,7 @@ class Relay:
         return 0
 
     def go_on(self, p, out, at, end):
-        """Relay more of a large message's body, as far as input and output allow. Returns the end of it."""
+        """Relay more of a large message's body. Returns the offset behind the last frame handled."""
         while self.missing and not self.others:
             following = self.frame_end(p, at, end)
             if following == at:

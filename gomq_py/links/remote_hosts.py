@@ -1,11 +1,12 @@
 """Remote hosts: resolves the names that links connect to, checks their addresses, and connects.
 
-Lookups resolves names in threads of its own. A name server that does not answer blocks a thread for half a
-minute, so these threads do no other work, and unresolved names do not delay others: each lookup has a time
-limit, a slow lookup no longer counts among those allowed at once, and a name whose lookup was slow and failed
-is retried after all others. An account is (user who set the link, virtual host): accounts take turns. When a
-limit is reached, an account may still use up to half of what is left of a reserve: so the names of one user
-leave room for the names of other users.
+Lookups resolves names in threads of its own, because a name server that does not answer blocks a thread for
+half a minute. Unresolved names do not delay others: each lookup has a time limit, a slow lookup no longer
+counts among those allowed at once, and a name whose lookup was slow and failed is retried after all others.
+
+An account is (user who set the link, virtual host); accounts take turns. When a limit is reached, an account
+may still use up to half of what is left of a reserve: so the names of one user leave room for the names of
+other users.
 
 A user who may set a shovel decides where this machine connects to, and an HTTP destination reaches services
 that trust this machine: on the loopback, or a cloud's metadata on a link-local address. So the settings list
@@ -222,8 +223,9 @@ class _Lookup:
 
 
 def _has_place(account: Any, of_accounts: Counter[Any], limit: int, most: int) -> bool:
-    """Whether ``account`` may begin another lookup besides the running ones (``of_accounts``): always below
-    ``limit`` in all; from there up to ``most`` only if it has less than half of what is left.
+    """Whether ``account`` may begin another lookup besides the running ones (``of_accounts``). True if fewer
+    than ``limit`` lookups run. Otherwise True if the account's lookups, with the new one, are at most half as
+    many as the places, of ``most``, that are then left.
     """
     count = of_accounts.total()
     return count < limit or of_accounts[account] + 1 <= (most - count - 1) / 2

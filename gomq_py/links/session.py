@@ -275,7 +275,9 @@ class LinkSession:
         self._turn()
 
     def paused(self):
-        """Flush the source's output, as no message can be taken; if one can be taken by now, resume soon."""
+        """Flush the source's output, because no message can be taken. If a message can be taken by now,
+        resume soon.
+        """
         self.wire.send_queued()
         reader = self.reader
         if reader.has_refused() and self.may_send() or (
@@ -341,7 +343,7 @@ class LinkSession:
         return left_s
 
     def _tick_of_confirms(self):
-        """Report a target that confirms nothing. The session goes on, as the target may just be slow."""
+        """Report a target that confirms nothing. The session goes on, because the target may just be slow."""
         stalled_s = self.writer.stalled_s()
         if stalled_s >= STALL_S and not self.is_stopping:
             self.link.has_stalled(

@@ -3,12 +3,12 @@
 Reads and relays messages (links.relay) when the transfer calls take(), and settles deliveries when it calls
 drop(). Refused messages wait here, in order, and are sent again before any new message is taken.
 
-Messages are kept until the target confirms them, within a MemoryBudget that all links of a hub share: a slow
-target costs memory up to its link's share. Each link may keep a part of the memory that is left: a few links
-get all they need, many links get less each, and a new link always gets some. No link waits for another: below
-LEAST_OCTETS a link may always take more, and above it the link goes on when its own target confirms. When the
-budget is used up, there is a reserve of half its size, and one account may use half of what is left of the
-reserve: so the links of one user leave memory for other users' links.
+Messages are kept until the target confirms them, within a MemoryBudget that all links of a hub share. Each
+link may keep a part of the memory that is left: a few links get all they need, many links get less each, and
+a new link always gets some. No link waits for another: below LEAST_OCTETS a link may always take more, and
+above it the link goes on when its own target confirms. Behind the budget there is a reserve of half its size,
+of which one account may use half of what is left: so the links of one user leave memory for other users'
+links.
 """
 from bisect import insort
 from struct import Struct
@@ -372,7 +372,9 @@ class MemoryBudget:
         self._all_octets, self._most_octets = all_octets, most_octets
 
     def limit(self, account=None):
-        """Most bytes that a link of this account may keep now; then it must stop reading its source."""
+        """Most bytes that a link of this account may keep now. A link that keeps as much must stop reading
+        its source.
+        """
         left = self._all_octets - self.kept_octets
         reserve = self._all_octets // 2 + min(0, left)
         part = max(left, reserve // 2 - self._of_accounts.get(account, 0)) // PARTS

@@ -4,12 +4,17 @@
     User-Agent, X-Shovel, Content-Type, X-Message-Id, X-<header> for each header, Authorization,
     X-Signature: sha256=<HMAC of the body, in hex>
 
-Messages are posted one at a time, so that they arrive in order. A 2xx settles the message. Temporary failures
-are retried here, after a back-off or Retry-After. If they persist, a failure of the server (408, 425, 429,
-503, 507, no connection, a port that expects TLS) ends the session, and the link opens another; a failure that
-the message may have caused (other 5xx, no answer in time, a broken connection) refuses the message and counts
-towards the link's limit. Every other answer refuses the message at once. Redirects are not followed: only the
-original host was checked.
+Messages are posted one at a time, so that they arrive in order. A temporary failure is first retried here,
+after a back-off or Retry-After.
+
+    2xx                         settles the message
+    408, 425, 429, 503, 507,    temporary failure of the server: at last ends the session, and the link opens
+    no connection,              another
+    a port that expects TLS
+    other 5xx, no answer in     temporary failure that the message may have caused: at last refuses the
+    time, a broken connection   message, which counts towards the link's limit
+    any other answer            refuses the message at once; redirects are not followed, because only the
+                                original host was checked
 
 Header names and values come from the publisher, and the path may come from there, too: all are checked before
 use.
@@ -128,7 +133,7 @@ class Poster:
         self._fixed = _fixed_headers(self._webhook.name, self._uri)
 
     def open(self) -> None:
-        """Connect. Raises OSError. May switch."""
+        """Connect to the web server. Raises OSError. May switch."""
         self._connection.open()
 
     def close(self) -> None:

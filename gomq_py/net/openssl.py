@@ -2,7 +2,7 @@
 
 read_ahead(): by default OpenSSL reads the head and the rest of a record in two system calls, half of the cost
 of a small record. With read-ahead, OpenSSL reads up to 16 KiB at once and finds the records in these octets.
-take_turns(): by default a read does not return while a peer sends nothing but changes of keys.
+take_turns(): by default a read waits as long as a peer sends only changes of keys; this call ends that.
 """
 import _ssl
 import ctypes

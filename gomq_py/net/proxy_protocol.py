@@ -60,9 +60,9 @@ class Header(NamedTuple):
 class Proxies:
     """Decides which peers of a listener may announce their client's address in a PROXY header.
 
-    Over TCP, the configured sources may, by default this machine. Such a peer must send a header: without
-    one, a header that its client wrote would pass for the proxy's. Over a unix socket any peer may send a
-    header. ``update`` changes the rules for later connections.
+    Over TCP these are the configured sources, by default this machine. Such a peer must send a header:
+    otherwise a header that its client wrote would pass for the proxy's. Over a unix socket any peer may send
+    a header. ``update`` changes the rules for later connections.
     """
 
     def __init__(self, enabled: bool = False, sources: Sequence[Any] = (), timeout_s: float = 10.0):

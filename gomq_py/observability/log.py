@@ -139,8 +139,8 @@ class Line(LogRecord):
 
 
 class SystemLocked(Handler):
-    """A handler with the system's own lock: gevent's lock lets greenlets wait for each other, and is half the
-    cost of a write. ``emit`` must not switch.
+    """A handler with the system's own lock: gevent's lock would let greenlets wait for each other, and takes
+    half the time of a write. ``emit`` must not switch.
     """
 
     def createLock(self) -> None:

@@ -17,7 +17,7 @@ KEYS = 1024
 
 class QuietLog:
     """Logs at most one line per key and interval. ``clock`` returns seconds. ``most``: lines of all keys per
-    interval (None: no limit); the next interval's first line is preceded by one with the number left out.
+    interval (None: no limit); a line before the next interval's first one tells how many were left out.
     """
 
     def __init__(

@@ -119,8 +119,8 @@ class PublisherRole(Role):
     messages; then waits for the confirms.
 
     ``window`` (ConfirmWindow) counts confirms. ``confirm``: most unconfirmed messages, 0: publish without
-    confirms. ``phase``, 0 to 1: the part of the pause between two messages that passes before the first one,
-    so that many publishers with a rate do not all publish at the same moment.
+    confirms. ``phase``, 0 to 1: with a rate, the publisher sends its first message after this part of the
+    pause between two messages, so that many publishers do not all publish at the same moment.
     """
 
     def __init__(self, options, counters, connection, index, quota, batch, window, confirm, phase=1.0):

@@ -123,9 +123,7 @@ class PublishBatch:
         return last - first, 0
 
     def last_within(self, first, limit_octets):
-        """Return the end index of the messages from ``first`` on that fit ``limit_octets``; at least
-        ``first`` + 1.
-        """
+        """Return the end index of the messages from ``first`` on, at least one, that fit ``limit_octets``."""
         return max(first + 1, bisect_right(self.starts, self.starts[first] + limit_octets) - 1)
 
 

@@ -19,7 +19,7 @@ ERROR_CHARACTERS = 500
 
 
 class NoVHost:
-    """Stands for a virtual host that does not exist, or not yet."""
+    """Stands for a virtual host that does not exist, at least not yet."""
 
     is_gone = True
 

@@ -143,9 +143,7 @@ class Shovels(Component):
         return True
 
     def resume(self, shovel, by):
-        """End a pause() and restart the shovel. Returns False if it was not paused. Raises OSError,
-        ValueError.
-        """
+        """End a pause() and restart. Returns False if it was not paused. Raises OSError, ValueError."""
         if not shovel.is_paused:
             return False
         self._broker.notes.clear(shovel.vhost, PAUSE_NOTES, shovel.name)

@@ -76,7 +76,7 @@ class ConsumerTimeouts:
         return channel in self._due
 
     def run_due(self):
-        """Check every channel whose check is due by now."""
+        """Look for overdue deliveries on every channel whose check is due by now."""
         now_s = self._clock()
         while self._order and self._order[0] <= now_s:
             second = heapq.heappop(self._order)

@@ -403,7 +403,9 @@ class FastLane:
                     self.held = True
 
     def _wait(self, channel, route, at, taken):
-        """Stop the parsing; the handler finishes the publish once queue number ``at`` can take the message.
+        """Leave the publish to the handler, which goes on once queue number ``at`` can take the message.
+        Returns at once; the lane parses no more of this read. ``taken``: all queues before number ``at`` took
+        the message.
         """
         message = self.message
         mandatory = self.at[message.routing_at + message.routing_length] & 1

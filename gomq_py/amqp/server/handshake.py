@@ -5,11 +5,11 @@ check, a virtual host to open. Never reads, writes, hashes or waits. Before tune
 ``frame_max_before`` octets, so that an unauthenticated peer can use little of the broker's memory.
 
     header   the eight octets of the protocol      -> start
-    starting connection.start-ok                   -> Login      (the connection answers logged_in() or
+    starting connection.start-ok                   -> Login      (the login then calls logged_in() or
                                                    refused())
     tuning   connection.tune-ok
-    opening  connection.open                       -> Open       (the connection answers opened(), or raises)
-    open     what was read behind connection.open is in rest()
+    opening  connection.open                       -> Open       (the login then calls opened(), or raises)
+    open     rest() returns the octets read behind connection.open
 
 lifecycle.OF_HANDSHAKE is the table of its states and events.
 """
@@ -42,7 +42,7 @@ OPEN_OK_FRAME = method_frame(0, ConnectionOpenOk())
 class HandshakeError(Exception):
     """The handshake has failed; the connection must end. The text is for the log.
 
-    ``reply``: octets to send before; usually none, because RabbitMQ tells unauthenticated peers nothing.
+    ``reply``: octets to send before the end; usually none: RabbitMQ tells unauthenticated peers nothing.
     """
 
     def __init__(self, text, reply=b""):

@@ -2,8 +2,8 @@
 returns, checks of properties, CC and BCC, direct reply-to.
 
     content_header, content_body   frames -> Content
-    prepare                        Content -> Publication; errors are raised here, when the content is
-                                   complete, as in RabbitMQ, except for the address of a large body
+    prepare                        Content -> Publication; as in RabbitMQ, errors are raised here, when the
+                                   content is complete; only a large message's address is checked earlier
     store                          Publication -> queues; returns and confirm counting
 
 The channel calls it; broker.verbs.publishing defines a publish. It can handle every publish, and answers like

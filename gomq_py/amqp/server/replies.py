@@ -56,8 +56,8 @@ class Replies:
         self._when_safe(lambda error: self.fill(place, error))
 
     def keep_place(self, octets, action=None):
-        """Queue a reply, and return it for fill(). Only fill() sends ``octets`` and calls ``action()``; later
-        replies wait for that.
+        """Queue a reply, and return it for fill(). Its ``octets`` are sent and ``action()`` is called only
+        after fill(), and later replies wait until then.
         """
         place = _Waiting(octets, action, False)
         if not self._closed:

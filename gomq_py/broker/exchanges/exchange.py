@@ -14,11 +14,11 @@ class Exchange:
     """An exchange in the vhost named ``vhost``. ``state`` holds the exchange's counters, and the revision
     number that cached routes are checked against.
 
-    ``needs_headers``: routing depends on more than the routing key, so routes are not cached; with
-    ``watched_list`` routing depends only on the header of that name, if its value is a list. ``predeclared``:
-    the exchange exists in every run, cannot be deleted, and is in no log and no export. ``departed``:
-    {deleted destination: count of its bindings not removed yet}; such a destination gets no messages, even if
-    match() finds it.
+    ``needs_headers``: routing depends on more than the routing key, so routes are not cached. With
+    ``watched_list`` only a list in the header of that name counts besides the key, and routes are cached for
+    each list. ``predeclared``: the exchange exists in every run, cannot be deleted, and is in no log and no
+    export. ``departed``: {deleted destination: count of its bindings not removed yet}; such a destination
+    gets no messages, even if match() finds it.
     """
 
     type = ""
@@ -119,5 +119,7 @@ class Exchange:
         """Called when a binding was removed: subclasses remove it from their index."""
 
     def _removed_departed(self, binding):
-        """Called when a binding to a deleted destination (see ``departed``) was removed."""
+        """Called when a binding to a deleted destination (see ``departed``) was removed: by default the same
+        as _removed(). Subclasses whose part_with() has updated the index override this.
+        """
         self._removed(binding)

@@ -5,13 +5,14 @@ A match walks a trie of the patterns, word by word, and visits each node that th
 ``*`` in the same positions cost little, however many they are: the key reaches one of their nodes per word. A
 ``#`` at the end costs nothing more. Patterns with words behind a ``#``, or with ``*`` in unusual positions,
 cost more, because most keys reach most of their nodes. So the trie takes a limited number of such patterns;
-the others go into shards (TopicShards). A shard is a bit-parallel automaton of some thousand words, which
-does a few operations on an integer for each word of the key. A shard is rebuilt when more than half of its
-bits are of removed patterns, so no change costs more than one shard. The empty key has no words: ``#``
-matches it, ``*`` does not. A dot at either end of a key adds an empty word.
+the others go into shards (TopicShards). The empty key has no words: ``#`` matches it, ``*`` does not. A dot
+at either end of a key adds an empty word.
 
-In a shard a pattern with n words besides ``#`` has n + 1 adjacent bits. A set bit i means that i of the words
-have been found. A ``#`` behind word i lets bit i stay set, whatever word of the key comes next.
+A shard is a bit-parallel automaton of some thousand words, which does a few operations on an integer for each
+word of the key. It is rebuilt when more than half of its bits are of removed patterns, so no change costs
+more than one shard. In a shard a pattern with n words besides ``#`` has n + 1 adjacent bits. A set bit i
+means that i of the words have been found. A ``#`` behind word i lets bit i stay set, whatever word of the key
+comes next.
 """
 
 # Most walked words of patterns with words behind a ``#``: a key of 128 words then costs at most 1 ms, and an

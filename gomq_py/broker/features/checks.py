@@ -14,7 +14,7 @@ class WrongValue(Exception):
 
 
 def integer(value, _arguments):
-    """Accept only an integer of 64 bits."""
+    """Raise WrongValue unless the value is an integer of 64 bits."""
     if is_integer(value):
         return
     if not isinstance(value, int) or isinstance(value, (bool, Seconds)):
@@ -24,21 +24,21 @@ def integer(value, _arguments):
 
 
 def not_negative(value, arguments):
-    """Accept only an integer of at least 0."""
+    """Raise WrongValue unless the value is an integer of at least 0."""
     integer(value, arguments)
     if value < 0:
         raise WrongValue(f"{{value_negative,{value}}}")
 
 
 def milliseconds(value, arguments):
-    """Accept only milliseconds from 0 to ten years, RabbitMQ's longest timer."""
+    """Raise WrongValue unless the value is an integer from 0 to ten years in ms, RabbitMQ's longest timer."""
     not_negative(value, arguments)
     if value > MAX_TIMER_MS:
         raise WrongValue(f"{{value_too_large,{value}}}")
 
 
 def positive_milliseconds(value, arguments):
-    """Accept only milliseconds from 1 to ten years."""
+    """Raise WrongValue unless the value is an integer from 1 to ten years in ms."""
     milliseconds(value, arguments)
     if value == 0:
         raise WrongValue("{value_zero,0}")
@@ -54,19 +54,19 @@ def up_to(most):
 
 
 def text(value, _arguments):
-    """Accept only a text."""
+    """Raise WrongValue unless the value is a text."""
     if not isinstance(value, str):
         raise WrongValue(f"{{unacceptable_type,{type_name(value)}}}")
 
 
 def boolean(value, _arguments):
-    """Accept only true or false."""
+    """Raise WrongValue unless the value is true or false."""
     if not isinstance(value, bool):
         raise WrongValue(f"{{unacceptable_type,{type_name(value)}}}")
 
 
 def age(value, arguments):
-    """Accept only an age such as "7D"."""
+    """Raise WrongValue unless the value is an age such as "7D"."""
     text(value, arguments)
     try:
         milliseconds_of_age(value)

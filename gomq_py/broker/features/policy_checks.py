@@ -16,45 +16,45 @@ def _invalid(feature, value, needed):
 
 
 def count(feature, value):
-    """Accept only an integer of at least 0."""
+    """Raise PolicyError unless the value is an integer of at least 0."""
     if not is_count(value):
         raise _invalid(feature, value, f"a number from 0 to {MAX_INTEGER}")
 
 
 def positive(feature, value):
-    """Accept only an integer of at least 1."""
+    """Raise PolicyError unless the value is an integer of at least 1."""
     if not is_count(value) or value == 0:
         raise _invalid(feature, value, f"a number from 1 to {MAX_INTEGER}")
 
 
 def number(feature, value):
-    """Accept only an integer."""
+    """Raise PolicyError unless the value is an integer."""
     if not is_integer(value):
         raise _invalid(feature, value, f"a number from {MIN_INTEGER} to {MAX_INTEGER}")
 
 
 def text(feature, value):
-    """Accept only a text."""
+    """Raise PolicyError unless the value is a text."""
     if not isinstance(value, str):
         raise _invalid(feature, value, "a text")
 
 
 def name(feature, value):
-    """Accept only a valid name of an entity."""
+    """Raise PolicyError unless the value is a valid name of an entity."""
     text(feature, value)
     if not value or not fits_short_string(value):
         raise _invalid(feature, value[:40], f"a name of 1 to {NAME_OCTETS_MAX} octets")
 
 
 def routing_key(feature, value):
-    """Accept only a text that is short enough for a routing key."""
+    """Raise PolicyError unless the value is a text that is short enough for a routing key."""
     text(feature, value)
     if not fits_short_string(value):
         raise _invalid(feature, value[:40], f"a routing key of at most {NAME_OCTETS_MAX} octets")
 
 
 def boolean(feature, value):
-    """Accept only true or false."""
+    """Raise PolicyError unless the value is true or false."""
     if not isinstance(value, bool):
         raise _invalid(feature, value, "true or false")
 
@@ -68,7 +68,7 @@ def one_of(*words):
 
 
 def age(feature, value):
-    """Accept only an age such as "7D"."""
+    """Raise PolicyError unless the value is an age such as "7D"."""
     text(feature, value)
     try:
         milliseconds_of_age(value)
@@ -77,7 +77,7 @@ def age(feature, value):
 
 
 def pattern(feature, value):
-    """Accept only a regular expression."""
+    """Raise PolicyError unless the value is a regular expression."""
     text(feature, value)
     try:
         Pattern(value)

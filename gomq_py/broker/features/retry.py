@@ -16,7 +16,10 @@ _WORDS = "disabled", "all", "failed", "returned"
 
 
 def retry_of(arguments, policy):
-    """(bits of the kinds of return that wait, such as LOST; min_ms; max_ms or None); None: no back-off."""
+    """Return the back-off as (kinds, min_ms, max_ms), or None if returned messages do not wait.
+
+    ``kinds``: bits, such as LOST, of the returns after which a message waits. ``max_ms``: None if not set.
+    """
     type_, min_ms, max_ms = (arguments.get(row.argument, policy.get(row.policy)) for row in ROWS)
     kinds = TYPES.get(type_, 0)
     if not kinds or not is_count(min_ms) or min_ms == 0:

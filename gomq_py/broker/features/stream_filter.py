@@ -74,7 +74,9 @@ def text_of(value):
 
 
 def _check(_value, arguments):
-    """Check a consumer's three filter arguments together."""
+    """Raise WrongValue if ``x-stream-filter``, ``x-stream-match-unfiltered`` and ``x-filter-match-type`` in a
+    consumer's ``arguments`` are not a valid filter. The check is the same for each of the three arguments.
+    """
     try:
         filter_of(arguments)
     except ValueError as reason:

@@ -206,41 +206,57 @@ class ConsumerRing:
 class QueueGuard:
     """The interface by which a queue calls its limits; the methods do nothing here, and QueueLimits overrides
     them. A queue without limits has None instead of a guard, and calls nothing.
+
+    A docstring that begins with "Called" says when the queue calls the method and, behind the colon, what
+    QueueLimits then does.
     """
 
     __slots__ = ()
 
     def admits(self, message):
-        """Called before a message is stored. Returns ADMITTED, REFUSED, or DUPLICATE (confirm but drop)."""
+        """Called before a message is stored: decide whether the queue takes the message. Returns ADMITTED
+        (store it), REFUSED (refuse it), or DUPLICATE (confirm it, but do not store it).
+        """
         return ADMITTED
 
     def appended(self):
-        """Called when the queue has stored a message."""
+        """Called when the queue has stored a message: remember its deduplication id, and drop excess
+        messages.
+        """
 
     def asked(self):
-        """Called before basic.get takes the oldest message, and before ready messages are counted."""
+        """Called before basic.get takes the oldest message, and before ready messages are counted: drop
+        messages with a TTL of 0 from the head.
+        """
 
     def peek(self, message):
         """Fill ``message`` with the next deliverable message, without taking it; False if there is none."""
         return False
 
     def enforce(self):
-        """Called at the end of the queue's turn, after the deliveries."""
+        """Called at the end of the queue's turn, after the deliveries: drop excess and expired messages, and
+        start the timer for the next expiry.
+        """
 
     def returned(self, location, how):
-        """Called when an unacked message is to be requeued. Returns True if the limits take care of it, False
-        if the queue must make it ready. ``how``: LOST, RETURNED or FAILED (features.retry).
+        """Called when an unacked message is to be requeued: dead-letter the message at its delivery limit, or
+        start its back-off. Returns True after one of these; False if the queue must make the message ready.
+        ``how``: LOST, RETURNED or FAILED (features.retry).
         """
         return False
 
     def came_back(self):
-        """Called when a requeued message is ready."""
+        """Called when a requeued message is ready: drop excess messages."""
 
     def rejected(self, location):
-        """Called when a client has rejected an unacked message without requeue."""
+        """Called when a client has rejected an unacked message without requeue: dead-letter or drop the
+        message.
+        """
 
     def used(self):
-        """Called when a get, a declare or the end of a consumer postpones the queue's expiry."""
+        """Called at a get, at a declare and when the last consumer has gone: restart the idle time after
+        which the queue expires.
+        """
 
     def close(self):
-        """Called when the queue is deleted or closed."""
+        """Called when the queue is deleted or closed: stop all timers."""

@@ -300,7 +300,9 @@ class Queue(routes.Destination):
             self.acked += 1
 
     def requeue(self, location):
-        """Put an unacked message back to its position, marked redelivered, as its channel has ended."""
+        """Put an unacked message back to its position, marked redelivered. To the queue's limits the delivery
+        counts as LOST (its channel has ended).
+        """
         if self.limits is None or not self._waits(location, LOST):
             self.ready_again(location)
 
@@ -594,8 +596,8 @@ class Queue(routes.Destination):
         self.arguments = arguments
 
     def on_added(self, vhost):
-        """Called when a new, recovered or reopened queue was added to its vhost. For subclasses that keep
-        more than messages; must not switch.
+        """Called when a new, recovered or reopened queue was added to its vhost. Does nothing here; a
+        subclass that keeps more than messages prepares it. Must not switch.
         """
 
     def redistribution(self):
@@ -605,7 +607,9 @@ class Queue(routes.Destination):
         return None
 
     def on_deleted(self, reason):
-        """Called once the queue is deleted and removed from its vhost. Must not switch."""
+        """Called once the queue is deleted and removed from its vhost. Does nothing here; a subclass that
+        keeps more than messages ends it. Must not switch.
+        """
 
     def close(self, reason="queue closed"):
         """Cancel the consumers and close the store; its files stay."""

@@ -2,8 +2,8 @@
 close together are sent together.
 
 A message for a hundred readers costs a hundred system calls, whether a call carries one message or fifty. The
-first message after a pause goes at once; messages that come within PACE_MS after that wait until PACE_MS have
-passed. Readers that were behind for lack of credit do not wait, nor does a large batch. Never switches; an
+first message after a pause goes at once. A message published less than PACE_MS later waits for the rest of
+PACE_MS. Readers that were behind for lack of credit do not wait, nor does a large batch. Never switches; an
 idle stream has no timer.
 """
 

@@ -94,7 +94,9 @@ class StreamReader:
         return True
 
     def forget_passed(self):
-        """Called after a turn. Returns the cost of skipped and damaged messages in octets of the turn."""
+        """Reset the counts of skipped and damaged messages. Returns what they cost, in octets of the turn.
+        Called after a turn.
+        """
         cost = self.passed * PASSED_OVER_OCTETS + self.cursor.forget_skipped()
         self.passed = 0
         return cost

@@ -90,9 +90,8 @@ class Route:
     or also by one header or a delay, have routes.
 
     ``permission``: an ExchangeState with the revision of the publisher's rights, or None. ``watched``: name
-    of the header that also decides, as a short string: the route holds for messages with the same list (or no
-    list) in that header; empty: headers do not matter. ``delayed``: the Route for messages with a delay, or
-    None.
+    of a header, as a short string, or empty if headers do not matter: the route holds only for messages that
+    have the same list, or no list, in this header. ``delayed``: the Route for messages with a delay, or None.
     """
 
     __slots__ = (

@@ -281,7 +281,10 @@ def logged_in(name, username, socket, peer, protocol, error=""):
 
 
 def _ends(socket, peer_host, peer_port):
-    """Headers with the addresses of both ends; ``peer_host`` and ``peer_port`` may be a proxy's."""
+    """Return the headers with the addresses of both ends: ``host`` and ``port`` are the broker's,
+    ``peer_host`` and ``peer_port`` the client's; behind a proxy, the client's are those that the proxy
+    announced.
+    """
     try:
         address = socket.getsockname()
     except OSError:  # the socket is closed

@@ -4,9 +4,10 @@ Vhosts call it; it uses storage and queues. A durable queue's folder is named af
 *incarnation*, a random number, so that files of a deleted queue never meet those of a later queue of the same
 name. A deletion is logged first; once the log is on disk, the files are removed. A crash in between leaves a
 folder that the log names as deleted; the next boot removes the folder. Folders that the log does not name are
-quarantined. Code for streams, priority queues and delayed exchanges is imported when the first one is made,
-before any change. Code for limits is always imported, because a policy may add limits to existing queues at
-any time.
+quarantined.
+
+Code for streams, priority queues and delayed exchanges is imported when the first one is made, before any
+change. Code for limits is always imported, because a policy may add limits to existing queues at any time.
 """
 import os
 from collections import deque

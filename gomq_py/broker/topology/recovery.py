@@ -307,8 +307,8 @@ def _exchange_record(vhost, exchange):
 
 
 def _queue_record(vhost, queue):
-    """Return the record of the queue that now has this queue's name, as a restarted queue is another object;
-    None if there is no durable one.
+    """Return the record of the queue that now has this queue's name: a restarted queue is another object.
+    Returns None if no such queue exists or it is not durable.
     """
     now = vhost.queues.get(queue.name)
     return None if now is None or not now.durable else vhost.queue_record(now)

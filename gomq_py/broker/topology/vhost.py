@@ -626,7 +626,7 @@ class VHost(Routing):
                 self._drop_exchange(source)
 
     def _queue_unused(self, queue):
-        """Called when the queue's last consumer has gone: deletes the queue if it is auto-delete."""
+        """Delete an auto-delete queue whose last consumer has gone."""
         if queue.auto_delete and self.queues.get(queue.name) is queue:
             self._drop_queue(queue)
 

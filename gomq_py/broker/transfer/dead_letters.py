@@ -4,9 +4,8 @@ queue's dead letter exchange.
 QueueLimits passes dead letters here, and vhosts route them. A message stays unacked in its queue until its
 copies are *safe* (durable copies: on disk), so a crash leaves it in two queues rather than in none. Dead
 letters are sent in order of death by a job (transfer.engine), so that a chain of overflowing queues lengthens
-a list and never the stack. If a destination cannot store a dead letter (a full disk, a fault), this and later
-dead letters wait in their queue. A dead letter that can never be sent is set aside (broker.queues.set_aside),
-and later ones go on.
+a list and never the stack. If a destination cannot store a dead letter, this and later ones wait in their
+queue. A dead letter that can never be sent is set aside (broker.queues.set_aside), and later ones go on.
 
 The headers of a dead letter (x-death, x-first-death-*, x-last-death-*) and its routing keys are RabbitMQ's.
 """
@@ -47,8 +46,8 @@ COUNT_MAX = (1 << 63) - 1
 class DeadLetters:
     """Sends the dead letters of one broker, whose vhosts are in the dict ``vhosts``.
 
-    ``counts``: {(queue type, reason): count of dead letters sent}. Where a message goes is decided by its
-    queue's settings at its death, even if policies change or the queue is deleted before it is sent.
+    ``counts``: {(queue type, reason): count of dead letters sent}. A queue's settings at a message's death
+    decide where the message goes, even if policies change or the queue is deleted before it is sent.
     """
 
     __slots__ = ("counts", "_scheduler", "_fresh", "_waiting", "_going", "_trying", "_leaving", "_closed")

@@ -147,7 +147,9 @@ class DelayQueue(_routes.Destination):
                 self.fail(error)
 
     def turn(self):
-        """Called at the end of a batch: start the timer for the message due first."""
+        """Start the timer for the message due first, unless messages are being released. Called at the end of
+        a batch; returns 0.
+        """
         if not self._transfer.running:
             self.due.arm()
         return 0
@@ -343,7 +345,9 @@ class ReleasedMessages(_engine.Target):
         return routes.find(message.buffer, message.routing_at, message.routing_length)
 
     def _fill(self, message):
-        """Copy the due message, delay headers negated, to ``_copy``. False if ``release`` must do that."""
+        """Copy the due message to ``_copy``, with the delay headers negated. Returns False if ``release``
+        must copy and publish the message instead.
+        """
         p, scan, copy = message.buffer, self._scan, self._copy
         start, end = message.properties_at, message.properties_at + message.properties_length
         # Not plain: it has further keys, or an expiration that counts from now.

@@ -94,10 +94,13 @@ class Source:
         raise NotImplementedError
 
     def try_again(self):
-        """Called when messages that had to wait may be taken once more."""
+        """Called when messages that had to wait may be taken once more. Does nothing here."""
 
     def paused(self, unsafe):
-        """Called when take() has returned None. ``unsafe``: count of sent messages not safe yet."""
+        """Called when the transfer stops for now, because take() has returned None or a fault was reported;
+        also when a batch of messages has become safe while it is stopped. ``unsafe``: count of sent messages
+        not safe yet. Does nothing here.
+        """
 
 
 class Target:
@@ -165,8 +168,8 @@ class CopyRoom:
 class Transfer(Job):
     """Job that moves messages from ``source`` to ``target``. Call ``start`` when the source has messages.
 
-    ``most``, ``most_octets``: how many messages, and octets of bodies, may be sent whose copies are not safe
-    yet; the slices until then are made safe together. If both are 0, each slice is made safe by itself.
+    ``most``, ``most_octets``: most messages, and octets of their bodies, that are sent before their copies
+    are made safe, all together. If both are 0, the copies of each slice are made safe by themselves.
     """
 
     __slots__ = (
@@ -202,7 +205,8 @@ class Transfer(Job):
             self._timer = self._timers.start(TRY_AGAIN_MS, self._room_again)
 
     def close(self):
-        """Send no more messages. The originals of sent ones are still dropped when their copies are safe."""
+        """Send no more messages. The originals of sent messages are still dropped when their copies are safe.
+        """
         self._closed = True
         self._make_safe()
         if self._timer is not None:

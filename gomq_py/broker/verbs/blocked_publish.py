@@ -32,15 +32,17 @@ def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None
 
 
 class BlockedPublish:
-    """Publishes a Publication's message to its destinations from number ``at`` on; number ``at`` has answered
+    """Publishes a Publication's message to its destinations from number ``at`` on. Number ``at`` has answered
     LATER, so its files must be made first. The message owns its octets.
 
     ``taken``: True if all earlier destinations took the message. At the end, even if the client has gone,
-    ``done(taken, somebody_took)`` is called: ``taken`` if all destinations took the message,
+    ``done(taken, somebody_took)`` is called: ``taken`` is True if all destinations took the message,
     ``somebody_took`` if a destination from ``at`` on did. If all queues were deleted before any had the
-    message, it is routed anew. ``before(destinations, None, taken)`` is called before each attempt.
-    ``before(destinations, left, taken)`` is called after an attempt in which a destination answered LATER
-    (``left``: that destination and all behind it) or refused (``left`` is empty), in the same batch, so that
+    message, it is routed anew.
+
+    ``before(destinations, left, taken)`` is called before each attempt with None as ``left``. It is called
+    again if a destination answers LATER, with this and all later destinations as ``left``, or if a
+    destination has refused, with an empty ``left``. This second call is in the batch of the attempt, so that
     a kill cannot come between.
     """
 

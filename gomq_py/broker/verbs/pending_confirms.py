@@ -13,8 +13,8 @@ NOT_KEPT = Exception("a queue that it went to has failed")
 
 class UnsyncedQueues:
     """Collects the tuples of queues that must be flushed to disk before an answer. ``last``: the tuple added
-    last, or None. Publish paths call add() only for a tuple other than ``last``, as most publishes go to the
-    same queues as before.
+    last, or None. Publish paths call add() only for a tuple other than ``last``, because most publishes go to
+    the same queues as the publish before.
     """
 
     __slots__ = ("last", "before")
@@ -62,9 +62,9 @@ class Answer:
         raise NotImplementedError
 
     def must_wait(self, error, callback):
-        """Called after the flush, with its ``error`` or None. If the answer must wait for something else,
-        returns True and later calls ``callback(error)``, which calls must_wait() once more. Otherwise returns
-        False.
+        """Called after the flush, with its ``error`` or None. Returns False if the answer may be sent. If it
+        must wait for more than the flush, returns True and later calls ``callback(error)``, which calls
+        must_wait() once more.
         """
         return False
 
@@ -78,11 +78,13 @@ class Answer:
 
 
 class PendingConfirms:
-    """The answers to one channel or client that wait for the disk. ``write(octets)`` sends an answer;
-    ``when_safe(callback, concerns)`` is Durability.when_safe (storage.flush.durability).
+    """Keeps the answers to the publishes of one AMQP channel or MQTT client until the messages are on disk,
+    and sends the answers in order. ``write(octets)`` sends an answer. ``when_safe(callback, concerns)`` is
+    Durability.when_safe (storage.flush.durability): it calls ``callback`` after the flush, and calls
+    ``concerns()`` to ask whether a failed flush of a queue's files concerns the answer.
 
-    Each answer costs a callback and perhaps a packet. So publishes of several reads during one flush should
-    share an answer: see last_for().
+    Each answer costs a callback and perhaps a packet. So publishes that several reads bring while one flush
+    runs should share an answer: see last_for().
     """
 
     __slots__ = ("_write", "_when_safe", "_waiting")

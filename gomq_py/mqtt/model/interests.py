@@ -205,7 +205,9 @@ class Interests:
         return [one for part, one in plain if matches(part, name)]
 
     def _allowed(self, filters):
-        """Those ``filters`` whose messages the client may receive. Cached, as filters match many topics."""
+        """Return those ``filters`` whose messages the client may receive. The rights to each filter are
+        cached, because filters match many topics.
+        """
         if self.rights_asked != self.rights:
             self.rights_asked = self.rights
             self.is_allowed_all = self.session.is_allowed_all()

@@ -255,7 +255,8 @@ class KeyedStore(Destination):
         self.vhost.scheduler.touch(self)
 
     def reopen(self, store):
-        """A generator that loads a reopened store, message by message; then messages are accepted again."""
+        """A generator that loads a reopened store, message by message, and then accepts new messages again.
+        """
         yield from self.load(store)
         if store.failure is not None:
             raise store.failure

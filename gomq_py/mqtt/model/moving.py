@@ -62,8 +62,8 @@ class Replacing(RetryJob):
     flight to that store, some sessions per slice.
 
     PUBCOMPs leave only once the definitions on disk name the new store, because the failed store may still
-    have records of identifiers that clients may then reuse. Before that both QoS2Records are stuck: QoS 2
-    publishers and deliveries wait.
+    have records of identifiers that clients may then reuse. Until the definitions name the new store, both
+    QoS2Records are stuck: QoS 2 publishers and deliveries wait.
     """
 
     name = "noting QoS 2 identifiers in a new store"

@@ -13,7 +13,8 @@ rewritten record's old copy is deleted once the new copy is on disk.
                 the client's repeated PUBLISH is known and not stored twice
     partly      when some destinations have the message and the next waits for files, until all have it:
                 after a kill the client sends it again, and it goes to those that lack it
-    sure        before PUBREC leaves: the messages of all received records up to a location are on disk
+    sure        written before PUBREC is sent: the messages of all "received" records up to a location are
+                on disk
     doubt       clients may hold identifiers that are free here: from the next boot on, PUBREL is sent for an
                 identifier before it is used. The same holds if there is no ``trust`` record
     trust       all sent messages are recorded. Doubt and trust are a store's first records. A power loss, or
@@ -223,8 +224,8 @@ class QoS2Records(_scheduler.TurnTaker):
                 self.fail(error)
 
     def sure(self, mark):
-        """Record that the messages of all received records up to location ``mark`` are on disk, before PUBREC
-        leaves.
+        """Write a SURE record: the messages of all RECEIVED records up to location ``mark`` are on disk. The
+        caller writes it before it sends PUBREC for these messages.
         """
         if mark <= self.sure_mark:
             return
@@ -235,7 +236,9 @@ class QoS2Records(_scheduler.TurnTaker):
                 self._delete(before)  # the next flush covers this, too: another flush would cost a poll
 
     def sure_before(self, kept_at, mark):
-        """Use an earlier run's sure() record, which is at ``kept_at``."""
+        """At boot, take over an earlier run's SURE record: its location is ``kept_at``, and it covers
+        RECEIVED records up to location ``mark``. The next SURE record replaces it.
+        """
         self.sure_at = kept_at
         self.sure_mark = max(self.sure_mark, mark)
 
@@ -437,7 +440,9 @@ class QoS2Records(_scheduler.TurnTaker):
                 self.name, "%s are not kept, so that a kill may double messages: %s", self.name, error)
 
     def _delete_old_copies(self, moved, error):
-        """Delete replaced records, whose copies are on disk; after an ``error``, the next moved() does it."""
+        """Delete replaced records, whose copies are on disk. After an ``error`` keep the records: the next
+        moved() has them deleted.
+        """
         if error is not None:
             self.old_copies += moved
             return

@@ -10,14 +10,14 @@ Each record has no routing; its properties are:
 
     offset  octets
     0       1       SENT, RECEIVED, SURE, PARTLY, DOUBT, TRUST
-    1       1       RECEIVED: IS_SURE; BEGUN: the body has positions; MAY_BE_LOST: and boot checks them
+    1       1       state of RECEIVED or PARTLY: IS_SURE, BEGUN, or MAY_BE_LOST: a kill may lose the message
     2       2       packet identifier
     4       8       key of the session: from its queue's incarnation
     12      8       SENT: location of the message; SURE: location of the last record that is sure
     20      8       SENT, RECEIVED: when the message came, Unix milliseconds
 
-The body has encoded log positions of the message, one per destination; in PARTLY only of destinations that
-have it:
+In states BEGUN and MAY_BE_LOST the body has encoded log positions of the message, one per destination; in
+PARTLY only of destinations that have it:
 
     0       8       key of the store
     8       8       position in its log: Store.place_of()

@@ -28,8 +28,9 @@ def of(session):
 
 
 class Redistribution:
-    """Redistributes an ended session's messages: called with a message, returns the SharedSubscription to
-    publish it to, or None. ``filters``: of the session; ``begun``: result of Sent.begun().
+    """Redistributes an ended session's messages: called with each message of its queue, returns the
+    SharedSubscription to publish the message to, or None. ``filters``: of the session; ``begun``: result of
+    Sent.begun().
     """
 
     def __init__(self, exchange, filters, begun):
@@ -51,8 +52,10 @@ class Redistribution:
         return self._exchange.share(topic_filter)
 
     def _came_by(self, key):
-        """The shared filter that brought the next message with this routing key; None if an unshared filter
-        did. Each shared filter brought one copy; all unshared filters together brought one.
+        """Return the shared filter that brought the present copy of a message with routing key ``key``, or
+        None if an unshared filter brought it. Each matching shared filter brought one copy of every message
+        to the queue, and all matching unshared filters together brought one copy; so successive calls for a
+        key return these in turn.
         """
         known = self._known.get(key)
         if known is None:

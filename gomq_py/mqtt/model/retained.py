@@ -231,8 +231,8 @@ class Retained(KeyedStore):
 
 
 class Waits:
-    """Tracks messages that wait for files, by arrival number, and the replays that wait for these messages. A
-    client that subscribes during the wait gets such a message from its replay only.
+    """Tracks the retained messages that wait for files, by arrival number, and the replays that wait for
+    these messages. A client that subscribes while a message waits gets this message from its replay only.
     """
 
     def __init__(self):

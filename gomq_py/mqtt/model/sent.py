@@ -7,8 +7,8 @@ octets, allocated on demand:
     offset  octets
     0       8       location in the queue's store
     8       8       location of its record in mqtt.model.qos2_records (QoS 2 of a durable session), else 0
-    16      4       FREE: the next free identifier, 0: none; else when the message was stored, the low
-                    octets of Unix milliseconds
+    16      4       if FREE, the next free identifier, or 0; otherwise the low octets of the message's storing
+                    time (Unix milliseconds)
     20      1       state: FREE, QOS_1, QOS_2 or RELEASED, and FROM_BEFORE
     21      1       1: the message is taken from the queue, and has yet to go back there
     22      1       1: sent by an earlier run, so that another message may have this location by now
@@ -46,9 +46,9 @@ NOTHING, RELEASE, UNKNOWN, WRONG = 0, 1, 2, 3
 
 
 class Sent:
-    """A table of messages in flight. ``queue``: the session's, which has the messages; ``window``: most
-    messages in flight; ``count``: messages in flight over this connection; ``used``: number of identifiers in
-    use. ``to_release``: identifiers of deleted messages, which need a PUBREL.
+    """A table of the messages in flight from the session's ``queue``. ``window``: most messages in flight;
+    ``count``: those over this connection; ``used``: number of identifiers in use. ``to_release``: identifiers
+    of deleted messages, which need a PUBREL.
 
     ``records``: the QoS2Records that keeps QoS 2 messages under the session's ``key``; None: not kept.
     ``doubts``: a power cut deleted records before this table was made.
@@ -389,7 +389,9 @@ class Sent:
         self.places = array("Q", [octets.le64(self.at, (each - 1) * ROW) for each in self.before])
 
     def _found(self, is_released):
-        """An earlier connection's identifiers, oldest message first: released ones, or unsettled ones."""
+        """Return the identifiers marked FROM_BEFORE, oldest message first: if ``is_released``, those in state
+        RELEASED, otherwise those of unsettled messages.
+        """
         found = []
         places = array("Q")  # by identifier
         before = 0
@@ -472,9 +474,7 @@ class Sent:
 
 
 class Returning(Job):
-    """Puts very many messages of a Sent back in slices, during which the queue delivers nothing, so that no
-    message overtakes another.
-    """
+    """Puts very many messages of a Sent back in slices; to keep their order, the queue delivers nothing."""
 
     name = "putting back what MQTT clients have not acknowledged"
 

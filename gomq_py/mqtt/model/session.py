@@ -95,17 +95,17 @@ def _number(options, key, most):
 
 
 class Session:
-    """The state of a client id. ``user``: name of the user who connected last (``of_token``: by a token),
-    with protocol level ``version`` and expiry ``expiry_s``; ``kept``: arguments that limit its queue.
-    ``may_get(filter)``: whether the client may receive messages by a topic filter; ``may_get_all()``: whether
-    by every filter, until its rights change. ``connection``, may_get and may_get_all are None while the
-    client is absent.
+    """The state of a client id. ``user``: name of the user who connected last; ``of_token``: the login was by
+    a token. ``version``: protocol level. ``kept``: arguments that limit the queue. ``may_get(filter)``: True
+    if the client may receive messages by the topic filter; ``may_get_all()``: True if it may by every filter,
+    until its rights change. ``connection``, may_get and may_get_all are None while the client is absent.
 
-    ``queue``: its SessionQueue, or None while no message is kept; ``sink``: the Destination of QoS 0 messages
-    while connected, or None. ``is_durable``: it outlives its connection. ``is_safe``: its definition is known
-    to be on disk. ``subscriptions``: {topic filter: Subscription}, changed by its bindings alone. ``sent``
-    and ``received``: packet identifiers in flight, which outlive connections. ``is_doubtful``: the client may
-    have further identifiers in flight, whose records a power loss deleted.
+    ``queue``: the SessionQueue, or None while no message is kept; ``sink``: the Destination of QoS 0 messages
+    while the client is connected, else None. ``is_durable``: the session outlives its connection, for
+    ``expiry_s`` seconds. ``is_safe``: the session's definition is known to be on disk. ``subscriptions``:
+    {topic filter: Subscription}, changed by its bindings alone. ``sent`` and ``received``: packet identifiers
+    in flight, which outlive connections. ``is_doubtful``: the client may have further identifiers in flight,
+    whose records a power loss deleted.
     """
 
     def __init__(self, sessions, client_id):

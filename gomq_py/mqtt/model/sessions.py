@@ -119,8 +119,8 @@ class Sessions:
 
     def disconnect(self, session, connection, expiry_s=None):
         """End a session's connection, unless another one took over; a session without expiry ends, too.
-        Raises OutOfResources if the new ``expiry_s`` (None: unchanged) cannot be recorded; then the old one
-        counts.
+        Raises OutOfResources, and keeps the earlier expiry, if a new ``expiry_s`` (None: unchanged) cannot be
+        recorded.
         """
         if session.connection is not connection:
             return
@@ -170,7 +170,9 @@ class Sessions:
         return source.find(self.vhost)
 
     def take_from(self, name):
-        """Make ``name``, an exchange that need not exist yet, the one that clients publish to."""
+        """Let clients publish to the exchange ``name``, which need not exist yet, instead of the present
+        exchange.
+        """
         vhost = self.vhost
         before = vhost.exchanges.get(vhost.topic_exchange)
         if before is not None and before.onward is self.exchange:

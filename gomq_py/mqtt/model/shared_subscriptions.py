@@ -10,7 +10,8 @@ from gomq_py.broker.routing.route import LATER
 
 class Member:
     """A member of a shared subscription: ``session`` with its ``target`` (queue or sink). ``count``: its
-    bindings; ``is_present``: counts as connected; ``is_allowed``: may_get() at this value of ``rights``.
+    bindings; ``is_present``: it counts as connected; ``is_allowed``: it may get the messages, as found when
+    the number of its rights was ``rights``.
     """
 
     __slots__ = ("session", "target", "interests", "count", "is_present", "rights", "is_allowed")

@@ -1,4 +1,4 @@
-"""Wills: keeps messages to publish for clients that are lost (MQTT 5 §3.1.2.5, §3.1.3.2.2), one each.
+"""Wills: keeps clients' wills, messages to publish when a client is lost (MQTT 5 §3.1.2.5, §3.1.3.2.2).
 
 A keyed_store has the wills on disk; sessions report ends of connections and sessions. mqtt.server.will
 publishes wills. After a connection's end, unless DISCONNECT forbids it, its will is published when the will's

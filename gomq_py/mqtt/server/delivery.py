@@ -39,8 +39,8 @@ class SessionConsumer(consumers.Consumer):
     ``ended(reason)`` when it drops this consumer. ``dropped``: count of messages too large for the client or
     impossible in MQTT. ``trace(message)``, if not None, gets each message sent. ``is_exact``: QoS 2 messages
     are among the packets written and not yet sent. ``unsafe``: None, or packets that wait until acknowledgers
-    (followers) know their QoS 2 messages; empty while a QoS 2 message waits for a store of identifiers.
-    Nothing is delivered while it is not None.
+    (followers) have their QoS 2 messages; empty while a QoS 2 message waits for a store of identifiers.
+    Nothing is delivered while ``unsafe`` is not None.
     """
 
     __slots__ = (
@@ -249,7 +249,10 @@ class SessionConsumer(consumers.Consumer):
         return self.sent.records is not None and self.sent.records.is_kept_elsewhere()
 
     def _send_when_safe(self, data):
-        """Send QoS 2 packets once the acknowledgers (followers) know the messages."""
+        """Send the packets ``data`` once their QoS 2 messages and records are on disk and with every
+        acknowledger (follower). Delivers nothing until then; if the disk or an acknowledger fails, ends the
+        connection.
+        """
         self.unsafe = data
         self.sent.records.when_safe(partial(self._is_safe, data))
 

@@ -240,8 +240,9 @@ class FastLane:
         return self.connection.inbound if self.inbound is None else self.inbound
 
     def _wait(self, route, at, taken):
-        """Once destination number ``at`` of the route can take the message, publish it to that and to all
-        later destinations. Ends the walk.
+        """Leave the publish to publish_later(), which goes on once destination number ``at`` of the route can
+        take the message. Returns at once; the lane handles no more packets of this read. ``taken``: all
+        destinations before number ``at`` took the message.
         """
         message = self.parts.message
         walk = self.parts.walk

@@ -82,9 +82,7 @@ class Inbound:
     # for the lanes
 
     def begin(self, qos, packet_identifier):
-        """Begin a QoS 1 or 2 PUBLISH. Returns the state of its identifier: NEW, PARTLY, AGAIN, IN_USE or
-        TOO_MANY.
-        """
+        """Begin a QoS 1 or 2 PUBLISH. Returns NEW, PARTLY, AGAIN, IN_USE or TOO_MANY for its identifier."""
         if self.received.count and self.received.has(packet_identifier):
             if qos == 2:
                 return PARTLY if self.received.is_partly(packet_identifier) else AGAIN
@@ -96,9 +94,7 @@ class Inbound:
         return NEW
 
     def pause_if_stuck(self):
-        """If the store of identifiers has failed, stop reading until a new store replaces it. Returns whether
-        it has failed.
-        """
+        """Return whether the store of identifiers has failed; if so, read nothing until it is replaced."""
         records = self.received.records
         if records is None or not records.is_stuck:
             return False
@@ -278,8 +274,8 @@ class Inbound:
 
 
 class Batch(Answer):
-    """Answers to one read: ``pubacks`` PUBACKs among them, ``confirms`` answers of success. When they leave,
-    Received.sure(``added``, ``mark``) is called.
+    """Answers to one read, with counts: ``pubacks`` of PUBACKs, ``confirms`` of answers with success. When
+    they leave, Received.sure(``added``, ``mark``) is called.
     """
 
     __slots__ = ("inbound", "answers", "pubacks", "confirms", "added", "mark")
@@ -308,9 +304,9 @@ class Batch(Answer):
         return self.inbound.lost(self.answers, destinations)
 
     def must_wait(self, error, callback):
-        """Whether the answers must wait until a new store of identifiers replaces a failed one;
-        ``callback(error)`` is then called. A PUBCOMP or refusal before that would free identifiers that the
-        failed store still has: after a kill, the client's next message would look like a repeat.
+        """Whether the answers must wait until a new store of identifiers replaces a failed one; if so, calls
+        ``callback(error)`` after the replacement. An earlier PUBCOMP or refusal would free identifiers that
+        the failed store still has: after a kill, the client's next message would look like a repeat.
         """
         stuck = self.inbound.received.records if error is not None or self.is_lost() else None
         for queues in self.queues:

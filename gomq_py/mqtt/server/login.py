@@ -1,7 +1,7 @@
 """Login: reads CONNECT and decides whether the client may enter.
 
 Runs in the connection's greenlet. Writes refusals directly to the socket, waiting, because nothing else
-writes to it yet. A client has ``mqtt_login_timeout`` to log in; until then one small packet of it is kept.
+writes to it yet. A client has ``mqtt_login_timeout`` to log in; until its login one small packet is kept.
 broker.verbs.entering decides; then the connection begins the session and sends CONNACK.
 """
 import os
@@ -221,9 +221,9 @@ def _connack(connect, code):
 
 
 class Greeting:
-    """Requests of a CONNECT, limited by the settings; makes the CONNACK. ``expiry_s``: how long the session
-    outlives the connection. Request Problem Information has no effect: reason strings are sent in DISCONNECT
-    alone, which may always have them.
+    """A CONNECT's requests, within the settings' limits; makes the CONNACK. ``expiry_s``: how long the
+    session outlives the connection. Request Problem Information has no effect: reason strings are sent in
+    DISCONNECT alone, which may always have them.
     """
 
     def __init__(self, connect, settings):

@@ -1,7 +1,6 @@
 """Crossing: turns topics into routing keys, and properties of MQTT into basic properties, and back. A leaf.
 
-    topic <-> routing key   "/" and "." are exchanged, so nothing grows and nothing is lost:
-                            sensors/v1.2/t <-> sensors.v1/2.t
+    topic <-> routing key   "/" and "." are exchanged: sensors/v1.2/t <-> sensors.v1/2.t
 
 A PUBLISH is stored as an MQTT record (kind 2): its topic as routing key, its properties (of MQTT 5, without
 their length) as received, QoS and RETAIN as flags. MQTTForm reads it as basic properties:
@@ -13,14 +12,14 @@ their length) as received, QoS and RETAIN as flags. MQTTForm reads it as basic p
     payload format 1         the header mqtt.payload-format, 1
     message expiry, s        expiration, ms
     correlation data         correlation_id; no text, or over 255 octets: the header mqtt.correlation-data
-    response topic           the header mqtt.response-topic, and reply_to: amq.topic. and its routing key,
-                             which the default exchange routes to that of topics; up to 255 octets
-                             $default/ and a topic: only reply_to, the key of the topic after $default/
+    response topic           the header mqtt.response-topic and, if it fits, reply_to "amq.topic.KEY", which
+                             the default exchange routes to the exchange of topics; KEY: its routing key
+      "$default/TOPIC"       only reply_to, the routing key of TOPIC
     user property            a header, a text; not one named mqtt.* or x-mqtt-publish-qos
 
-write_block() converts basic properties to those of a PUBLISH, by the reverse of the table, and
+write_block() converts basic properties to those of a PUBLISH by the reverse of the table, and as follows:
 
-    reply_to alone           the response topic $default/ and its topic; amq.topic. and a key: its topic
+    reply_to alone           the response topic $default/TOPIC or, for "amq.topic.KEY", the topic of KEY
     message_id, type, app_id, user_id, content_encoding, timestamp
                              the user properties amqp.message-id, amqp.type and so on
     headers                  user properties, if they are texts, numbers or booleans
@@ -92,9 +91,7 @@ def swap(name):
 
 
 def write_swapped(out, at, p, start, length):
-    """Write ``length`` octets of ``p`` with "/" and "." exchanged at ``out[at]``; returns the offset behind
-    them.
-    """
+    """Write ``length`` octets of ``p``, "/" and "." exchanged, at ``out[at]``; returns the offset behind."""
     for place in range(length):
         octet = p[start + place]
         if octet == SLASH:

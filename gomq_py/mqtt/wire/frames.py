@@ -40,12 +40,16 @@ class PacketWalk:
     """Finds the packets and their fields in the read buffer of one connection; reused for every read.
 
     Offsets are into the buffer and hold until the next call of ``next_packet``. A packet lies from ``at`` to
-    ``position``, its variable header from ``start``. A ``plain`` PUBLISH has ``topic_at``, ``topic_length``
-    (0: an alias replaces it), ``qos``, ``dup``, ``retain``, ``packet_identifier`` (0 at QoS 0),
-    ``payload_at``, ``payload_length``. Its MQTT 5 properties, without their length, are at ``properties_at``,
-    with ``properties_length``. ``topic_alias``: 0 if absent; offsets of values (-1: absent):
-    ``payload_format_at``, ``message_expiry_at``, ``topic_alias_at``. A plain acknowledgement has
-    ``packet_identifier``, and means success.
+    ``position``, its variable header from ``start``.
+
+    A ``plain`` PUBLISH has ``qos``, ``dup``, ``retain``, ``packet_identifier``, ``topic_at``,
+    ``topic_length``, ``payload_at`` and ``payload_length``. Its MQTT 5 properties, without their length
+    field, are the ``properties_length`` octets at ``properties_at``. ``topic_alias`` is the alias itself;
+    ``payload_format_at``, ``message_expiry_at`` and ``topic_alias_at`` are offsets of properties' values. The
+    offset of an absent property is -1; any other absent field is 0, such as the length of a topic that an
+    alias replaces.
+
+    A plain acknowledgement has ``packet_identifier``, and means success.
     """
 
     __slots__ = (

@@ -81,7 +81,9 @@ def is_shared(topic_filter):
 
 
 def shared_fault(topic_filter):
-    """Error text if a filter that is_shared() is no valid shared subscription; otherwise ""."""
+    """Check the share name of a filter that begins with $share/, and that a filter follows the share name.
+    Returns the error text, or "" without a fault.
+    """
     share_name, separator, rest = topic_filter.removeprefix(SHARE_PREFIX).partition(SEPARATOR)
     if not share_name:
         return f"topic filter {shown(topic_filter)} has an empty share name"  # [MQTT-4.8.2-1]

@@ -1,10 +1,8 @@
 """Bronze: copies streams unchanged to a Parquet table, by date and stream.
 
-The table has each offset once, unless the stream dropped it before the job read it.
-
-For that Spark's file sink lists the table's files in ``_spark_metadata``: no other program may write into the
-table, and readers must use Spark. ``compact`` writes a second table with fewer files, and does not change the
-first.
+The table has each offset once, unless the stream dropped it before the job read it. Spark's file sink ensures
+this by a list of the table's files in ``_spark_metadata``: no other program may write into the table, and
+readers must use Spark. ``compact`` writes a second table with fewer files, and does not change the first.
 """
 from pyspark.sql import functions as f
 

@@ -1,9 +1,9 @@
 """Telemetry: decodes payloads of devices into a table of readings, a table of windows per device, and a
 quarantine for payloads that cannot be decoded.
 
-Three queries read the same streams. Each has its own checkpoint, so that its table gets every offset once
-after a crash, too. A window is written when the watermark has passed its end: with ``--once`` the newest
-windows wait for later data.
+Three queries read the same streams. Each query has its own checkpoint, so that its table counts each message
+once, even after a crash. A window is written when the watermark has passed its end: with ``--once`` the
+newest windows wait for later data.
 """
 import os
 

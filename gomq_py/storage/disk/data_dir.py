@@ -6,15 +6,15 @@ holds the lock; a second process gets an error that names the first.
     <data folder>/
       .lock               held with flock while a broker runs; text "PID 4711 @ host", and "stopped" behind it
                           when that run has ended in order
-      .last-run           how the last run ended: "stopped\n", the SHA-256 of .segments, and lines
-                          "NAME ID OCTETS\n", the lengths of definitions and users; during a run, or after
-                          a kill: the machine's boot id, and the lengths known to be on disk; on a follower:
-                          "followed\n" and the boot id. After a power loss, and on a follower, this text stays
+      .last-run           how the last run ended. After a stop: "stopped\n", the SHA-256 of .segments, and the
+                          lengths of definitions and users in lines "NAME ID OCTETS\n". During a run and after
+                          a kill: the machine's boot id, and the lengths known to be on disk. On a follower:
+                          "followed\n" and the boot id. A power loss, or an end as follower, stays on record
                           until the next boot is complete
       .cluster            which cluster and node the folder belongs to (cluster.identity)
       .sync, .sync.*      a follower's sync, and its swap (storage.disk.swap); gone after a boot
       .segments           segments that held messages at the last orderly stop (storage.disk.segment_list)
-      schema_version      "1\n"; a folder with content but without it is not ours, an unknown version is left
+      schema_version      "1\n"; a folder that has content but not this file, or another version, is left
                           alone
       definitions         framed log of the durable topology (storage.logs.framed_log)
       users               framed log of users and permissions
@@ -22,7 +22,7 @@ holds the lock; a second process gets an error that names the first.
                           from then on definitions and users are never empty
       pool/               spare segment files: emptied ones, and new ones made ahead; cleared at boot
       queues/<id>/        one folder per durable queue: msgs.NNNNNNNNNN, acks.NNNNNNNNNN
-      transient/          where files of transient queues are made; they have no names, so it is empty
+      transient/          files of transient queues are made here, without names, so the folder is empty
       set-aside/          files that no queue or log uses, kept for the operator; never read
 
 ``<id>`` is the first 160 bits of SHA-256 over vhost and queue name, in hex: names may hold "/", ".." and NUL,
@@ -102,9 +102,9 @@ class DataDirLocked(DataDirError):
 class DataDir:
     """One data folder. ``open`` locks it, ``close`` unlocks it.
 
-    After ``open``: ``last_end`` says how the last run ended; ``listed``, {folder: segment_list.Listed}, which
-    segments it left; ``logs_left``, {name: {log id: octets}}, how long its logs were on disk. Both dicts are
-    empty if the last run did not record them.
+    After ``open`` three attributes describe the last run. ``last_end``: how it ended; ``listed``, {folder:
+    segment_list.Listed}: the segments it left; ``logs_left``, {name: {log id: octets}}: the lengths of its
+    logs on disk. Both dicts are empty if the run did not record them.
     """
 
     def __init__(self, path, files=None, lock=True):

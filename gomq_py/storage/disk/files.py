@@ -1,9 +1,9 @@
 """Files: the only interface for changing files and folders.
 
-Below segments, logs and the data folder. Two kinds of file: *mapped* ones of a fixed size (segments, acks),
-whose writers change the mapping and announce the ranges once per batch, or ``write`` a batch, and *logs*,
-which grow by ``append``. Replicators (``storage.disk.replication``) are told of each change after it
-succeeded, in order. Tests replace ``Files`` by one that fails the Nth call or forgets unsynced data.
+Below segments, logs and the data folder. A *mapped* file (segments, acks) has a fixed size; its writers
+change the mapping and announce the ranges once per batch, or ``write`` a batch. A *log* grows by ``append``.
+Listeners (``storage.disk.replication.Replicator``) hear each change after it succeeded, in order. Tests
+replace ``Files`` by a class that fails the Nth call or forgets unsynced data.
 
 Nothing here retries, swallows or logs: the caller gets an ``OSError`` (ENOSPC, EIO, EMFILE...) with the path.
 Everything runs on the hub's thread except what ``storage.flush.group_commit`` calls from its pool: ``sync``
@@ -119,7 +119,7 @@ class Files:
         return self._described_or_not(fetch_ahead(self._create(os.fspath(path), size), fetched))
 
     def make_unnamed(self, folder, size, fetched=True):
-        """Create a mapped file without a name, in a thread; no listener hears of it. Blocks."""
+        """Create a mapped file without a name, in a thread; no replicator hears of it. Blocks."""
         return fetch_ahead(self._create_unnamed(os.fspath(folder), size), fetched)
 
     def made(self, file):

@@ -27,9 +27,9 @@ class File:
     """An open file.
 
     ``map``: the read-write mapping, None for a log or an empty file; truncate, extend and close make pointers
-    into it invalid. ``fd``: the descriptor; -1 if the file is closed, or only mapped: ``identity`` is then
-    (device, inode). ``cached``: end of the pages in the system's cache; behind it a write call is faster than
-    a write through the mapping.
+    into it invalid. ``fd``: the descriptor, or -1 if the file is closed or only mapped; a file that is only
+    mapped has (device, inode) as ``identity``. ``cached``: end of the pages in the system's cache; behind it
+    a write call is faster than a write through the mapping.
 
     A file held by ``retain`` (for a sync, a follower, a backup) is not closed, and must not be recycled. Hub
     thread only.

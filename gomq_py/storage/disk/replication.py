@@ -1,4 +1,4 @@
-"""Replicator: the interface of a listener to changes of files.
+"""Replicator: the interface for hearing of changes of files.
 
 Owned by storage, called by ``storage.disk.register`` after each change that succeeded, once per batch; a
 cluster's leader implements it to copy the changes to its followers. The calls come in the order of the

@@ -5,8 +5,8 @@ Below group_commit, which fills the next batch while it flushes one. A batch nev
 that a store, log or folder has something to flush. FlushFailures remembers failed logs and folders, because a
 second flush of the same file or folder would succeed although the first flush lost bytes. So a failed folder
 fails everything in it for the rest of the run, and a failed log fails every promise (a confirm, a -ok) until
-another file has taken its place. NameChanges has a thread name, rename and unlink files: these calls may wait
-for the disk, and the hub must not wait.
+another file has taken its place. NameChanges names, renames and unlinks files in a thread: these calls may
+wait for the disk, and the hub must not wait.
 """
 import logging
 import os
@@ -191,7 +191,7 @@ class FlushFailures:
         return len(self._folders), len(self._logs)
 
     def tell_of_logs(self, logs, failures, unbegun):
-        """Tell the listeners which bytes were written to these flushed logs, and remember the failed ones.
+        """Tell the replicators which bytes were written to these flushed logs, and remember the failed ones.
 
         ``unbegun``: {log: error} of logs without a thread: these have not failed, and are flushed next time.
         """
@@ -345,7 +345,7 @@ class NameChanges:
         return changes
 
     def make(self, changes, failures):
-        """Have a thread make the ``changes`` from ``take`` in order, then tell the listeners and call each
+        """Have a thread make the ``changes`` from ``take`` in order, then tell the replicators and call each
         ``done``. Adds {change: error} to the dict ``failures``. May switch.
         """
         if not changes:

@@ -8,16 +8,16 @@ Callers wait for that in one of two ways.
 - ``when_on_disk``, for housekeeping: files that are used again or removed, logs that take another one's
   place. Nobody was promised anything, so the local disk is enough, however long an acknowledger takes.
 
-Above ``storage.flush.group_commit``, whose GroupCommit is the local disk: stores and logs mark there what has
-to be flushed, and wait for nothing else. An *acknowledger* stands for another place, such as a follower, that
-keeps a copy of this node's data:
+Above ``storage.flush.group_commit``: stores and logs mark in its GroupCommit what has to be flushed to the
+local disk. An *acknowledger* stands for another place, such as a follower, that keeps a copy of this node's
+data:
 
     acknowledger.when_safe(position, callback)    calls callback(error or None) once the first ``position``
                                                   events that it was told of are safe there
 
-An acknowledger hears of changes as a ``storage.disk.replication.Replicator`` does, of logs and names only
-when the local disk has them. So it is asked after the local disk has answered, and for what that answer
-covers alone (GroupCommit.position): what was told during the flush belongs to the next one. Without
+An acknowledger hears of changes by the calls of ``storage.disk.replication.Replicator``. It hears of changes
+of logs and names only when the local disk has them, so it is asked after the local disk has answered, and for
+the position that this answer covers (GroupCommit.position): later events belong to the next flush. Without
 acknowledgers a promise costs one more call, and no object. Only ``wait`` switches.
 """
 from collections import deque

@@ -1,10 +1,10 @@
 """Flushing: decides when the next flush begins, and runs the flushes and renames of one batch.
 
-Below group_commit, which says what is flushed, and whose greenlet a Wakeup wakes; above flusher and files.
-Native threads flush the files of stores (``storage.flush.flusher``), for greenlets that wait here. A pool of
-Python's threads flushes logs and folders, renames and unlinks files and, if the code is interpreted, flushes
-all files: the hub's pool serves name resolution and hashing, which must not wait for a disk. Reports failures
-and does not judge them.
+Below group_commit, which says what is flushed; above flusher and files. A Wakeup wakes group_commit's
+greenlet. Native threads flush the files of stores (``storage.flush.flusher``), for greenlets that wait here.
+A pool of Python's threads flushes logs and folders, renames and unlinks files and, if the code is
+interpreted, flushes all files: the hub's pool serves name resolution and hashing, which must not wait for a
+disk. Reports failures and does not judge them.
 
 CommitDelay delays flushes. A flush costs the processor some 150 us and waits for the disk, so on a fast disk
 10 000 confirmed messages a second would be thousands of flushes a second. So if flushes overlap, or one flush

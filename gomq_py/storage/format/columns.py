@@ -1,10 +1,10 @@
 """Columns: decodes many records of a segment at once into one column per field, in buffers for Arrow.
 
 For programs that read a stream in bulk (Spark); format.record defines the octets. A Block holds up to
-``capacity`` rows, one per record: their offsets and times and, for each field of variable length, its
-position and length in the segment: ``starts`` and ``lengths``, 32 bits each; the start is -1 if a row lacks
-the field. gather() copies one field of all rows into one buffer. A walk checks both checksums of every
-record. A leaf: octets in, octets out; no I/O.
+``capacity`` rows, one per record: offsets, times and, for each field of variable length, positions and
+lengths in the segment (``starts`` and ``lengths``, 32 bits each). The start is -1 if a row lacks the field.
+gather() copies one field of all rows into one buffer. A walk checks both checksums of every record. A leaf:
+octets in, octets out; no I/O.
 """
 from gomq_py import octets
 from gomq_py.storage.format import record

@@ -5,11 +5,11 @@ one such log, auth.users the users in another. A record is a field table (conten
 it describes one whole definition, such as a queue. An append is on the disk once the committer has synced:
 answers to clients wait for that. Never switches.
 
-A long log is compacted if it has many more records than the model (the definitions in memory) has
-definitions, which are counted first. Compaction writes a second log beside the first, while every change goes
-to both; once the second log is on disk it gets the first log's name. Count and compaction run in slices. The
-model may change between slices: a later record of the same definition replaces the earlier one. The second
-log is opened, renamed and removed in the committer's threads, so that a slow disk does not block the hub.
+A long log is compacted if a count shows that it has many more records than there are definitions in memory
+(the *model*). Compaction writes a second log beside the first, while every change goes to both; once the
+second log is on disk it gets the first log's name. Count and compaction run in slices. The model may change
+between slices: a later record of the same definition replaces the earlier one. The second log is opened,
+renamed and removed in the committer's threads, so that a slow disk does not block the hub.
 
 After a failed flush a log may have lost its content: promises that depend on it are refused while it is in
 use. It is compacted at once, and with each later change until that succeeds: the model has everything.

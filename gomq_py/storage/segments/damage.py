@@ -95,8 +95,8 @@ def note_gone(store, count):
 
 
 def _is_known(store, segment, start, end):
-    """Whether an earlier run has reported this damage of a stream: its readers meet it in each run, for a
-    stream has no acks to hide it. If not, saves that it is reported now.
+    """Whether an earlier run has reported this damage of a stream: its readers meet it in each run, because
+    a stream has no acks to hide it. If not, saves that this run reports it.
     """
     known = store.pool.damage.known.get(store.folder)
     if known is None:

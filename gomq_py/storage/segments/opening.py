@@ -1,4 +1,4 @@
-"""Opening: has threads open and read the files of closed segments, ahead of a reader or while it waits.
+"""Opening: opens and reads the files of closed segments in threads, ahead of a reader or while it waits.
 
 Below segment_log, which decides what is opened; the threads are those of storage.flush.group_commit. Threads
 also read parts of open segments that a power cut may have damaged, before the mapping is touched. Files that
@@ -67,7 +67,7 @@ def open_whole(store, kind, number, end):
 
 
 class Opener:
-    """Has threads open closed segments of one store, and keeps the files until a reader comes to them."""
+    """Opens closed segments of one store in threads, and keeps the files until a reader comes to them."""
 
     __slots__ = ("_openings",)
 

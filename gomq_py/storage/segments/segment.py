@@ -123,7 +123,7 @@ class Segment:
         return at
 
     def append_around(self, message):
-        """Write a record, but for its body, which is at body_place() already. Returns its position."""
+        """Write a record except its body, which is already at body_place(). Returns the record's position."""
         at = self.end
         self.last_at = at
         self.end = at + self.encode(self.p, at, message, True)

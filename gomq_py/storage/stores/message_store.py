@@ -142,9 +142,7 @@ class MessageStore(segment_log.SegmentLog):
         return 0 if recovered is None else recovered.due_before(self.read_at, self._peeked_count, now_s)
 
     def delete(self, location):
-        """Remove an unacked message for good. Its ack is written into the acks file together with those of
-        adjacent messages, at the latest in write_out().
-        """
+        """Remove an unacked message. Its ack joins a run, which is written in write_out() at the latest."""
         at = record.position_of(location)
         segment = self._run.segment
         if segment is None or segment.number != record.number_of(location):
@@ -342,9 +340,7 @@ class MessageStore(segment_log.SegmentLog):
         return self.ready_bytes + (beside * self.ready_count // count if count else 0)
 
     def failed_deliveries(self, bounds):
-        """Histogram of failed deliveries, a list: element n counts messages with at most ``bounds[n]`` and
-        more than the bound before, the last element messages above all bounds.
-        """
+        """A list: element n counts messages with bounds[n - 1] < failed deliveries <= bounds[n]."""
         counted = [0] * (len(bounds) + 1)
         if self.requeued is not None:
             self.requeued.counts.tally(bounds, counted)
@@ -394,7 +390,9 @@ class MessageStore(segment_log.SegmentLog):
         return record.location_of(0, segment.number, segment.end)
 
     def forgotten(self):
-        """Called when nobody watches the store for idleness any more: it reports becoming empty again."""
+        """Called when nobody watches the store for idleness any more: the store then reports the next time
+        that it becomes empty.
+        """
         self._noted = False
 
     def give_segment_back(self):
@@ -542,9 +540,7 @@ class MessageStore(segment_log.SegmentLog):
             self.delete(record.location_of(self._level_bits, segment.number, at))
 
     def _drop_ready(self, segment, start, count):
-        """Count a segment's ready messages as acked. If ``count``, the number of records to ack, is not 0,
-        write a run of acks from ``start`` to the segment's end.
-        """
+        """Count a segment's ready messages as acked; if ``count`` > 0, ack that many from ``start`` on."""
         segment.write_off(segment.count - segment.taken, segment.body_bytes - segment.taken_bytes)
         has_new_acks = count > 0 and segment.acks is not None
         if has_new_acks:

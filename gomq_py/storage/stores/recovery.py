@@ -439,8 +439,9 @@ class Recovery:
         )
 
     def _are_foreign(self, acks_head, acks):
-        """Whether the acks file belongs to another segment, and no crash explains that. A crash can leave
-        another segment's acks only in a recycled file.
+        """True if the acks file belongs to another segment, although the last run stopped in order and listed
+        this store's segments. Without such a list the result is False: a crash may have interrupted the reuse
+        of an old acks file, whose acks are then of the file's former segment.
         """
         found = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         return self.listed is not None and found is not None and found != acks_head

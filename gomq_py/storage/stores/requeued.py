@@ -232,7 +232,9 @@ class Requeued:
         self.heap.push(location)
 
     def take(self, location):
-        """Remove the last peek's message from the ready ones; it may not be the first any more."""
+        """Remove the message of the last peek from the ready messages; another message may be the first by
+        now.
+        """
         if self.heap.first() == location:
             self.heap.pop()
         else:

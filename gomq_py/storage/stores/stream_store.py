@@ -143,9 +143,9 @@ class StreamStore(segment_log.SegmentLog):
     def enter(self, segment, can_wait):
         """Register a reader in the segment, which stays mapped until leave(). Returns True.
 
-        Returns False after fencing the store if the file cannot be opened, and also if the reader must wait
-        for the listener's ``segment_opened``: a thread opens the file (only if ``can_wait``), or it has no
-        name yet.
+        Returns False in three cases. The file has no name yet, or ``can_wait`` is true and a thread is still
+        opening the file: the reader must wait for the listener's ``segment_opened``. The file cannot be
+        opened: the store is fenced.
         """
         if self.pool.has_unnamed and segment.is_open and not self.has_name(segment):
             return False
@@ -284,8 +284,8 @@ class StreamStore(segment_log.SegmentLog):
     def purge(self):
         """Drop all messages; the next offset stays. Returns the number of dropped messages.
 
-        Raises StoreFull if there is no room for a new segment; then all segments but the newest are dropped,
-        which makes room.
+        Begins a new segment first. Raises StoreFull if the disk has no room for it; before raising, drops all
+        segments but the newest, so that a later call may find room.
         """
         count = self.ready_count
         if count:
@@ -389,7 +389,9 @@ class StreamStore(segment_log.SegmentLog):
         return segment
 
     def drop_oldest_if_empty(self):
-        """Drop empty segments at the old end: they only recorded the next offset, as newer ones do."""
+        """Drop the oldest segments up to the first one with records, but keep the newest segment. An empty
+        segment only records the next offset, and the segment after it records that offset, too.
+        """
         while len(self._order) > 1 and self._order[0].ordinal == 0:
             self.drop_oldest()
 
