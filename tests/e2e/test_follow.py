@@ -15,7 +15,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.cluster import identity
 from gomq_py.cluster.follower import STREAMING, Follower
-from gomq_py.cluster.identity import IdentityError
+from gomq_py.cluster.identity import ClusterError
 from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.stream import EventStream
 from gomq_py.config.settings import Settings
@@ -303,7 +303,7 @@ def test_folder_of_another_cluster_is_refused(leading, start, tmp_path):
 def test_folder_of_no_cluster_does_not_follow(tmp_path):
     (tmp_path / "letters.txt").write_text("mine")
 
-    with pytest.raises(IdentityError):
+    with pytest.raises(ClusterError):
         follower_of(1, tmp_path)
 
 

@@ -4,7 +4,7 @@ import os
 import pytest
 
 from gomq_py.cluster import identity
-from gomq_py.cluster.identity import Identity, IdentityError
+from gomq_py.cluster.identity import Identity, ClusterError
 from gomq_py.cluster.wire.events import EventError, check_path
 from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.storage.disk.data_dir import NOT_CONTENT, OF_THIS_NODE, DataDir
@@ -33,7 +33,7 @@ def test_damaged_identity_is_an_error(tmp_path, damage):
     path = tmp_path / ".cluster"
     path.write_bytes(damage(path.read_bytes()))
 
-    with pytest.raises(IdentityError, match="is damaged"):
+    with pytest.raises(ClusterError, match="is damaged"):
         identity.read(tmp_path)
 
 
@@ -44,7 +44,7 @@ def test_damaged_identity_is_an_error(tmp_path, damage):
 def test_strange_content_is_an_error(tmp_path, content):
     (tmp_path / ".cluster").write_bytes(identity.sha256(content).hexdigest().encode() + b"\n" + content)
 
-    with pytest.raises(IdentityError):
+    with pytest.raises(ClusterError):
         identity.read(tmp_path)
 
 
@@ -77,7 +77,7 @@ def test_folder_of_no_cluster_does_not_follow(tmp_path):
     with DataDir(tmp_path):
         pass
 
-    with pytest.raises(IdentityError, match="holds 'pool' and belongs to no cluster"):
+    with pytest.raises(ClusterError, match="holds 'pool' and belongs to no cluster"):
         identity.of_follower(Files(), tmp_path)
     assert identity.read(tmp_path) is None
 
