@@ -156,6 +156,11 @@ class EventStream(Replicator):
     def flushed(self):
         self._tell(events.flushed)
 
+    def diverged(self):
+        self.position += 1
+        if self._is_keeping:
+            self._begin_anew()
+
     # for links
 
     def attach(self):

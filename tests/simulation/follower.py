@@ -77,6 +77,9 @@ class Follower(Replicator):
     def folder_removed(self, path):
         self._told("folder_removed", path)
 
+    def diverged(self):
+        self._told("diverged")
+
     def flushed(self):
         self._told("flushed")
 

@@ -57,6 +57,10 @@ class Mirror(Replicator):
     def folder_removed(self, path):
         os.rmdir(self._here(path))
 
+    def diverged(self):
+        """It has no way to begin anew."""
+        raise AssertionError("something was changed that is told to nobody")
+
     def flushed(self):
         """It writes at once, and its power is not cut."""
 

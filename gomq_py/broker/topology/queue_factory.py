@@ -11,6 +11,7 @@ change. Code for limits is always imported, because a policy may add limits to e
 """
 import os
 from collections import deque
+from contextlib import ExitStack, contextmanager
 
 from gevent.event import Event
 from gevent.lock import BoundedSemaphore
@@ -74,6 +75,7 @@ class QueueFactory:
         self._known_folders = set()
         self.removing = set()  # incarnations of deleted entities whose folders still exist
         self._removals = FolderRemovals(files, durability.disk)
+        self._held_removals = {}  # folder that is recovered -> arguments of its removals
         self._partings = Partings(scheduler)
         self.redistributions = Redistributions(scheduler, timers, durability.when_safe)
 
@@ -138,25 +140,39 @@ class QueueFactory:
         if queue.durable:
             folder = self._folder(queue.vhost, queue.name, incarnation)
             self._settle_files()
+            if not is_wanted():
+                return None
         durable = bool(queue.durable)
-        try:
-            with self._one_reopening:
-                store = self._open_store(
-                    open_in_thread, folder, incarnation, queue.vhost, queue.name, durable, queue.arguments
-                )
-        finally:
-            if not is_wanted() and durable:
-                # removed again: recovery may have made files in it
-                self._removals.add(None, folder, _whose(queue), None)
-        if not is_wanted():
-            store.forget_files()
-            return None
+        with self._one_reopening, self._reopening(folder):
+            store = self._open_store(
+                open_in_thread, folder, incarnation, queue.vhost, queue.name, durable, queue.arguments)
+            if not is_wanted():
+                store.forget_files()
+                return None
         again = self._make_queue(
             self.kinds.queue_kind(queue.arguments), queue.name, queue.vhost, store, durable,
             queue.exclusive_owner, bool(queue.auto_delete), queue.arguments)
         if durable:
             self._incarnations[again] = self._incarnations.pop(queue)
         return again
+
+    @contextmanager
+    def _reopening(self, folder):
+        """A context in which a store's files are recovered: the removal of its folder begins behind it."""
+        self._held_removals[folder] = []
+        try:
+            yield
+        finally:
+            for removal in self._held_removals.pop(folder):
+                self._removals.add(*removal)
+
+    def _remove_folder(self, folder, store, *arguments):
+        """Add to the removals, now or once the folder's recovery is over."""
+        removal = (store, folder, *arguments)
+        if folder in self._held_removals:
+            self._held_removals[folder].append(removal)
+        else:
+            self._removals.add(*removal)
 
     def _settle_files(self):
         done = Event()
@@ -299,14 +315,21 @@ class QueueFactory:
         self._reopen_plain(_own(vhost, name), vhost, name, incarnation, done)
 
     def _reopen_plain(self, whose, vhost, name, incarnation, done):
+        folder, stack = self._folder(vhost, name, incarnation), ExitStack()
+
         def opened(store, report, error):
             if error is None:
                 _say_gone(whose, report)
             done(store, error)
+            stack.close()
 
-        self.durability.when_on_disk(lambda error: open_aside(
-            opened, open_store, self._folder(vhost, name, incarnation), self._files, self.pool,
-            self._committer, incarnation, self._segment_bytes))
+        def on_disk(error):
+            stack.enter_context(self._reopening(folder))
+            open_aside(
+                opened, open_store, folder, self._files, self.pool, self._committer, incarnation,
+                self._segment_bytes)
+
+        self.durability.when_on_disk(on_disk)
 
     def remove_own(self, vhost, name, store, incarnation):
         """Remove the files of a vhost's own store, once the definitions log is on disk."""
@@ -389,7 +412,7 @@ class QueueFactory:
             if queue is not None:
                 part(queue)
 
-        self.durability.when_on_disk(lambda error: self._removals.add(store, folder, whose, error, done))
+        self.durability.when_on_disk(lambda error: self._remove_folder(folder, store, whose, error, done))
 
 
 class Partings(Job):

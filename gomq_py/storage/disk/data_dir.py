@@ -42,6 +42,7 @@ from gomq_py.digests import sha256
 from gomq_py.observability.log import logger
 from gomq_py.storage.disk import atomic_file, segment_list, swap
 from gomq_py.storage.disk.files import FILE_MODE, NO_ROOM, Files, with_path
+from gomq_py.storage.disk.register import LinkedFolder
 from gomq_py.storage.format.log import HEAD_SIZE, LogError, LogScan, log_id_of
 
 LOG = logger("storage")
@@ -144,7 +145,13 @@ class DataDir:
         self._follows = False
         try:
             self._finish_swap()
-            self._files.register.seed(self.path, NOT_CONTENT)
+            try:
+                self._files.register.seed(self.path, NOT_CONTENT)
+            except LinkedFolder as error:
+                raise DataDirError(
+                    f"{error} is a link: a broker with followers needs one folder, without links. Mount the "
+                    "other disk there instead"
+                ) from error
             self._check_schema()
             for name in (POOL, QUEUES, TRANSIENT):
                 make_place(self._files, self._at(name))

@@ -405,12 +405,13 @@ class Files:
     def renaming(self, source, target, file=None, needed=False):
         """A Change that renames a file or folder. Arguments as for ``rename``; ``needed``: see Change."""
         source, target = os.fspath(source), os.fspath(target)
+        file_id = self.register.id_of(source)
 
         def told(_):
             if file is not None:
                 file.path = target
             if self.register.replicators:
-                self.register.renamed(source, target)
+                self.register.renamed(source, target, file_id)
 
         return Change(source, lambda: self._rename(source, target), told, needed)
 
@@ -421,12 +422,13 @@ class Files:
     def unlinking(self, path, aside=None):
         """A Change that unlinks a file. ``aside``, if given, frees the room in the background: File.close."""
         path = os.fspath(path)
+        file_id = self.register.id_of(path)
 
         def told(kept):
             if kept is not None:
                 aside(self._let_go, kept)
             if self.register.replicators:
-                self.register.unlinked(path)
+                self.register.unlinked(path, file_id)
 
         return Change(
             path, lambda: self._unlink_keeping(path) if aside is not None else self._unlink(path), told

@@ -7,6 +7,15 @@ arrives late elsewhere still reaches the right file. A file that a thread has ma
 not in the register.
 """
 import os
+import stat
+
+from gomq_py.observability.log import logger
+
+LOG = logger("storage")
+
+
+class LinkedFolder(Exception):
+    """A folder in the data folder is a link, which the register does not follow; ``args``: its path."""
 
 
 class NullRegister:
@@ -17,6 +26,10 @@ class NullRegister:
 
     def ignore(self, *arguments):
         """Do nothing."""
+
+    def id_of(self, path):
+        """0: no file has an id."""
+        return 0
 
     seed = created = folder_created = appended = overwritten = resized = ignore
     renamed = unlinked = folder_removed = flushed = ignore
@@ -37,15 +50,22 @@ class Register:
 
     def seed(self, root, left_out):
         """At boot, before the first change: take in what the folder ``root`` holds, without the names
-        ``left_out`` directly in it. Blocks.
+        ``left_out`` directly in it. Blocks. Raises LinkedFolder for a link to a folder.
         """
+        self.paths.clear()
+        self.folders.clear()
+        self._ids.clear()
         for folder, folders, names in os.walk(root):
             if folder == root:
                 folders[:] = [name for name in folders if name not in left_out]
-            self.folders.update(dict.fromkeys(os.path.join(folder, name) for name in folders))
-            for name in names:
-                if folder != root or name not in left_out:
-                    self._add(os.path.join(folder, name))
+                names = [name for name in names if name not in left_out]
+            for path in [os.path.join(folder, name) for name in folders]:
+                if os.path.islink(path):
+                    raise LinkedFolder(path)
+                self.folders[path] = None
+            for path in [os.path.join(folder, name) for name in names]:
+                if stat.S_ISREG(os.lstat(path).st_mode):  # ctl's socket is none
+                    self._add(path)
 
     def id_of(self, path):
         """The id of the file with this path; 0 if it is not in the register."""
@@ -61,26 +81,31 @@ class Register:
         self._tell("folder_created", path)
 
     def appended(self, file, start, end):
-        self._tell("appended", self._ids[file.path], file, start, end)
+        self._tell_of("appended", file.path, file, start, end)
 
     def overwritten(self, file, start, end):
-        self._tell("overwritten", self._ids[file.path], file, start, end)
+        self._tell_of("overwritten", file.path, file, start, end)
 
     def resized(self, path, size):
-        self._tell("resized", self._ids[path], path, size)
+        self._tell_of("resized", path, path, size)
 
-    def renamed(self, source, target):
-        file_id = self._ids.pop(source, 0)
+    def renamed(self, source, target, file_id):
+        """``file_id``: id_of(source) when the change was asked for."""
+        file_id = self._still(file_id, source)
         if file_id:
-            self._forget(target)
+            self._forget(self._ids.get(target, 0))
+            self._forget(file_id)
             self._ids[target] = file_id
             self.paths[file_id] = target
         else:
             self._rename_folder(source, target)
         self._tell("renamed", file_id, source, target)
 
-    def unlinked(self, path):
-        self._tell("unlinked", self._forget(path), path)
+    def unlinked(self, path, file_id):
+        """``file_id``: id_of(path) when the change was asked for."""
+        file_id = self._still(file_id, path)
+        self._forget(file_id)
+        self._tell("unlinked", file_id, path)
 
     def folder_removed(self, path):
         self.folders.pop(path, None)
@@ -96,16 +121,34 @@ class Register:
         for replicator in self.replicators:
             getattr(replicator, event)(*arguments)
 
+    def _tell_of(self, event, path, *arguments):
+        """Tell of a change to the file with this path. If it is not in the register, replicators cannot
+        repeat this change: they are told so, and the file is in the register from now on.
+        """
+        file_id = self._ids.get(path)
+        if file_id is None:
+            LOG.error("%s was changed and is not in the register: each follower has to sync anew", path)
+            self._add(path)
+            self._tell("diverged")
+        else:
+            self._tell(event, file_id, *arguments)
+
+    def _still(self, file_id, path):
+        """``file_id`` if it is that of a file with this path, which a later file may have taken meanwhile;
+        otherwise the id of the file that has the path now.
+        """
+        return file_id if self.paths.get(file_id) == path else self._ids.get(path, 0)
+
     def _add(self, path):
         self._last_id += 1
         self._ids[path] = self._last_id
         self.paths[self._last_id] = path
         return self._last_id
 
-    def _forget(self, path):
-        file_id = self._ids.pop(path, 0)
-        self.paths.pop(file_id, None)
-        return file_id
+    def _forget(self, file_id):
+        path = self.paths.pop(file_id, None)
+        if self._ids.get(path) == file_id:  # otherwise another file has the name
+            del self._ids[path]
 
     def _rename_folder(self, source, target):
         inside = source + os.sep

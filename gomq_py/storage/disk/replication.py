@@ -60,6 +60,10 @@ class Replicator:
         """An empty folder was removed."""
         raise NotImplementedError
 
+    def diverged(self):
+        """A file was changed in a way that cannot be told: every copy has to be compared with the folder."""
+        raise NotImplementedError
+
     def flushed(self):
         """A flush has ended, and all that it wrote into logs was told; stores and callbacks hear of it next.
         """

@@ -149,7 +149,7 @@ class GroupCommit:
             callback = NotOfLogs(callback)
         self._mark_unwritten()
         if not self.enabled and self._gone is None:
-            untold = self.tells_before_it_answers and self._has_marks()
+            untold = self.tells_before_it_answers and (self._is_syncing or self._has_marks())
             if untold or self.names.are_due() or self._next.callbacks or self._in_flight:
                 self._next.callbacks.append(callback)
             else:
@@ -319,12 +319,14 @@ class GroupCommit:
             batch = self._take()
             self._next.callbacks = batch.callbacks  # the names of later asks are not changed yet
             release(batch.logs)
+            self._is_syncing = True  # the stores of later portions are not told of yet
             for store in self._in_portions({**batch.acks, **batch.stores}):
                 try:
                     store.sync_files(True)
                 except StoreError as error:
                     failures[store] = error
                 tell(store, failures)
+            self._is_syncing = False
             awaited = [
                 error for owner, error in failures.items()
                 if owner in batch.stores or owner not in batch.acks

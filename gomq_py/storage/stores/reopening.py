@@ -18,9 +18,9 @@ def open_in_thread(opening, folder, files, pool, committer, *arguments):
     laters = _Laters(files, pool, committer)
     try:
         store, report = in_thread(opening, folder, laters.files, laters.pool, laters.committer, *arguments)
-    except BaseException:
+    except Exception:
         laters.tell()
-        raise
+        raise  # if this greenlet was killed instead, the thread still works, and nobody is told any more
     laters.hand_over(store)
     return store, report
 
@@ -102,6 +102,10 @@ class LaterRegister(Later):
 
     replicators = True  # somebody is told, later
 
+    def id_of(self, path):
+        """0: which file has a path is known when it is told."""
+        return 0
+
     def appended(self, file, start, end):
         """Record a change of [start, end), whose content then is told as it is in the end."""
         file.retain()
@@ -116,8 +120,6 @@ class LaterRegister(Later):
                 getattr(self._target, verb)(*arguments)
                 continue
             file, start, end = arguments
-            try:
-                if start < min(end, file.size):
-                    self._target.overwritten(file, start, min(end, file.size))
-            finally:
-                file.release()
+            if start < min(end, file.size):
+                self._target.overwritten(file, start, min(end, file.size))
+            file.release()
