@@ -103,8 +103,8 @@ def test_empty_folder_is_synced_at_once(tmp_path):
 
 
 def test_files_of_this_node_are_not_listed(tmp_path):
-    write(tmp_path, dict.fromkeys(
-        (*OF_THIS_NODE - {".sync"}, ".cluster", ".cluster.new.1", ".sync/msgs", "lost+found/x", "users", "q/.lock"), b"x"))
+    of_this_node = (*OF_THIS_NODE - {".sync"}, ".cluster", ".cluster.new.1", ".sync/msgs", "lost+found/x")
+    write(tmp_path, dict.fromkeys((*of_this_node, "users", "q/.lock"), b"x"))
     sync = Sync(tmp_path)
     sync.files.register.seed(sync.root, ())
     sync.files.register.folder_created(sync.root)
