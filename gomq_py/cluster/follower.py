@@ -21,6 +21,7 @@ from gomq_py.cluster.wire.events import EventError
 from gomq_py.cluster.wire.frames import FrameError
 from gomq_py.cluster.wire.messages import NO_ID, Ack, Hashes, MessageError
 from gomq_py.hub.threads import in_thread
+from gomq_py.net.listener import format_address
 from gomq_py.observability.log import logger
 from gomq_py.storage.disk.swap import SwapError
 
@@ -55,8 +56,9 @@ class Status(NamedTuple):
 class Follower:
     """Follows the leader at (``host``, ``port``) with the data folder ``root``, which the caller has locked.
 
-    ``files`` has no replicators; ``identity`` is the folder's (identity.of_follower); ``tls``: a client's SSL
-    context, or None. ``flush_s``: longest time between a change and its flush.
+    ``files`` has no replicators; ``identity`` is the folder's (identity.of_follower); ``tls``: a client's
+    ``gevent.ssl.SSLContext``, or None (the standard library's would block the hub).
+    ``flush_s``: longest time between a change and its flush.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Follower:
         self.identity = identity
         self._login_with = secret, name
         self._address = host, port
+        self._shown = format_address(self._address)
         self._tls = tls
         self._applier = Applier(files, root, self._progress, self._applier_failed, flush_s)
         self._run_id = NO_ID  # of the leader, if its position here means something
@@ -102,7 +105,7 @@ class Follower:
         """The figures at this moment."""
         self._forget_heard()
         return Status(
-            self._state, "%s:%d" % self._address, self._applier.received, self._applier.flushed,
+            self._state, self._shown, self._applier.received, self._applier.flushed,
             self._leader_position, self._applier.octets,
             time.monotonic() - self._heard[0][1] if self._heard else 0.0, self._error)
 
@@ -115,7 +118,7 @@ class Follower:
             except FAULTS as error:
                 self._say(error)
             except Exception as error:
-                LOG.exception("the follower of %s:%d has failed; it connects again", *self._address)
+                LOG.exception("the follower of %s has failed; it connects again", self._shown)
                 self._error = repr(error)
             self._state = CONNECTING
             self._stopping.wait(self._pause_s)
@@ -126,7 +129,7 @@ class Follower:
             return
         text = str(error)
         if text != self._error:  # the same fault every 5 s is said once
-            LOG.warning("cluster: following %s:%d: %s", *self._address, text)
+            LOG.warning("cluster: following %s: %s", self._shown, text)
         self._error = text
 
     def _follow(self) -> None:
@@ -136,16 +139,19 @@ class Follower:
             if self._stopping.is_set():
                 return
             self._log_in(link)
-            self._pause_s = FIRST_PAUSE_S
             link.begin(self._ack, self._hashed)
+            self._read(link)
+        finally:
+            link.end()
+
+    def _read(self, link: Any) -> None:
+        try:
             while True:
                 self._take(link, link.next_frame())
         except OSError:
-            if self._run_id != NO_ID or self._applier.failure is None:
+            if self._applier.failure is None:
                 raise
             raise self._applier.failure from None  # that has closed the link
-        finally:
-            link.end()
 
     def _log_in(self, link: Any) -> None:
         run = self._run_id if self._applier.can_resume else NO_ID
@@ -166,7 +172,7 @@ class Follower:
         self._run_id = login.run
         self._state = SYNCING if login.is_sync else STREAMING
         LOG.info(
-            "cluster: following %s:%d, %s", *self._address,
+            "cluster: following %s, %s", self._shown,
             "with a sync" if login.is_sync else f"from position {self._applier.received} on")
 
     def _take(self, link: Any, frame: Any) -> None:
@@ -208,8 +214,10 @@ class Follower:
         if self._applier.staging is None and self._state == SYNCING:
             self._state = STREAMING
             self.identity = self._applier.identity
-            LOG.info("cluster: the copy of %s:%d is complete", *self._address)
+            LOG.info("cluster: the copy of %s is complete", self._shown)
         self._forget_heard()
+        if self._state == STREAMING:
+            self._pause_s = FIRST_PAUSE_S
         if self._link is not None:
             self._link.wake()
 

@@ -21,8 +21,8 @@ READ_OCTETS = 256 * 1024
 
 
 class Link:
-    """A connection to ``address``, (host, port); ``tls``: an SSL context, or None. ``epoch``: the leader's,
-    set at login. Raises OSError. May switch.
+    """A connection to ``address``, (host, port); ``tls``: a ``gevent.ssl.SSLContext``, or None. ``epoch``:
+    the leader's, set at login. Raises OSError. May switch.
     """
 
     def __init__(self, address: tuple[str, int], tls: Any):

@@ -108,16 +108,16 @@ class LeadingNode:
         other.close()
 
     def _churn(self):
-        """Queues that come and go."""
+        """Queues that come and go, and come again with the same name."""
         client = self.client()
         number = 0
         while self._is_busy:
             number += 1
-            name = f"churn.{number}"
+            name = f"churn.{number % 6}"
             client.call(QueueDeclare(queue=name, durable=True), QueueDeclareOk)
             client.publish(name, os.urandom(100_000), properties=PERSISTENT)
             if number > 5:
-                client.call(QueueDelete(queue=f"churn.{number - 5}"), QueueDeleteOk)
+                client.call(QueueDelete(queue=f"churn.{(number - 5) % 6}"), QueueDeleteOk)
         client.close()
 
     def close(self):

@@ -4,6 +4,7 @@ A second reading of the protocol, beside the package's own follower: it writes n
 """
 import gevent
 from gevent import socket
+from gevent.event import Event
 
 from gomq_py.cluster.login import FollowerLogin
 from gomq_py.cluster.wire import events, frames, messages
@@ -11,6 +12,7 @@ from gomq_py.octets import crc32c
 from tests.support.waiting import wait_until
 
 BLOCK_OCTETS = 1 << 20
+ACK_S = 0.01
 
 
 class PlainFollower:
@@ -39,6 +41,7 @@ class PlainFollower:
         self.epoch, self.is_sync = self._login.epoch, self._login.is_sync
         if self.is_sync:
             self.folders, self.files, self.names, self.is_synced = set(), {}, {}, False
+        self._ended = Event()
         self._acks = gevent.spawn(self._acknowledge_forever)
         self._greenlet = gevent.spawn(self._read)
 
@@ -58,6 +61,7 @@ class PlainFollower:
         self._greenlet.join()
 
     def close(self):
+        self._ended.set()
         gevent.killall([self._greenlet, self._acks])
         self.socket.close()
 
@@ -102,11 +106,10 @@ class PlainFollower:
         return True
 
     def _acknowledge_forever(self):
-        while True:
+        while not self._ended.wait(ACK_S):
             if self.acknowledges:
                 flushed = self.position if self.is_synced else 0
                 self.send(frames.ACK, messages.Ack(self.position, flushed).encode())
-            gevent.sleep(0.01)
 
     # operations
 

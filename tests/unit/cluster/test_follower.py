@@ -5,7 +5,7 @@ from random import Random
 
 import gevent
 import pytest
-from gevent import socket
+from gevent import socket, ssl
 
 from gomq_py.cluster import applier, follower, identity, link
 from gomq_py.cluster.follower import Follower
@@ -14,6 +14,7 @@ from gomq_py.cluster.wire import events, frames
 from gomq_py.cluster.wire.frames import FrameReader
 from gomq_py.cluster.wire.messages import NO_ID, Ack, Hashes
 from gomq_py.storage.disk.files import Files
+from tests.support import certificates
 from tests.support.faulty_files import FaultyFiles
 from tests.support.mirror import folder_content
 from tests.support.model_leader import crc_of
@@ -34,6 +35,7 @@ class PlayedLeader:
         self.port = self.listening.getsockname()[1]
         self.connection = None
         self.acks, self.hashes = [], []
+        self.tls = None
 
     def accept(self, secret=SECRET, cluster_id=CLUSTER, epoch=1, can_resume=True):
         """Let a follower in; returns its Hello."""
@@ -57,6 +59,8 @@ class PlayedLeader:
         self.hang_up()
         self.connection, _ = self.listening.accept()
         self.connection.settimeout(in_time(20))
+        if self.tls is not None:
+            self.connection = self.tls.wrap_socket(self.connection, server_side=True)
 
     def tell(self, *operations, position, kind=frames.EVENTS, epoch=None):
         octets = frames.encode(
@@ -338,6 +342,36 @@ def test_leader_that_does_not_prove_the_secret_is_refused(leader, begin, root):
     assert content(root) == {}
 
 
+def tls_of(leader, folder, *names):
+    """Gives the leader a certificate; returns the context of a follower that trusts it."""
+    files = certificates.make(folder, *names)
+    leader.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    leader.tls.load_cert_chain(files.certificate, files.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(files.authority)
+    return context
+
+
+def test_follower_comes_over_tls(leader, begin, root, tmp_path):
+    begin(tls=tls_of(leader, tmp_path / "tls"))
+    leader.accept()
+    sync(leader)
+    leader.tell(events.written(1, 0, b"x" * 1_000_000), position=6)
+    leader.await_ack(6, 6)
+    leader.connection.close()
+
+    assert leader.accept().position == 6
+    assert len(content(root)["file"]) == 1_000_000
+
+
+def test_certificate_of_another_host_is_refused(leader, begin, tmp_path):
+    one = begin(tls=tls_of(leader, tmp_path / "tls", "elsewhere.example"))
+
+    with pytest.raises(ssl.SSLError):
+        leader.accept()
+    wait_for_error(one, "certificate")
+
+
 def test_frames_before_the_login_are_short(leader, begin):
     one = begin()
     leader.greet()
@@ -364,7 +398,7 @@ def test_leader_that_is_not_there_is_tried_again(leader, begin, monkeypatch):
     wait_for_error(one, "refused")
 
     again = PlayedLeader.__new__(PlayedLeader)
-    again.connection = None
+    again.connection = again.tls = None
     again.listening = socket.socket()
     again.listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     again.listening.bind(("127.0.0.1", port))

@@ -11,6 +11,7 @@ from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.login import LoginRefused
 from gomq_py.cluster.stream import EventStream
 from gomq_py.cluster.wire import frames, messages
+from gomq_py.hub.turns import give_way
 from gomq_py.storage.disk.files import Files
 from tests.support.mirror import folder_content
 from tests.support.plain_follower import PlainFollower
@@ -71,7 +72,7 @@ def put_short_ones(world, octets):
     file = world.files.create(world.path("short"), octets)
     for at in range(0, octets, 1 << 15):
         world.files.write(file, at, os.urandom(1 << 15))
-        gevent.sleep(0)
+        give_way()
 
 
 def wait(condition, **options):
@@ -172,7 +173,7 @@ def test_follower_joins_while_files_change(world):
                 world.files.make_folder(world.path(f"folder.{number}"))
             if number % 10 == 5:
                 world.files.rename(world.path(f"folder.{number - 5}"), world.path(f"moved.{number - 5}"))
-            gevent.sleep(0.0001)
+            give_way()
     for number in range(100):
         world.files.make_folder(world.path(f"old.{number}"))
         put(world, f"old.{number}/file", os.urandom(100_000))

@@ -107,7 +107,6 @@ def test_files_of_this_node_are_not_listed(tmp_path):
     write(tmp_path, dict.fromkeys((*mine, "users", "q/.lock"), b"x"))
     sync = Sync(tmp_path)
     sync.files.register.seed(sync.root, ())
-    sync.files.register.folder_created(sync.root)
 
     sync.run()
 
