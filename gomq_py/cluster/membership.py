@@ -5,6 +5,8 @@ Used by node. A leader with ``replicate`` has a stream of its changes and serves
 """
 import os
 import socket
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gomq_py.cluster import identity as identities
@@ -63,7 +65,7 @@ class Membership:
         host, _, port = self._settings.cluster_leader.rpartition(":")
         self._follower = Follower(
             self._files, root, read_secret(self._settings), host.strip("[]"), int(port), socket.gethostname(),
-            self._identity)
+            self._identity, follower_context(self._settings))
 
     def start(self) -> None:
         """Begin to follow."""
@@ -93,7 +95,8 @@ class Membership:
         settings, identity = self._settings, self._identity
         self._leader = Leader(
             read_secret(settings), identity.cluster_id, identity.node_id, identity.epoch, self._stream,
-            self._register, self._root, settings.clustering_bind, settings.clustering_port)
+            self._register, self._root, settings.clustering_bind, settings.clustering_port,
+            leader_tls(settings))
         self._leader.open()
 
     # both
@@ -123,6 +126,28 @@ class Membership:
         if leader is not None:
             leader.close()
         self.end_following()
+
+
+def leader_tls(settings: Settings) -> Callable[[Any], Any] | None:
+    """A function that makes an accepted socket a TLS socket; None without a certificate. Raises TLSError."""
+    if not settings.cluster_tls_cert:
+        return None
+    # imported here: a node without certificate needs no TLS library
+    from gomq_py.net.tls import TLSOptions, server_context
+    context = server_context(TLSOptions(
+        settings.cluster_tls_cert, settings.cluster_tls_key, authorities=settings.cluster_tls_ca_cert,
+        verify_peer=bool(settings.cluster_tls_ca_cert)))
+    return partial(context.wrap_socket, server_side=True)
+
+
+def follower_context(settings: Settings) -> Any:
+    """The SSL context of a follower; None without authorities. Raises TLSError."""
+    if not settings.cluster_tls_ca_cert:
+        return None
+    # imported here: a node without certificate needs no TLS library
+    from gomq_py.net.tls import client_context
+    return client_context(
+        settings.cluster_tls_ca_cert, settings.cluster_tls_cert, settings.cluster_tls_key)
 
 
 def _shown(figures: dict[str, Any], **names: str) -> dict[str, Any]:

@@ -653,6 +653,19 @@ OPTIONS: tuple[Option, ...] = (
         name="cluster_password", flags=("--cluster-password",), environment=("CLUSTER_PASSWORD",),
     ),
     Option(
+        "clustering", "tls_cert", PATH, "",
+        "Certificate (PEM) of this node for leader and followers; with it a leader serves TLS to followers.",
+        name="cluster_tls_cert",
+    ),
+    Option("clustering", "tls_key", PATH, "", "Key of that certificate; empty: it is in the same file.",
+           name="cluster_tls_key"),
+    Option(
+        "clustering", "tls_ca_cert", PATH, "",
+        "Authorities (PEM). A follower connects over TLS and checks the leader's certificate; a leader asks "
+        "its followers for theirs.",
+        name="cluster_tls_ca_cert",
+    ),
+    Option(
         "clustering", "bind", TEXT, "127.0.0.1", "Address to listen on for followers.",
         name="clustering_bind", flags=("--clustering-bind", "--cluster-bind"),
         environment=("CLUSTERING_BIND",),

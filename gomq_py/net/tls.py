@@ -52,7 +52,11 @@ def server_context(options: TLSOptions) -> Any:
     except ssl.SSLError as error:
         raise TLSError(f"no cipher of TLS 1.2 is left by {options.ciphers!r}") from error
     if options.verify_peer:
-        _ask_for_certificates(context, options)
+        if not options.authorities:
+            # The system's authorities would let in anybody who can buy a certificate.
+            raise TLSError("tls_verify_peer needs tls_ca_cert: the authorities that vouch for clients")
+        _trust(context, options.authorities)
+        context.verify_mode = ssl.CERT_REQUIRED if options.certificate_required else ssl.CERT_OPTIONAL
     if options.keylog_file:
         try:
             context.keylog_filename = options.keylog_file
@@ -80,21 +84,25 @@ def _load_certificate(context: Any, certificate: str, key: str) -> None:
         ) from error
 
 
-def _ask_for_certificates(context: Any, options: TLSOptions) -> None:
-    if not options.authorities:
-        # The system's authorities would let in anybody who can buy a certificate.
-        raise TLSError("tls_verify_peer needs tls_ca_cert: the authorities that vouch for clients")
+def client_context(authorities: str, certificate: str = "", key: str = "") -> Any:
+    """The context of a client that checks the server's certificate and name, and may have a certificate of
+    its own. Reads files, so never call it in a serving hub. Raises TLSError.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = VERSIONS["1.2"]
+    _trust(context, authorities)
+    if certificate:
+        _load_certificate(context, certificate, key)
+    return context
+
+
+def _trust(context: Any, authorities: str) -> None:
     try:
-        context.load_verify_locations(options.authorities)
+        context.load_verify_locations(authorities)
     except ssl.SSLError as error:
-        raise TLSError(
-            f"cannot use the authorities in {options.authorities}: {error.reason or error}"
-        ) from error
+        raise TLSError(f"cannot use the authorities in {authorities}: {error.reason or error}") from error
     except OSError as error:
-        raise TLSError(
-            f"cannot read the authorities in {options.authorities}: {error.strerror or error}"
-        ) from error
-    context.verify_mode = ssl.CERT_REQUIRED if options.certificate_required else ssl.CERT_OPTIONAL
+        raise TLSError(f"cannot read the authorities in {authorities}: {error.strerror or error}") from error
 
 
 def _no_password() -> str:

@@ -5,8 +5,10 @@ import socket
 import pika
 import pytest
 import requests
+import trustme
 
 from tests.ctl.running import Runner, done
+from tests.support import certificates
 from tests.support.broker_process import BrokerProcess
 from tests.support.command import gomq_py as run
 from tests.support.waiting import wait_until
@@ -186,6 +188,23 @@ def test_wrong_secret_is_said_and_tried_again(pair, tmp_path):
         wait_until(lambda: ask(other, "/api/cluster").json()["error"])
         assert ask(other, "/api/cluster").json()["state"] == "connecting"
     pair[0].wait_for_log("refused")
+
+
+def test_leader_and_follower_know_each_other_by_certificates(tmp_path):
+    authority = trustme.CA()
+    mine = certificates.make(tmp_path / "tls", authority=authority)
+    both = f"tls_cert = {mine.certificate}\ntls_key = {mine.key}\ntls_ca_cert = {mine.authority}\n"
+    (tmp_path / "both.ini").write_text(f"[clustering]\n{both}")
+    (tmp_path / "none.ini").write_text(f"[clustering]\ntls_ca_cert = {mine.authority}\n")
+    (tmp_path / "plain.ini").write_text("")
+    with node(tmp_path / "leader", cluster=True, config=tmp_path / "both.ini") as leader:
+        publish(leader, 1)
+        with follower_of(leader, tmp_path / "follower", config=tmp_path / "both.ini") as follower:
+            wait_until_equal(follower)
+        for name in ("none", "plain"):
+            with follower_of(leader, tmp_path / name, config=tmp_path / f"{name}.ini") as other:
+                wait_until(lambda: ask(other, "/api/cluster").json()["error"])
+                assert ask(other, "/api/cluster").json()["state"] == "connecting"
 
 
 @pytest.mark.parametrize("flag, value", [("--cluster", "yes"), ("--cluster-leader", "127.0.0.1:5679")])

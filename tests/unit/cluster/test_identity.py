@@ -14,7 +14,7 @@ from tests.support.mirror import Mirror
 ONE = Identity(b"c" * 16, b"n" * 16, 3)
 LINE = (
     b'{"cluster": "63636363636363636363636363636363", '
-    b'"node": "6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e", "epoch": 3}')
+    b'"node": "6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e", "epoch": 3, "promoted": ""}')
 
 
 def test_identity_is_read_as_it_was_written(tmp_path):
@@ -25,7 +25,7 @@ def test_identity_is_read_as_it_was_written(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [
-    lambda octets: b"", lambda octets: octets[:-1], lambda octets: octets.replace(b"3}", b"4}"),
+    lambda octets: b"", lambda octets: octets[:-1], lambda octets: octets.replace(b": 3,", b": 4,"),
     lambda octets: b"\xff" * 70,
 ])
 def test_damaged_identity_is_an_error(tmp_path, damage):
@@ -58,8 +58,11 @@ def test_leader_begins_a_cluster_and_stays_in_it(tmp_path):
 def test_promoted_follower_begins_an_epoch(tmp_path):
     identity.write(Files(), tmp_path, ONE)
 
-    assert identity.of_leader(Files(), tmp_path, promoted=True) == ONE._replace(epoch=4)
-    assert identity.read(tmp_path).epoch == 4
+    promoted = identity.of_leader(Files(), tmp_path, promoted="broker-1:5679")
+
+    assert promoted == identity.read(tmp_path) == ONE._replace(epoch=4, promoted="broker-1:5679")
+    assert identity.of_leader(Files(), tmp_path) == promoted  # after a restart
+    assert identity.of_follower(Files(), tmp_path) == ONE._replace(epoch=4)  # of another leader
 
 
 def test_follower_keeps_its_node_id(tmp_path):
