@@ -32,7 +32,6 @@ def replace(files, path, octets):
         raise
     files.close(file)
     files.sync_folder(os.path.dirname(path))
-    files.register.flushed()
 
 
 def write_temporary(files, path, octets):

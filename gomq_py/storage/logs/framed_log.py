@@ -104,7 +104,6 @@ class FramedLog:
             self._files.truncate(self.file, scan.end)
         self._files.write_again(self.file, 0, scan.end)
         self._files.sync(self.file)
-        self._files.register.flushed()
         self._reserve()
         self._replayed = True
 
