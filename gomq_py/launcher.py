@@ -32,8 +32,7 @@ from gomq_py.observability import garbage, resources
 from gomq_py.observability.log import logger
 from gomq_py.reload import Reloader
 from gomq_py.state_dump import StateDump
-from gomq_py.storage.disk.data_dir import DataDirError
-from gomq_py.storage.errors import StoreError
+from gomq_py.storage.errors import DataDirError, StoreError
 from gomq_py.storage.logs.framed_log import LogError
 
 LOG = logger("boot")

@@ -72,7 +72,7 @@ class Applier:
     def begin_sync(self, identity):
         """Give up all that waits, and begin a sync; ``identity`` is that of the folder afterwards.
 
-        Raises OSError, SwapError. May switch.
+        Raises OSError, DataDirError. May switch.
         """
         self._frames.clear()
         self._idle.wait()

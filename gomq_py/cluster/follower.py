@@ -23,13 +23,13 @@ from gomq_py.cluster.wire.messages import NO_ID, Ack, Hashes, MessageError
 from gomq_py.hub.threads import in_thread
 from gomq_py.net.listener import format_address
 from gomq_py.observability.log import logger
-from gomq_py.storage.disk.swap import SwapError
+from gomq_py.storage.errors import DataDirError
 
 LOG = logger("cluster")
 CONNECTING, SYNCING, STREAMING, STOPPED = "connecting", "syncing", "streaming", "stopped"
 
 # What ends a connection without being a fault of this program.
-FAULTS = (OSError, FrameError, EventError, MessageError, LoginRefused, SwapError, ReplicaError)
+FAULTS = (OSError, FrameError, EventError, MessageError, LoginRefused, DataDirError, ReplicaError)
 # Pause before the next try to connect; doubled after each one that fails.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 # Files, and MiB of them, that a thread reads and hashes at a time: many, because a call of a thread costs as

@@ -14,7 +14,7 @@ from gomq_py.cluster.identity import ClusterError, Identity
 from gomq_py.config.kinds import SECRET_OCTETS
 from gomq_py.config.settings import Settings
 from gomq_py.observability.log import logger
-from gomq_py.storage.disk.files import Files
+from gomq_py.storage.disk.plain_files import PlainFiles
 from gomq_py.storage.disk.replication import Replicator
 
 LOG = logger("cluster")
@@ -27,7 +27,7 @@ class Membership:
 
     def __init__(self, settings: Settings):
         self._settings = settings
-        self._files = Files()  # of this node's own file, and of a follower: nobody is told
+        self._files = PlainFiles()  # of this node's own file, and of a follower: nobody is told
         self._root = ""
         self._identity: Identity | None = None
         self._register: Any = None

@@ -11,11 +11,11 @@ import re
 
 from gomq_py.ctl.offline import Definitions, FolderError, held_folder
 from gomq_py.storage.disk.data_dir import (
-    DEFINITIONS, QUEUES, STOPPED, USERS, DataDir, is_known, known_ranges, last_end_of, listed_in,
-    logs_left_in, lost_logs,
+    DEFINITIONS, QUEUES, STOPPED, USERS, DataDir, last_end_of, listed_in, logs_left_in, lost_logs,
 )
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format import record
+from gomq_py.storage.format.known_damage import is_known, known_ranges
 from gomq_py.storage.format.log import LogError, LogScan
 from gomq_py.storage.format.record import RecordScanner
 from gomq_py.storage.stores import stream_offsets

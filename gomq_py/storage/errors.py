@@ -4,6 +4,10 @@ The broker logs them with the state that explains them. They close one queue, no
 """
 
 
+class DataDirError(Exception):
+    """The data folder cannot be used; the text is one line for the operator."""
+
+
 class StoreError(Exception):
     """A store cannot do what it was asked: ``path`` of the file, ``position`` in it (octets from its start),
     and ``reason``, a text for the operator.

@@ -17,7 +17,7 @@ from gomq_py.cluster.staging import Staging
 from gomq_py.cluster.wire import events
 from gomq_py.storage.disk import swap
 from gomq_py.storage.disk.data_dir import NOT_CONTENT
-from gomq_py.storage.disk.files import Files
+from gomq_py.storage.disk.plain_files import PlainFiles
 from gomq_py.storage.disk.replication import Range, Replicator
 from tests.durability import flush_pool
 from tests.durability.broker_driver import EVERYTHING, TOPOLOGY, World, check_folder
@@ -175,11 +175,11 @@ def test_sync_leaves_the_old_content_or_the_new_one_at_any_power_cut(
     root, places = tmp_path / "data", tmp_path / "cuts"
     root.mkdir()
     places.mkdir()
-    first = Replica(Files(), root)
+    first = Replica(PlainFiles(), root)
     leader = ModelLeader(random, first)
     leader.change(60)
     first.close()
-    identity.write(Files(), root, OLD)
+    identity.write(PlainFiles(), root, OLD)
     old = state(root)
     cutter = Cutter(root, places, random, 0.02)
 
@@ -201,7 +201,7 @@ def test_sync_leaves_the_old_content_or_the_new_one_at_any_power_cut(
         boot.files.switch_off()
         boot.disk.discard()
         for again in boot.taken:
-            swap.finish(Files(), str(again), NOT_CONTENT)
+            swap.finish(PlainFiles(), str(again), NOT_CONTENT)
             assert state(again) == left
     cutter.disk.discard()
 
@@ -222,7 +222,7 @@ def test_what_was_synced_is_on_the_disk(tmp_path, seed):
     folder.close()
 
     disk.lay_out_flushed(tmp_path / "cut")
-    swap.finish(Files(), str(tmp_path / "cut"), NOT_CONTENT)
+    swap.finish(PlainFiles(), str(tmp_path / "cut"), NOT_CONTENT)
 
     assert state(tmp_path / "cut") == state(root)
     disk.discard()

@@ -21,7 +21,7 @@ from gomq_py.cluster.stream import EventStream
 from gomq_py.config.settings import Settings
 from gomq_py.content.properties import Properties
 from gomq_py.node import Node
-from gomq_py.storage.disk.files import Files
+from gomq_py.storage.disk.plain_files import PlainFiles
 from tests.support.door import Client
 from tests.support.mirror import folder_content
 from tests.support.waiting import wait_until
@@ -43,7 +43,7 @@ class LeadingNode:
         self.node = Node(settings, (self.stream,))
         self.node.lead()
         self.node.open_doors()
-        mine = identity.of_leader(Files(), self.root)
+        mine = identity.of_leader(PlainFiles(), self.root)
         self.leader = Leader(
             SECRET, mine.cluster_id, mine.node_id, mine.epoch, self.stream, self.node._files.register,
             self.root, "127.0.0.1", port)
@@ -128,7 +128,7 @@ class LeadingNode:
 
 def follower_of(port, root, secret=SECRET):
     os.makedirs(root, exist_ok=True)
-    files = Files()
+    files = PlainFiles()
     return Follower(
         files, os.fspath(root), secret, "127.0.0.1", port, "follower", identity.of_follower(files, root))
 

@@ -11,7 +11,7 @@ from tests.ctl.running import Runner, done
 from tests.support import certificates
 from tests.support.broker_process import BrokerProcess
 from tests.support.command import gomq_py as run
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 SECRET = "a secret of the cluster"
 COUNT = 300
@@ -28,7 +28,7 @@ def follower_of(leader, folder, **options):
 
 
 def ask(broker, path, door="http", **more):
-    return requests.get(f"http://127.0.0.1:{broker.ports[door]}{path}", timeout=10, **more)
+    return requests.get(f"http://127.0.0.1:{broker.ports[door]}{path}", timeout=in_time(10), **more)
 
 
 def wait_until_equal(follower):
@@ -152,7 +152,8 @@ def test_follower_says_at_every_other_path_whom_to_ask(pair):
 def test_follower_is_promoted_by_its_own_machine_alone(pair):
     follower = pair[1]
     answer = requests.post(
-        f"http://127.0.0.1:{follower.ports['http']}/api/cluster/promote", auth=("guest", "guest"), timeout=10)
+        f"http://127.0.0.1:{follower.ports['http']}/api/cluster/promote", auth=("guest", "guest"),
+        timeout=in_time(10))
     assert answer.status_code == 503
     assert ask(follower, "/api/cluster").json()["role"] == "follower"
 

@@ -5,7 +5,7 @@ Base of the files that misbehave (``faulty_files``, ``power_cut``): the N-th sea
 Announcements of mapped writes (``appended``, ``overwritten``) are moments too, though nothing can fail there:
 the mapping has already changed. So is the moment in which a log accepts what a thread is to write.
 """
-from gomq_py.storage.disk.files import Files
+from gomq_py.storage.disk.plain_files import PlainFiles
 
 # Calls that ask the system for something, and so can fail.
 # Composed ones (remove_tree) are made of these; closing is not a change.
@@ -23,7 +23,7 @@ FLUSHES = frozenset({"sync", "sync_folder", "sync_all"})
 POOL_CALLS = FLUSHES | {"make", "make_unnamed", "make_log", "unmake", "reserve", "write_accepted"}
 
 
-class WatchedFiles(Files):
+class WatchedFiles(PlainFiles):
     """Does what Files does; subclasses look in through ``about_to``."""
 
     def about_to(self, call, subject):
@@ -31,7 +31,7 @@ class WatchedFiles(Files):
 
 
 def _watched(name, method):
-    inherited = getattr(Files, method)
+    inherited = getattr(PlainFiles, method)
 
     def call(self, subject, *arguments):
         self.about_to(name, getattr(subject, "path", subject))

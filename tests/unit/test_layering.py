@@ -90,7 +90,7 @@ MAP = {
     "auth": LEAVES | {"storage.logs", "hub"},
     # the disk, what is flushed to it and when, pairs of files, logs of changes, what a queue calls
     "storage": set(),
-    "storage.disk": {"digests", "observability", "storage.format"},
+    "storage.disk": {"digests", "observability", "storage", "storage.format"},
     "storage.flush": {"hub", "observability", "storage", "storage.disk"},
     "storage.segments": LEAVES | {"storage", "storage.disk"},
     "storage.logs": LEAVES | {"hub", "storage.disk"},

@@ -42,7 +42,7 @@ from gomq_py.digests import sha256
 from gomq_py.observability.log import logger
 from gomq_py.storage.disk import atomic_file, segment_list, swap
 from gomq_py.storage.disk.files import FILE_MODE, NO_ROOM, Files, with_path
-from gomq_py.storage.disk.register import LinkedFolder
+from gomq_py.storage.errors import DataDirError
 from gomq_py.storage.format.log import HEAD_SIZE, LogError, LogScan, log_id_of
 
 LOG = logger("storage")
@@ -88,12 +88,7 @@ _WAYS_OUT = {
         "administrator by 'gomq-py-ctl recover_users {} NAME'"
     ),
 }
-_KNOWN = re.compile(r"known\.(\d{10})\.(\d+)\.(\d+)")
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-
-
-class DataDirError(Exception):
-    """The data folder cannot be used; the text is one line for the operator."""
 
 
 class DataDirLocked(DataDirError):
@@ -144,14 +139,8 @@ class DataDir:
                 self._lock()
         self._follows = False
         try:
-            self._finish_swap()
-            try:
-                self._files.register.seed(self.path, NOT_CONTENT)
-            except LinkedFolder as error:
-                raise DataDirError(
-                    f"{error} is a link: a broker with followers needs one folder, without links. Mount the "
-                    "other disk there instead"
-                ) from error
+            swap.finish(Files(), self.path, NOT_CONTENT)  # without a word to replicators
+            self._files.register.seed(self.path, NOT_CONTENT)
             self._check_schema()
             for name in (POOL, QUEUES, TRANSIENT):
                 make_place(self._files, self._at(name))
@@ -172,7 +161,7 @@ class DataDir:
         if self._wants_lock:
             self._lock()
         try:
-            self._finish_swap()
+            swap.finish(Files(), self.path, NOT_CONTENT)  # without a word to replicators
             self._check_version()
             self._write_note(_FOLLOWED_TEXT + boot_id())
         except BaseException:
@@ -321,13 +310,6 @@ class DataDir:
         for folder in reversed(missing):
             self._files.making_folder(folder).act()  # without telling: replicators have this folder
             self._files.sync_folder(os.path.dirname(folder))
-
-    def _finish_swap(self):
-        """Without self._files: replicators know nothing of the folder yet."""
-        try:
-            swap.finish(Files(), self.path, NOT_CONTENT)
-        except swap.SwapError as error:
-            raise DataDirError(str(error)) from error
 
     def _lock(self):
         if self._lock_fd >= 0:
@@ -504,21 +486,6 @@ def _free_name(path):
     while os.path.lexists(found := f"{path}.{number}"):
         number += 1
     return found
-
-
-def known_name(number, start, end):
-    """Name of the empty file that says that damage at [start, end) of segment ``number`` was reported."""
-    return f"known.{number:010d}.{start}.{end}"
-
-
-def known_ranges(names):
-    """Parse file names made by known_name() into [(segment number, start, end)]; other names are skipped."""
-    return [tuple(map(int, match.groups())) for match in map(_KNOWN.fullmatch, names) if match]
-
-
-def is_known(ranges, number, start, end):
-    """Whether one of ``ranges``, from known_ranges(), covers [start, end) of segment ``number``."""
-    return any(number == known and first <= start and end <= behind for known, first, behind in ranges)
 
 
 def lost_logs(root, last_end):

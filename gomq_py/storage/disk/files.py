@@ -24,7 +24,7 @@ from collections import Counter
 
 from gomq_py.storage.disk.mapping import CAN_FLUSH_MAPPINGS
 from gomq_py.storage.disk.open_file import (
-    ZEROS, File, LogFile, Reading, check_sound, close_parts, flush_file, flush_file_system, reserve_room,
+    ZEROS, File, LogFile, Reading, check_sound, close_parts, flush_file, reserve_room,
     retain_room, take_room,
 )
 from gomq_py.storage.disk.pages import fetch_ahead, populate, read_range
@@ -124,8 +124,7 @@ class Files:
 
     def made(self, file):
         """Tell the replicators of a file from ``make`` or ``make_log``."""
-        if self.register.replicators:
-            self.register.created(file.path, file.size)
+        self.register.created(file.path, file.size)
 
     def unmake(self, file):
         """Remove a file that ``make`` returned, before replicators hear of it. Blocks."""
@@ -255,46 +254,6 @@ class Files:
         if self.register.replicators and file.named:
             self.register.overwritten(file, start, end)
 
-    # a follower's files: not mapped, written anywhere, and no replicator hears of them
-
-    def open_plain(self, path, size=None):
-        """Open an existing file; with ``size``, create it with that many zero bytes and no room allocated.
-        Blocks. Raises OSError.
-        """
-        path = os.fspath(path)
-        if size is None:
-            fd = self._open(path, os.O_RDWR | os.O_NOFOLLOW)
-            return File(path, fd, os.fstat(fd).st_size, False)
-        fd = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        file = File(path, fd, 0, False)
-        self.set_size(file, size)
-        return file
-
-    def set_size(self, file, size):
-        """Cut a plain file to ``size``, or extend it with zeros whose room is not allocated. Blocks."""
-        try:
-            self._cut(file.fd, size)
-        except OSError as error:
-            raise with_path(error, file.path) from error
-        file.size = size
-
-    def link(self, source, target):
-        """Give a file a second name. Raises OSError. Blocks."""
-        self._link(os.fspath(source), os.fspath(target))
-
-    def open_folder(self, path):
-        """An open folder, for ``sync_all``."""
-        return File(path, self._open(path, os.O_RDONLY | os.O_DIRECTORY), 0, False)
-
-    def sync_all(self, folder):
-        """Flush every file and name of the file system that holds the folder. Blocks. Raises OSError, also
-        for what has failed since the folder was opened.
-        """
-        try:
-            flush_file_system(folder.fd)
-        except OSError as error:
-            raise with_path(error, folder.path) from error
-
     # logs
 
     def open_log(self, path):
@@ -410,8 +369,7 @@ class Files:
         def told(_):
             if file is not None:
                 file.path = target
-            if self.register.replicators:
-                self.register.renamed(source, target, file_id)
+            self.register.renamed(source, target, file_id)
 
         return Change(source, lambda: self._rename(source, target), told, needed)
 
@@ -427,8 +385,7 @@ class Files:
         def told(kept):
             if kept is not None:
                 aside(self._let_go, kept)
-            if self.register.replicators:
-                self.register.unlinked(path, file_id)
+            self.register.unlinked(path, file_id)
 
         return Change(
             path, lambda: self._unlink_keeping(path) if aside is not None else self._unlink(path), told
@@ -588,9 +545,6 @@ class Files:
 
     def _rename(self, source, target):
         os.rename(source, target)
-
-    def _link(self, source, target):
-        os.link(source, target, follow_symlinks=False)
 
     def _unlink(self, path):
         os.unlink(path)

@@ -10,12 +10,9 @@ import os
 import stat
 
 from gomq_py.observability.log import logger
+from gomq_py.storage.errors import DataDirError
 
 LOG = logger("storage")
-
-
-class LinkedFolder(Exception):
-    """A folder in the data folder is a link, which the register does not follow; ``args``: its path."""
 
 
 class NullRegister:
@@ -50,7 +47,7 @@ class Register:
 
     def seed(self, root, left_out):
         """At boot, before the first change: take in what the folder ``root`` holds, without the names
-        ``left_out`` directly in it. Blocks. Raises LinkedFolder for a link to a folder.
+        ``left_out`` directly in it. Blocks. Raises DataDirError for a link to a folder.
         """
         self.paths.clear()
         self.folders.clear()
@@ -61,7 +58,9 @@ class Register:
                 names = [name for name in names if name not in left_out]
             for path in [os.path.join(folder, name) for name in folders]:
                 if os.path.islink(path):
-                    raise LinkedFolder(path)
+                    raise DataDirError(
+                        f"{path} is a link: a broker with followers needs one folder, without links. Mount "
+                        "the other disk there instead")
                 self.folders[path] = None
             for path in [os.path.join(folder, name) for name in names]:
                 if stat.S_ISREG(os.lstat(path).st_mode):  # ctl's socket is none

@@ -18,15 +18,12 @@ import os
 
 from gomq_py.digests import sha256
 from gomq_py.storage.disk import atomic_file
+from gomq_py.storage.errors import DataDirError
 
 SYNC = ".sync"
 COPY = f"{SYNC}.copy"
 _MANIFEST = f"{SYNC}.manifest"
 _NEW, _OLD = f"{SYNC}.new.", f"{SYNC}.old."
-
-
-class SwapError(Exception):
-    """The manifest is damaged: the folder holds parts of two states. The text is one line."""
 
 
 def swap(files, root, stays):
@@ -47,7 +44,7 @@ def swap(files, root, stays):
 def finish(files, root, stays):
     """Finish a swap that has its manifest, and remove what an unfinished sync or an earlier swap has left.
 
-    Blocks; for boot, before anything else. Raises OSError, and SwapError.
+    Blocks; for boot, before anything else. Raises OSError, and DataDirError.
     """
     if not any(_is_ours(name) for name in os.listdir(root)):
         return
@@ -105,7 +102,7 @@ def _read(path):
     with open(path, "rb") as file:
         digest, _, content = file.read().partition(b"\n")
     if sha256(content).hexdigest().encode() != digest:
-        raise SwapError(
+        raise DataDirError(
             f"{path} is damaged: this folder holds parts of two states. Remove all of it but .cluster, and "
             "a follower fetches it again; or restore a backup")
     return json.loads(content)

@@ -7,8 +7,8 @@ segments, and for stores.stream_store, whose readers meet damage.
 import os
 
 from gomq_py.observability.log import logger
-from gomq_py.storage.disk.data_dir import is_known, known_name, known_ranges
 from gomq_py.storage.errors import StoreError
+from gomq_py.storage.format.known_damage import is_known, known_name, known_ranges
 from gomq_py.storage.format.record import RecordScanner
 
 LOG = logger("storage")

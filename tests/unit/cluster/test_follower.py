@@ -13,7 +13,7 @@ from gomq_py.cluster.login import LeaderLogin, LoginRefused
 from gomq_py.cluster.wire import events, frames
 from gomq_py.cluster.wire.frames import FrameReader
 from gomq_py.cluster.wire.messages import NO_ID, Ack, Hashes
-from gomq_py.storage.disk.files import Files
+from gomq_py.storage.disk.plain_files import PlainFiles
 from tests.support import certificates
 from tests.support.faulty_files import FaultyFiles
 from tests.support.mirror import folder_content
@@ -138,7 +138,7 @@ def root(tmp_path):
 def begin(leader, files, made, root):
     """Starts a follower."""
     def start(**options):
-        (root / ".cluster").exists() or identity.of_follower(Files(), root)
+        (root / ".cluster").exists() or identity.of_follower(PlainFiles(), root)
         arguments = {
             "files": files, "root": root, "secret": SECRET, "host": "127.0.0.1", "port": leader.port,
             "name": "second", "identity": identity.read(root), "flush_s": 0.0, **options}
@@ -192,7 +192,7 @@ def test_follower_syncs_and_goes_on_with_the_stream(leader, begin, root):
 
 def test_follower_says_what_it_has_of_each_file(leader, begin, root):
     large = bytes(BLOCK) + b"b" * BLOCK + b"c"
-    identity.write(Files(), root, identity.Identity(CLUSTER, b"n" * 16, 1))
+    identity.write(PlainFiles(), root, identity.Identity(CLUSTER, b"n" * 16, 1))
     (root / "large").write_bytes(large)
     (root / "small").write_bytes(b"abc")
     begin()
@@ -211,7 +211,7 @@ def test_follower_says_what_it_has_of_each_file(leader, begin, root):
 
 def test_hashes_of_a_long_file_come_together(leader, begin, root, monkeypatch):
     monkeypatch.setattr(follower, "BLOCKS_PER_TURN", 2)
-    identity.write(Files(), root, identity.Identity(CLUSTER, b"n" * 16, 1))
+    identity.write(PlainFiles(), root, identity.Identity(CLUSTER, b"n" * 16, 1))
     content = [bytes([number]) * BLOCK for number in range(5)]
     (root / "long").write_bytes(b"".join(content))
     begin()
@@ -318,7 +318,7 @@ def test_bad_frame_ends_the_connection_and_is_not_applied(leader, begin, root, o
     ({"cluster_id": b"d" * 16}, "belongs to cluster"),
 ])
 def test_leader_that_must_not_be_followed(leader, begin, root, how, text):
-    identity.write(Files(), root, identity.Identity(CLUSTER, b"n" * 16, 2))
+    identity.write(PlainFiles(), root, identity.Identity(CLUSTER, b"n" * 16, 2))
     (root / "file").write_bytes(b"mine")
     one = begin()
 
@@ -444,7 +444,7 @@ def test_stopped_follower_has_applied_and_flushed_all(leader, begin, files, root
 
 def test_follower_stops_in_the_middle_of_a_sync(leader, begin, root):
     (root / "old").write_bytes(b"x")
-    identity.write(Files(), root, identity.Identity(CLUSTER, b"n" * 16, 1))
+    identity.write(PlainFiles(), root, identity.Identity(CLUSTER, b"n" * 16, 1))
     one = begin()
     leader.accept()
     leader.tell(events.listed(1, 3, "file"), position=4)
@@ -456,8 +456,8 @@ def test_follower_stops_in_the_middle_of_a_sync(leader, begin, root):
 
 
 def test_follower_that_never_started_stops(begin, made, leader, root):
-    identity.of_follower(Files(), root)
-    one = Follower(Files(), root, SECRET, "127.0.0.1", leader.port, "x", identity.read(root))
+    identity.of_follower(PlainFiles(), root)
+    one = Follower(PlainFiles(), root, SECRET, "127.0.0.1", leader.port, "x", identity.read(root))
 
     one.stop()
 
@@ -520,7 +520,7 @@ def test_failing_disk_ends_in_a_sync(leader, begin, files, root, monkeypatch, ca
 
 
 def test_file_that_cannot_be_read_is_sent_whole(leader, begin, root, monkeypatch):
-    identity.write(Files(), root, identity.Identity(CLUSTER, b"n" * 16, 1))
+    identity.write(PlainFiles(), root, identity.Identity(CLUSTER, b"n" * 16, 1))
     (root / "file").write_bytes(b"abc")
     one = begin()
     leader.accept()

@@ -5,7 +5,7 @@ import pytest
 
 from gomq_py.cluster import replica
 from gomq_py.cluster.replica import Replica, ReplicaError
-from gomq_py.storage.disk.files import Files
+from gomq_py.storage.disk.plain_files import PlainFiles
 from tests.support.faulty_files import FaultyFiles
 from tests.support.mirror import folder_content
 
@@ -202,7 +202,7 @@ def test_failed_flush_is_remembered(folder, files):
 
 def test_replica_goes_on_with_known_files(tmp_path):
     (tmp_path / "file").write_bytes(b"abc")
-    folder = Replica(Files(), tmp_path, {7: "file"})
+    folder = Replica(PlainFiles(), tmp_path, {7: "file"})
     folder.written(7, 1, b"x")
     folder.unlinked(7, "file")
     folder.close()

@@ -10,7 +10,7 @@ from gomq_py.cluster.replica import Replica, ReplicaError
 from gomq_py.cluster.staging import Staging
 from gomq_py.storage.disk import swap
 from gomq_py.storage.disk.data_dir import NOT_CONTENT
-from gomq_py.storage.disk.files import Files
+from gomq_py.storage.disk.plain_files import PlainFiles
 from tests.support.mirror import folder_content
 from tests.support.model_leader import ModelLeader, crc_of
 
@@ -52,7 +52,7 @@ def test_listed_files_replace_the_folder(tmp_path):
     fill(tmp_path, gone=b"x", same=b"abcdefgh12", other=b"abcdefgh12345678", longer=b"abc", shorter=b"abcdef")
     (tmp_path / "old").mkdir()
     fill(tmp_path / "old", file=b"x")
-    sync = Staging(Files(), tmp_path)
+    sync = Staging(PlainFiles(), tmp_path)
 
     sync.listed_folder("queues")
     sync.listed(1, 10, "same")
@@ -81,7 +81,7 @@ def test_listed_files_replace_the_folder(tmp_path):
 
 def test_listed_files_are_taken_in_small_groups(tmp_path):
     fill(tmp_path, one=b"x", two=b"x" * 50, three=b"x" * 9, four=b"x" * 9)
-    sync = Staging(Files(), tmp_path)
+    sync = Staging(PlainFiles(), tmp_path)
     for number, name in enumerate(("one", "two", "three", "four", "five"), start=1):
         sync.listed(number, 100, name)
 
@@ -96,7 +96,7 @@ def test_listed_files_are_taken_in_small_groups(tmp_path):
 def test_file_that_is_the_same_is_not_copied(tmp_path):
     fill(tmp_path, same=b"abc")
     number = (tmp_path / "same").stat().st_ino
-    sync = Staging(Files(), tmp_path)
+    sync = Staging(PlainFiles(), tmp_path)
     sync.listed(1, 3, "same")
 
     complete(sync)
@@ -108,7 +108,7 @@ def test_what_is_of_this_node_stays(tmp_path):
     for name in (".lock", ".last-run"):
         fill(tmp_path, **{name: b"mine"})
     (tmp_path / "lost+found").mkdir()
-    sync = Staging(Files(), tmp_path)
+    sync = Staging(PlainFiles(), tmp_path)
 
     complete(sync)
 
@@ -118,7 +118,7 @@ def test_what_is_of_this_node_stays(tmp_path):
 def test_after_a_failed_flush_nothing_of_the_folder_is_kept(tmp_path):
     fill(tmp_path, same=b"abc")
     number = (tmp_path / "same").stat().st_ino
-    sync = Staging(Files(), tmp_path, trusts_disk=False)
+    sync = Staging(PlainFiles(), tmp_path, trusts_disk=False)
     sync.listed(1, 3, "same")
 
     assert answers(sync) == {1: []}
@@ -133,7 +133,7 @@ def test_other_things_with_a_files_name_are_replaced(tmp_path, theirs):
     (tmp_path / "secret").write_bytes(b"secret")
     make = {"folder": os.mkdir, "link": lambda name: os.symlink("../secret", name), "pipe": os.mkfifo}
     make[theirs](path)
-    sync = Staging(Files(), tmp_path / "data")
+    sync = Staging(PlainFiles(), tmp_path / "data")
     sync.listed(1, 3, "name")
 
     assert answers(sync) == {1: []}
@@ -143,7 +143,7 @@ def test_other_things_with_a_files_name_are_replaced(tmp_path, theirs):
 
 
 def test_operations_of_files_that_are_not_listed_are_skipped(tmp_path):
-    sync = Staging(Files(), tmp_path)
+    sync = Staging(PlainFiles(), tmp_path)
 
     sync.written(1, 0, b"x")
     sync.resized(1, 4)
@@ -158,7 +158,7 @@ def test_operations_of_files_that_are_not_listed_are_skipped(tmp_path):
 
 
 def test_file_whose_name_an_unlisted_one_takes_is_dead(tmp_path):
-    sync = Staging(Files(), tmp_path)
+    sync = Staging(PlainFiles(), tmp_path)
     sync.listed(1, 1, "log")
     sync.renamed(2, "log.next", "log")
     assert answers(sync) == {1: []}
@@ -171,7 +171,7 @@ def test_file_whose_name_an_unlisted_one_takes_is_dead(tmp_path):
 
 
 def test_later_of_two_listed_with_one_path_wins(tmp_path):
-    sync = Staging(Files(), tmp_path)
+    sync = Staging(PlainFiles(), tmp_path)
     sync.listed(1, 1, "log")
     sync.listed(2, 2, "log")
     sync.written(1, 0, b"x")
@@ -182,7 +182,7 @@ def test_later_of_two_listed_with_one_path_wins(tmp_path):
 
 
 def test_nothing_may_follow_the_end_of_a_sync(tmp_path):
-    sync = Staging(Files(), tmp_path)
+    sync = Staging(PlainFiles(), tmp_path)
     sync.synced()
 
     with pytest.raises(ReplicaError, match="in one frame"):
@@ -192,21 +192,21 @@ def test_nothing_may_follow_the_end_of_a_sync(tmp_path):
 
 def test_next_sync_begins_anew(tmp_path):
     fill(tmp_path, old=b"x")
-    first = Staging(Files(), tmp_path)
+    first = Staging(PlainFiles(), tmp_path)
     first.listed(1, 1, "file")
     first.close()
 
-    second = Staging(Files(), tmp_path)
+    second = Staging(PlainFiles(), tmp_path)
     assert os.listdir(tmp_path / ".sync") == []
     second.close()
-    swap.finish(Files(), tmp_path, NOT_CONTENT)
+    swap.finish(PlainFiles(), tmp_path, NOT_CONTENT)
     assert folder_content(tmp_path) == {"old": b"x"}
 
 
 def test_sync_without_syncfs(tmp_path, monkeypatch):
     monkeypatch.setattr(staging, "CAN_FLUSH_FILE_SYSTEMS", False)
     fill(tmp_path, file=b"x")
-    sync = Staging(Files(), tmp_path)
+    sync = Staging(PlainFiles(), tmp_path)
     sync.listed(1, 1, "file")
     sync.listed(2, 1, "folder/file")
 
@@ -222,14 +222,14 @@ def test_sync_with_changes_in_between_brings_the_leaders_folder(tmp_path, seed):
     """
     random = Random(seed)
     (tmp_path / "data").mkdir()
-    copy = Replica(Files(), tmp_path / "data")
+    copy = Replica(PlainFiles(), tmp_path / "data")
     leader = ModelLeader(random, copy)
     leader.change(random.randrange(60))
     copy.close()
     for _ in range(random.randrange(4)):
         leader.tell = Deaf()
         leader.change(random.randrange(30))
-        sync = leader.tell = Staging(Files(), tmp_path / "data")
+        sync = leader.tell = Staging(PlainFiles(), tmp_path / "data")
         for _ in leader.steps(lambda: answers(sync), BLOCK):
             leader.change(random.randrange(3))
 
