@@ -234,7 +234,7 @@ def test_import_that_did_not_end_is_made_again_by_the_next_boot(settings, defini
         if end == "missing file":
             os.rename(definitions, kept)
         else:
-            patched.setattr(Parameters, "set_global", mock.Mock(side_effect=OSError(errno.EIO, "gone")))
+            patched.setattr(Parameters, "set_internal", mock.Mock(side_effect=OSError(errno.EIO, "gone")))
         node = Node(settings)
         with pytest.raises((OSError, DefinitionsError)):
             node.lead()
