@@ -194,6 +194,9 @@ class Node:
         from gomq_py.broker.topology import definitions
 
         definitions.load(self.broker, path)
+        # Users and definitions are in two logs, which one flush writes in two threads: without this wait, a
+        # kill could leave the note and lose users.
+        self.durability.wait()
         parameters.set_internal(IMPORTED, path)
         self.durability.wait()
 
