@@ -21,6 +21,7 @@ from gomq_py.content import forms
 from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, SIDE_DOORS, Doors, is_wanted
 from gomq_py.errors import DefinitionsError
 from gomq_py.federation.supervisor import Federation
+from gomq_py.global_names import IMPORTED
 from gomq_py.hub.context import Hub
 from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.shutdown import Shutdown
@@ -38,8 +39,6 @@ from gomq_py.storage.flush.durability import Durability
 from gomq_py.storage.flush.group_commit import GroupCommit
 
 LOG = logger("boot")
-# The global parameter that names the file of load_definitions once it is imported.
-IMPORTED = "load_definitions"
 
 # MQTT publishes are readable as AMQP properties everywhere.
 forms.register(crossing.MQTTForm())
@@ -186,16 +185,19 @@ class Node:
         would come back at each restart, and with each follower that is promoted.
         """
         parameters = self.broker.parameters
-        if IMPORTED in parameters.global_:
+        if IMPORTED in parameters.internal:
             LOG.info(
                 "load_definitions: %s is not imported, because this broker imported %s when it was new; "
-                "'gomq-py-ctl import_definitions FILE' imports now", path, parameters.global_[IMPORTED])
+                "'gomq-py-ctl import_definitions FILE' imports now", path, parameters.internal[IMPORTED])
             return
         # imported here: most brokers need no import
         from gomq_py.broker.topology import definitions
 
         definitions.load(self.broker, path)
-        parameters.set_global(IMPORTED, path)
+        # Users and definitions are in two logs, which one flush writes in two threads: without this wait, a
+        # kill could leave the note and lose users.
+        self.durability.wait()
+        parameters.set_internal(IMPORTED, path)
         self.durability.wait()
 
     def _take_over_shovels(self) -> None:

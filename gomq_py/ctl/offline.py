@@ -15,6 +15,7 @@ from gomq_py.broker.topology.definitions import header, jsonable
 from gomq_py.broker.topology.recovery import noting_deleted, replay, text
 from gomq_py.broker.topology.vhost import metadata
 from gomq_py.broker.topology_log import records
+from gomq_py.global_names import INTERNAL
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.storage.disk.data_dir import DEFINITIONS, LOCK, SCHEMA, SCHEMA_VERSION, USERS, queue_id
 from gomq_py.storage.format.log import LogError, LogScan
@@ -144,6 +145,7 @@ class Definitions:
                            for vhost, component, name, value in parameters if component != POLICY],
             "global_parameters": [
                 {"name": name, "value": json.loads(value)} for name, value in self._global.items()
+                if name not in INTERNAL
             ],
             "policies": [
                 {"vhost": vhost, "name": name, **value}

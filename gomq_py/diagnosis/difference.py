@@ -2,6 +2,7 @@
 
 Compares two exports of definitions and returns rows for the operator; asks no broker.
 """
+from gomq_py.global_names import NOT_IMPORTED
 
 # list: the fields that name an entry
 KEYS = {
@@ -18,7 +19,6 @@ _NOT_COMPARED = {
     "limits", "metadata", "default_queue_type", "hashing_algorithm", "internal", "type_name", "tracing",
     "cluster_state", "description",
 }
-_IDENTITY = "internal_cluster_id"
 DEFAULT_VHOST = "/"
 QUORUM_NOTE = "quorum: becomes a durable queue of this node, with the delivery limit of quorum queues"
 MIRROR_NOTE = "mirroring keys are kept and have no effect: queues are on this node alone"
@@ -79,8 +79,8 @@ class Difference:
                 f"{'stays as it is here' if kind in _STAY else 'is replaced'}",
             )
         action = "new" if mine is None else "differs" if changed else "same"
-        if kind == "global_parameters" and entry.get("name") == _IDENTITY:
-            action, notes = "ignored", ["the identity of another cluster"]
+        if kind == "global_parameters" and entry.get("name") in NOT_IMPORTED:
+            action, notes = "ignored", [NOT_IMPORTED[entry["name"]]]
         elif kind == "queues" and mine is None and entry.get("name", "").startswith("amq."):
             action, notes = "ignored", [RESERVED_NOTE]
         elif refusal := self._refusal(kind, entry):

@@ -296,6 +296,14 @@ def test_global_parameters_are_kept_by_name(api):
     assert api.delete("global-parameters/motto").status_code == 204
 
 
+def test_the_brokers_own_note_is_no_global_parameter_of_users(api):
+    put = api.put("global-parameters/load_definitions", {"value": "a.json"})
+
+    assert put.status_code == 400 and "the broker's own" in put.json()["reason"]
+    assert api.get("global-parameters/load_definitions").status_code == 404
+    assert api.delete("global-parameters/load_definitions").status_code == 404
+
+
 def test_definitions_go_out_and_come_in_again(api, inside, vhost):
     inside.queue_declare("kept", durable=True, arguments={"x-max-length": 7})
     inside.exchange_declare("x", "topic", durable=True)

@@ -4,6 +4,7 @@ and the folder can be opened again.
 import contextlib
 import errno
 import gc
+import json
 import os
 import shutil
 import socket
@@ -21,8 +22,10 @@ from gomq_py.broker.topology.vhost import VHost
 from gomq_py.config.settings import Settings
 from gomq_py.content.properties import Properties
 from gomq_py.errors import DefinitionsError
+from gomq_py.global_names import IMPORTED
 from gomq_py.net.listener import BindError
 from gomq_py.node import Node
+from gomq_py.storage.disk.files import Files
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.logs.framed_log import LogError
 from tests.support.faulty_files import FaultyFiles
@@ -234,13 +237,54 @@ def test_import_that_did_not_end_is_made_again_by_the_next_boot(settings, defini
         if end == "missing file":
             os.rename(definitions, kept)
         else:
-            patched.setattr(Parameters, "set_global", mock.Mock(side_effect=OSError(errno.EIO, "gone")))
+            patched.setattr(Parameters, "set_internal", mock.Mock(side_effect=OSError(errno.EIO, "gone")))
         node = Node(settings)
         with pytest.raises((OSError, DefinitionsError)):
             node.lead()
         node.close()
     if end == "missing file":
         os.rename(kept, definitions)
+
+    assert queues_of(settings) == ["q"]
+
+
+@pytest.mark.parametrize("log", ["users", "definitions"])
+def test_users_and_queues_are_imported_again_if_the_disk_refused_one_log(
+        settings, definitions, monkeypatch, log):
+    """Both logs are flushed at once, in two threads: one may be on disk when the other fails."""
+    write = Files.write_accepted
+    definitions.write_text(
+        '{"users": [{"name": "alice", "password": "x", "tags": ""}], "queues": [{"name": "q", "vhost": "/"}]}')
+
+    def fail(self, file):
+        if os.path.basename(file.path) == log:
+            raise OSError(errno.EIO, "the disk", file.path)
+        write(self, file)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Files, "write_accepted", fail)
+        node = Node(settings)
+        with pytest.raises(OSError, match="the disk"):
+            node.lead()
+        with contextlib.suppress(OSError):
+            node.close()
+    users = []
+
+    assert queues_of(settings, lambda broker: users.extend(user.name for user in broker.users)) == ["q"]
+    assert "alice" in users
+
+
+def test_file_that_holds_the_note_is_imported_again_by_the_next_boot(settings, definitions, monkeypatch):
+    """Exports of earlier versions hold it. It stands before the queues."""
+    content = json.loads(definitions.read_text())
+    content["global_parameters"] = [{"name": IMPORTED, "value": "/etc/gomq/definitions.json"}]
+    definitions.write_text(json.dumps(content))
+    with monkeypatch.context() as patched:
+        patched.setattr(VHost, "declare_queue", mock.Mock(side_effect=KeyboardInterrupt))
+        node = Node(settings)
+        with pytest.raises(KeyboardInterrupt):
+            node.lead()
+        node.close()
 
     assert queues_of(settings) == ["q"]
 

@@ -9,6 +9,7 @@ import json
 from gomq_py.broker.policies.policy import KEYS_OF_COMPONENTS, OPERATOR_POLICY, POLICY
 from gomq_py.broker.tables import STORED, check_numbers
 from gomq_py.broker.topology_log import records
+from gomq_py.global_names import INTERNAL
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
@@ -65,7 +66,8 @@ class Component:
 
 class Parameters:
     """Keeps the parameters of one broker: the whole broker's in ``global_``, {name: value}, and a vhost's in
-    ``vhost.parameters``, {(component, name): value}.
+    ``vhost.parameters``, {(component, name): value}. ``internal``, {name: value}, has the broker's notes about
+    its data folder (global_names.INTERNAL), which nothing lists or exports.
 
     ``on_change(vhost's name or None, component, name, value or None)`` is called after each change.
 
@@ -81,6 +83,7 @@ class Parameters:
 
     def __init__(self, log, tables):
         self.global_ = {}
+        self.internal = {}
         self._tables = tables
         self.on_change = _nothing
         self._log = log
@@ -181,7 +184,9 @@ class Parameters:
             self._log.append(record)
 
     def set_global(self, name, value):
-        """Set a value of the whole broker. Raises ValueError, OSError."""
+        """Set a value of the whole broker, but no internal one. Raises ValueError, OSError."""
+        if name in INTERNAL:
+            raise ParameterError(f"global parameter {name!r} is the broker's own: nobody else sets it")
         self._tables.check_json(f"global parameter {name!r}", value)
         check_numbers(f"global parameter {name!r}", value)
         self._log.append(records.global_parameter_set(name, encoded(value)))
@@ -196,6 +201,16 @@ class Parameters:
         del self.global_[name]
         self.on_change(None, GLOBAL, name, None)
         return True
+
+    def set_internal(self, name, value):
+        """Set an internal value of the whole broker. Raises OSError."""
+        assert name in INTERNAL, name
+        self._log.append(records.global_parameter_set(name, encoded(value)))
+        self.internal[name] = value
+
+    def restore_global(self, name, value):
+        """Load a stored value of the whole broker at boot."""
+        (self.internal if name in INTERNAL else self.global_)[name] = value
 
     def restore(self, vhost, component, name, value, waits=None, by=None):
         """Load a stored value at boot. Returns None or, if its component refuses it, the reason as text; a

@@ -19,6 +19,7 @@ from gomq_py.broker.policies.policy import POLICY, usable_definition, without_ef
 from gomq_py.broker.policies.limits import check_limits
 from gomq_py.build_info import RABBITMQ_VERSION
 from gomq_py.errors import DefinitionsError, Refused
+from gomq_py.global_names import NOT_IMPORTED
 from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.turns import give_way, paced
 from gomq_py.observability.log import logger
@@ -28,8 +29,6 @@ LOG = logger("broker")
 
 # RabbitMQ's prefix in JSON for octets that are not UTF-8.
 _OCTETS = "Not UTF-8, base64 is: "
-# Not imported: each cluster keeps its own identity.
-_IDENTITY = "internal_cluster_id"
 # The vhost of entries without a vhost.
 _DEFAULT_VHOST = "/"
 _NOT_TAKEN = object()
@@ -426,8 +425,8 @@ class Importer:
             self._changed("parameters", entry, f"{part}: kept without effect: {why}")
 
     def global_parameter(self, entry):
-        if entry["name"] == _IDENTITY:
-            self._ignored("global_parameters", entry, "the identity of another cluster")
+        if entry["name"] in NOT_IMPORTED:
+            self._ignored("global_parameters", entry, NOT_IMPORTED[entry["name"]])
             return _NOT_TAKEN
         self._broker.parameters.set_global(entry["name"], entry["value"])
         return None

@@ -191,7 +191,7 @@ def _reason(error):
 
 
 def _restore_global_parameter(name, record, parameters):
-    parameters.global_[name] = decoded(record["value"])
+    parameters.restore_global(name, decoded(record["value"]))
 
 
 def _restore_parameter(key, record, vhost, parameters):
@@ -250,8 +250,9 @@ def snapshot(vhosts, parameters, being_removed=tuple):
     ``being_removed()``, called at the end, returns the incarnations of deleted entities whose folders may
     still exist; they get records, too, because no other record names them.
     """
-    for name in list(parameters.global_):
-        yield partial(_global_parameter_record, parameters, name)
+    for values in (parameters.global_, parameters.internal):
+        for name in list(values):
+            yield partial(_global_parameter_record, values, name)
     for vhost in list(vhosts.values()):
         record = partial(_record_in, vhosts, vhost)
         yield partial(record, records.vhost_created)
@@ -278,11 +279,8 @@ def _record_in(vhosts, vhost, record_of, *entity):
     return record_of(vhost, *entity) if vhosts.get(vhost.name) is vhost else None
 
 
-def _global_parameter_record(parameters, name):
-    return (
-        records.global_parameter_set(name, encoded(parameters.global_[name])) if name in parameters.global_
-        else None
-    )
+def _global_parameter_record(values, name):
+    return records.global_parameter_set(name, encoded(values[name])) if name in values else None
 
 
 def _parameter_record(vhost, key):

@@ -16,6 +16,7 @@ from gomq_py.broker.topology import steps as steps_module
 from gomq_py.broker.topology.definitions import Importer
 from gomq_py.broker.topology_log import records
 from gomq_py.config.settings import Settings
+from gomq_py.global_names import IMPORTED
 from gomq_py.hub.scheduler import SliceClock
 from gomq_py.storage.disk import removal
 from gomq_py.storage.disk.files import Files
@@ -581,6 +582,7 @@ def test_policies_limits_and_parameters_survive(start, restart):
     parameters.set(vhost, "vhost-limits", "limits", {"max-queues": 3})
     parameters.set(vhost, "shovel", "s", {"src-uri": "amqp://", "n": [1, 2.5, None, True]})
     parameters.set_global("cluster_name", "ours")
+    parameters.set_internal(IMPORTED, {"path": "a.json"})
     vhost.declare_queue("short", durable=True)
     vhost.declare_exchange("s", "topic", durable=True)
 
@@ -593,6 +595,7 @@ def test_policies_limits_and_parameters_survive(start, restart):
     assert list(vhost.policies.user.by_name) == ["short"]
     assert vhost.parameters["shovel", "s"] == {"src-uri": "amqp://", "n": [1, 2.5, None, True]}
     assert node.broker.parameters.global_ == {"cluster_name": "ours"}
+    assert node.broker.parameters.internal == {IMPORTED: {"path": "a.json"}}
 
 
 def test_queue_expires_and_does_not_come_back(start):

@@ -5,6 +5,7 @@ import pytest
 
 from gomq_py.broker.topology.definitions import Importer, exported
 from gomq_py.ctl.offline import Definitions, FolderError, held_folder
+from gomq_py.global_names import IMPORTED
 from tests.support.node import Node
 from tests.unit.broker.topology.test_definitions import RABBITMQ
 
@@ -24,6 +25,8 @@ def listed(definitions):
 
 def test_a_folder_says_what_its_broker_said(node, tmp_path):
     Importer(node.broker).run(RABBITMQ)
+    node.broker.parameters.set_global("motto", "kept")
+    node.broker.parameters.set_internal(IMPORTED, "a.json")
     users, vhost = node.broker.users, node.broker.vhosts["shop"]
     users.set_user("gone", password="x")
     users.set_permission("gone", "shop", "", "", "")
@@ -43,6 +46,7 @@ def test_a_folder_says_what_its_broker_said(node, tmp_path):
 
     assert definitions.problems == []
     assert listed(definitions.exported()) == listed(running)
+    assert [entry["name"] for entry in running["global_parameters"]] == ["motto"]
     assert len(definitions.stream_folders()) == 1
     assert all((tmp_path / "data" / "queues" / name).is_dir() for name in definitions.stream_folders())
 

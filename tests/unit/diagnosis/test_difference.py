@@ -1,5 +1,6 @@
 """The difference between two exports, as an operator reads it before an import."""
 from gomq_py.diagnosis.difference import MIRROR_NOTE, NO_VHOST_NOTE, QUORUM_NOTE, Difference
+from gomq_py.global_names import IMPORTED
 
 QUEUE = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
 
@@ -71,13 +72,16 @@ def test_what_will_be_refused_is_told_before():
     there = {
         "exchanges": [{"name": "x", "vhost": "/", "type": "x-recent-history"}],
         "queues": [{**QUEUE, "vhost": "gone"}], "permissions": [{"user": "nobody", "vhost": "/"}],
-        "global_parameters": [{"name": "internal_cluster_id", "value": "other"}],
+        "global_parameters": [
+            {"name": "internal_cluster_id", "value": "other"}, {"name": IMPORTED, "value": "a.json"},
+        ],
     }
     here = {"vhosts": [{"name": "/"}], "users": [{"name": "guest"}]}
 
     assert rows(here, there, {"direct"}) == [
         ("refused", "permissions", "nobody", "no user 'nobody'"),
         ("ignored", "global_parameters", "internal_cluster_id", "the identity of another cluster"),
+        ("ignored", "global_parameters", IMPORTED, "a broker's note about its own data folder"),
         ("refused", "exchanges", "x", "unknown exchange type 'x-recent-history'"),
         ("refused", "queues", "q", "no vhost 'gone'")]
 

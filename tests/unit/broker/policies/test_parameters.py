@@ -3,6 +3,7 @@ import pytest
 
 from gomq_py.broker.policies.parameters import Component, ParameterError, Parameters
 from gomq_py.broker.tables import TableLimits
+from gomq_py.global_names import IMPORTED
 from tests.support.model import make_vhost
 
 
@@ -133,3 +134,15 @@ def test_global_values_are_set_and_cleared(model):
     assert parameters.clear_global("cluster_name") and not parameters.clear_global("cluster_name")
 
     assert [record["op"] for record in log.records] == ["global-parameter", "global-parameter-clear"]
+
+
+def test_internal_values_are_neither_shown_nor_set_nor_cleared_by_users(model):
+    parameters, _, log = model
+
+    parameters.set_internal(IMPORTED, {"path": "a.json"})
+    with pytest.raises(ParameterError, match="the broker's own"):
+        parameters.set_global(IMPORTED, "another")
+
+    assert not parameters.clear_global(IMPORTED)
+    assert (parameters.global_, parameters.internal) == ({}, {IMPORTED: {"path": "a.json"}})
+    assert [record["op"] for record in log.records] == ["global-parameter"]

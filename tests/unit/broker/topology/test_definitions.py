@@ -10,6 +10,7 @@ from gomq_py.auth import passwords
 from gomq_py.broker.topology.definitions import (
     DefinitionsError, Importer, exported, sections_of_vhost,
 )
+from gomq_py.global_names import IMPORTED
 from tests.support.node import Node
 from tests.support.passwords import has_password
 
@@ -303,6 +304,23 @@ def test_what_nobody_here_acts_on_is_said(make):
     ]
     assert report.ignored == ["global_parameters: 'internal_cluster_id': the identity of another cluster"]
     assert "internal_cluster_id" not in broker.parameters.global_
+
+
+def test_what_a_broker_notes_about_its_folder_neither_goes_out_nor_comes_in(make):
+    broker = make("a").broker
+    broker.parameters.set_internal(IMPORTED, "mine")
+    broker.parameters.set_global("motto", "shown")
+    entries = [{"name": IMPORTED, "value": "theirs"}, {"name": "creed", "value": "taken"}]
+
+    out = exported(broker)["global_parameters"]
+    report = Importer(broker).run({"global_parameters": entries})
+
+    assert out == [{"name": "motto", "value": "shown"}]
+    assert report.imported == {"global_parameters": 1}
+    assert report.ignored == [
+        "global_parameters: 'load_definitions': a broker's note about its own data folder"]
+    assert broker.parameters.internal == {IMPORTED: "mine"}
+    assert broker.parameters.global_ == {"motto": "shown", "creed": "taken"}
 
 
 @pytest.mark.parametrize("arguments", [

@@ -5,6 +5,7 @@ import pytest
 
 from gomq_py.broker.topology import steps as steps_module
 from gomq_py.broker.topology.recovery import replay, snapshot
+from gomq_py.global_names import IMPORTED
 from gomq_py.hub.scheduler import SliceClock
 from tests.support.node import Node
 
@@ -40,6 +41,16 @@ def said(found):
     records = [record for record in (definition() for definition in found) if record is not None]
     names = {"queue": "name", "bind": "destination"}
     return [(record["op"], record[names[record["op"]]]) for record in records if record["op"] in names]
+
+
+def test_what_the_broker_notes_about_its_folder_is_in_the_log_that_takes_its_place(node):
+    """Without it the next boot would import the file of load_definitions again."""
+    node.broker.parameters.set_internal(IMPORTED, "a.json")
+    node.broker.parameters.set_global("motto", "kept")
+
+    records = [record for record in (definition() for definition in definitions(node)) if record is not None]
+
+    assert [record["name"] for record in records if record["op"] == "global-parameter"] == ["motto", IMPORTED]
 
 
 def test_queue_that_was_restarted_after_it_was_listed_is_written_with_its_bindings(node):

@@ -1,0 +1,15 @@
+"""Names of global parameters that are no definitions of users: the only list of them.
+
+A leaf: the broker, its exports and imports, the management API and ctl ask it. Imports nothing.
+"""
+# The broker's note on what it imported with the setting load_definitions: {"path": ..., "sha256": ...}.
+# Older notes are the path alone.
+IMPORTED = "load_definitions"
+# Notes of a broker about its own data folder. They are stored like global parameters, but neither shown nor
+# exported, and neither users nor imports set or delete them: in another folder they would be untrue.
+INTERNAL = frozenset((IMPORTED,))
+# {name: reason} of global parameters that an import ignores. Each cluster keeps its own identity.
+NOT_IMPORTED = {
+    "internal_cluster_id": "the identity of another cluster",
+    IMPORTED: "a broker's note about its own data folder",
+}
