@@ -48,7 +48,8 @@ def read(root):
         cluster_id, node_id = bytes.fromhex(found["cluster"]), bytes.fromhex(found["node"])
         identity = Identity(cluster_id, node_id, found["epoch"], found["promoted"])
         lengths = {len(identity.cluster_id), len(identity.node_id)}
-        if lengths != {ID_OCTETS} or type(identity.epoch) is not int or identity.epoch < 0:
+        types = type(identity.epoch), type(identity.promoted)
+        if lengths != {ID_OCTETS} or types != (int, str) or identity.epoch < 0:
             raise ValueError
     except (ValueError, KeyError, TypeError):
         raise ClusterError(

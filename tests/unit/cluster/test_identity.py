@@ -38,8 +38,8 @@ def test_damaged_identity_is_an_error(tmp_path, damage):
 
 
 @pytest.mark.parametrize("content", [
-    b"{}", b"[]", b"no", b'{"cluster": "6363", "node": "6e6e", "epoch": 1}', LINE.replace(b"3}", b'"3"}'),
-    LINE.replace(b" 3}", b" -3}"),
+    b"{}", b"[]", b"no", b'{"cluster": "6363", "node": "6e6e", "epoch": 1}', LINE.replace(b" 3,", b' "3",'),
+    LINE.replace(b" 3,", b" -3,"), LINE.replace(b'""', b"1"),
 ])
 def test_strange_content_is_an_error(tmp_path, content):
     (tmp_path / ".cluster").write_bytes(identity.sha256(content).hexdigest().encode() + b"\n" + content)
