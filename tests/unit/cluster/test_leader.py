@@ -29,7 +29,7 @@ class World:
         self.root = os.fspath(root)
         self.stream = EventStream(self.root)
         self.files = Files((self.stream,))
-        self.files.make_folder(self.root)
+        os.mkdir(self.root)
         self.leader = Leader(
             SECRET, CLUSTER, b"n" * 16, 3, self.stream, self.files.register, self.root, "127.0.0.1", 0)
         self._followers = []
