@@ -151,22 +151,18 @@ class Applier:
     def _work(self, batch, is_due):
         """Returns whether everything is flushed now."""
         target = self.staging or self._replica
-        try:
-            for frame in batch:
-                events.decode(frame.payload, target)
-                self._applied = frame.position
-                if self.staging is not None and self.staging.is_whole:
-                    target = self._complete()
-                    is_due = True
-            if self.staging is not None:
-                return False
-            if is_due:
-                target.flush()
-                self.flushed = self._applied
-            return is_due
-        except OSError:
-            self._trusts_disk = self._trusts_disk and not target.is_doubtful
-            raise
+        for frame in batch:
+            events.decode(frame.payload, target)
+            self._applied = frame.position
+            if self.staging is not None and self.staging.is_whole:
+                target = self._complete()
+                is_due = True
+        if self.staging is not None:
+            return False
+        if is_due:
+            target.flush()
+            self.flushed = self._applied
+        return is_due
 
     def _complete(self):
         self._replica = self.staging.complete(self._next_identity)
@@ -176,6 +172,8 @@ class Applier:
         return self._replica
 
     def _stage(self):
+        if any(target is not None and target.is_doubtful for target in (self.staging, self._replica)):
+            self._trusts_disk = False
         self._close()
         self.staging = Staging(self._files, self._root, self._trusts_disk)
 

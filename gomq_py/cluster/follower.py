@@ -140,18 +140,10 @@ class Follower:
                 return
             self._log_in(link)
             link.begin(self._ack, self._hashed)
-            self._read(link)
-        finally:
-            link.end()
-
-    def _read(self, link: Any) -> None:
-        try:
             while True:
                 self._take(link, link.next_frame())
-        except OSError:
-            if self._applier.failure is None:
-                raise
-            raise self._applier.failure from None  # that has closed the link
+        finally:
+            link.end()
 
     def _log_in(self, link: Any) -> None:
         run = self._run_id if self._applier.can_resume else NO_ID
@@ -224,7 +216,7 @@ class Follower:
     def _applier_failed(self) -> None:
         self._run_id = NO_ID
         if self._link is not None:
-            self._link.close()
+            self._link.close(self._applier.failure)
 
     # what the link asks for
 

@@ -31,6 +31,7 @@ class Link:
         self._out: list[bytes] = []
         self._wake, self._has_listed = Event(), Event()
         self._is_closed = False
+        self._fault: Exception | None = None
         self._greenlets: list[Any] = []
         self._socket = socket.create_connection(address, timeout=SILENCE_S)
         try:
@@ -52,14 +53,19 @@ class Link:
     def next_frame(self) -> Frame:
         """The next frame. Raises FrameError, and OSError for the connection's end. May switch."""
         while (frame := self.reader.next()) is None:
-            try:
-                octets = self._socket.recv(READ_OCTETS)
-            except TimeoutError:
-                raise OSError(f"the leader has said nothing for {SILENCE_S:g} s") from None
-            if not octets:
-                raise OSError("the leader has closed the connection")
-            self.reader.feed(octets)
+            self.reader.feed(self._received())
         return frame
+
+    def _received(self) -> bytes:
+        try:
+            octets = self._socket.recv(READ_OCTETS)
+        except TimeoutError:
+            raise OSError(f"the leader has said nothing for {SILENCE_S:g} s") from None
+        except OSError as error:
+            raise self._fault or error from None
+        if not octets:
+            raise self._fault or OSError("the leader has closed the connection")
+        return octets
 
     def send_now(self, octets: bytes) -> None:
         """For the login. Raises OSError. May switch."""
@@ -75,9 +81,10 @@ class Link:
         self._wake.set()
         self._has_listed.set()
 
-    def close(self) -> None:
-        """Have ``next_frame`` raise. From any greenlet; never switches."""
+    def close(self, fault: Exception | None = None) -> None:
+        """Have ``next_frame`` raise the first ``fault``. From any greenlet; never switches."""
         self._is_closed = True
+        self._fault = self._fault or fault
         self.wake()
         try:
             # not SSLSocket's, which takes the session away from whoever is reading
@@ -106,10 +113,8 @@ class Link:
                     out.append(frames.encode(frames.ACK, latest.encode(), self.epoch))
                 if out:
                     self._socket.sendall(b"".join(out))
-        except OSError:
-            pass
-        finally:
-            self.close()
+        except Exception as error:
+            self.close(error)
 
     def _hash(self, hashed: Callable[["Link"], bool]) -> None:
         try:
@@ -118,5 +123,5 @@ class Link:
                 self._has_listed.clear()
                 while not self._is_closed and hashed(self):
                     pass
-        finally:
-            self.close()
+        except Exception as error:
+            self.close(error)

@@ -39,7 +39,7 @@ class Replica:
         self._dirty = set()  # ids
         self._dirty_folders = set()
         self._is_behind_flush = False
-        # whether a flush has failed: files may then be other on the disk than they read
+        # whether a flush or a read has failed: files may then be other on the disk than they read
         self.is_doubtful = False
         self._folder = files.open_folder(self._root)
 
@@ -157,7 +157,7 @@ class Replica:
 
     @contextlib.contextmanager
     def _doubting(self):
-        """A context of a flush."""
+        """A context of a flush, or of a read."""
         try:
             yield
         except OSError:

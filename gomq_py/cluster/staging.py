@@ -27,8 +27,8 @@ class Staging(Replica):
     """The next content of the data folder ``root``. The follower answers for each listed file with the
     ``checksums`` of what the data folder had of it.
 
-    ``trusts_disk``: False after a failed flush, when files may be other on the disk than they read: then
-    nothing is taken from the data folder, and the leader sends everything.
+    ``trusts_disk``: False after a failed flush or read, when files may be other on the disk than they read:
+    then nothing is taken from the data folder, and the leader sends everything.
     """
 
     def __init__(self, files, root, trusts_disk=True):
@@ -151,7 +151,8 @@ class Staging(Replica):
         if fd is not None:
             try:
                 for at in range(first * BLOCK, end * BLOCK, BLOCK):
-                    octets = os.pread(fd, BLOCK, at)
+                    with self._doubting():
+                        octets = os.pread(fd, BLOCK, at)
                     if octets:
                         found.append(crc32c(0, octets, 0, len(octets)))
             finally:
@@ -218,7 +219,8 @@ class Staging(Replica):
         copy = self._files.open_plain(os.path.join(self._data, swap.COPY), copied)
         try:
             for at in range(0, copied, BLOCK):
-                octets = source.read(at, min(at + BLOCK, copied))
+                with self._doubting():
+                    octets = source.read(at, min(at + BLOCK, copied))
                 if octets != ZEROS[:len(octets)]:
                     self._files.put(copy, at, octets)
         finally:

@@ -40,15 +40,16 @@ while True:
 """
 
 
-def run_and_kill(root, port, random):
+def run_and_kill(leading, root, random):
     """A follower in a process of its own, killed at a random moment behind one of its states."""
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, os.fspath(root), str(port), SECRET.decode()], stdout=subprocess.PIPE)
+        [sys.executable, "-c", CHILD, os.fspath(root), str(leading.leader.port), SECRET.decode()],
+        stdout=subprocess.PIPE)
     wanted = random.choice((b"started", b"syncing", b"syncing", b"streaming"))
     with gevent.Timeout(in_time(30)):
         while wanted not in (line := child.stdout.readline()):
             assert line, "the follower has ended by itself"
-        gevent.sleep(random.choice((0, 0.01, 0.05, 0.2)) * random.random())
+        leading.load_for(turns=random.choice((0, 0, 1, 5)))
     child.kill()
     child.wait()
     child.stdout.close()
@@ -63,7 +64,7 @@ def test_killed_follower_has_a_whole_state_and_becomes_equal(tmp_path, seed):
     leading.load_for(turns=20)
 
     for _ in range(8):
-        run_and_kill(root, leading.leader.port, random)
+        run_and_kill(leading, root, random)
         if random.random() < 0.3:  # promoted for a while, without a word to anybody
             data_dir = DataDir(root).follow()
             is_whole = identity.read(root) is not None and identity.read(root).cluster_id != NO_ID

@@ -206,8 +206,9 @@ def test_follower_whose_connection_is_cut_goes_on_without_a_sync(leading, start,
     leading.begin_load()
     for _ in range(5):
         leading.load_for(turns=10)
-        for link in leading.leader.links:
-            link.end(OSError("cut by the test"))
+        link, = wait(lambda: leading.leader.links)
+        link.end(OSError("cut by the test"))
+        wait(lambda: link not in leading.leader.links)
 
     check_equal(leading, follower, tmp_path / "follower")
     assert caplog.text.count("with a sync") == 1

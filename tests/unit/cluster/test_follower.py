@@ -7,7 +7,7 @@ import gevent
 import pytest
 from gevent import socket, ssl
 
-from gomq_py.cluster import applier, follower, identity, link
+from gomq_py.cluster import applier, follower, identity, link, staging
 from gomq_py.cluster.follower import Follower
 from gomq_py.cluster.login import LeaderLogin, LoginRefused
 from gomq_py.cluster.wire import events, frames
@@ -517,6 +517,33 @@ def test_failing_disk_ends_in_a_sync(leader, begin, files, root, monkeypatch, ca
     assert has_failed and hello.run == NO_ID
     assert leader.hashes == [(1, [crc_of(b"xbc" if call != "put" else b"abc")] if call == "put" else [])]
     assert "No space left" in one.status.error and content(root)["file"] == b"abc"
+
+
+def test_file_that_cannot_be_read_is_sent_whole(leader, begin, root, monkeypatch):
+    identity.write(Files(), root, identity.Identity(CLUSTER, b"n" * 16, 1))
+    (root / "file").write_bytes(b"abc")
+    one = begin()
+    leader.accept()
+    with monkeypatch.context() as patched:
+        patched.setattr(staging, "os", BadSector())
+        leader.tell(events.listed(1, 3, "file"), position=0)
+        leader.await_end()
+    wait_for_error(one, "Input/output error")
+
+    leader.accept()
+    sync(leader)
+
+    assert leader.hashes == [(1, [])] and content(root)["file"] == b"abc"
+
+
+class BadSector:
+    """The module os, without reading."""
+
+    def __getattr__(self, name):
+        return getattr(os, name)
+
+    def pread(self, *arguments):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 @pytest.mark.parametrize("number", range(1, 60))
