@@ -42,8 +42,6 @@ MISSING_MOST_S = 60.0
 LOOK_S = 0.5
 # A follower checks a file in less time.
 ANSWER_MOST_S = 60.0
-# Made by the file system, not by the leader.
-LOST = "lost+found"
 
 
 class SyncError(Exception):
@@ -157,10 +155,10 @@ class SyncSource:
         return path.removeprefix(self._inside)
 
     def _is_sent(self, path):
-        if not path.startswith(self._inside):  # the data folder itself, of a leader that has made it
-            return False
-        name = self._name(path).partition(os.sep)[0]
-        return name != LOST and not events.is_of_one_node(name)
+        """Whether followers have the file or folder; not the data folder itself, which a leader may have made.
+        """
+        return path.startswith(self._inside) and not events.is_of_one_node(
+            self._name(path).partition(os.sep)[0])
 
     # the content
 
