@@ -42,8 +42,6 @@ MISSING_MOST_S = 60.0
 LOOK_S = 0.5
 # A follower checks a file in less time.
 ANSWER_MOST_S = 60.0
-# Made by the file system, not by the leader.
-LOST = "lost+found"
 
 
 class SyncError(Exception):
@@ -157,8 +155,7 @@ class SyncSource:
         return path.removeprefix(self._inside)
 
     def _is_sent(self, path):
-        name = self._name(path).partition(os.sep)[0]
-        return name != LOST and not events.is_of_one_node(name)
+        return not events.is_of_one_node(self._name(path).partition(os.sep)[0])
 
     # the content
 
