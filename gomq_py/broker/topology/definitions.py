@@ -18,6 +18,7 @@ from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.policies.policy import POLICY, usable_definition, without_effect
 from gomq_py.broker.policies.limits import check_limits
 from gomq_py.build_info import RABBITMQ_VERSION
+from gomq_py.digests import sha256
 from gomq_py.errors import DefinitionsError, Refused
 from gomq_py.global_names import NOT_IMPORTED
 from gomq_py.hub.scheduler import SliceClock
@@ -199,16 +200,19 @@ def with_octets(value):
 # import
 
 def load(broker, path):
-    """Import a definitions file at boot; entries that fail are logged. Blocks; may switch. Raises
-    DefinitionsError with a line for the operator.
+    """Import a definitions file at boot; entries that fail are logged. Returns the SHA-256 of the file as
+    hexadecimal digits. Blocks; may switch. Raises DefinitionsError with a line for the operator.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            definitions = json.load(file)
+        with open(path, "rb") as file:
+            content = file.read()
+        definitions = json.loads(content.decode("utf-8"))
     except OSError as error:
         raise DefinitionsError(f"cannot read definitions from {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise DefinitionsError(f"definitions in {path} are no JSON: {error}") from error
+    digest = sha256(content).hexdigest()
+    del content  # an import may last minutes
     try:
         report = Importer(broker, by=OPERATOR).run(definitions)
     except DefinitionsError as error:
@@ -221,6 +225,7 @@ def load(broker, path):
         "imported definitions from %s: %s", path,
         ", ".join(f"{count} {key}" for key, count in report.imported.items()) or "nothing",
     )
+    return digest
 
 
 class Report:
