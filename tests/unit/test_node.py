@@ -351,16 +351,16 @@ def test_file_that_holds_the_note_is_imported_again_by_the_next_boot(settings, d
     assert queues_of(settings) == ["q"]
 
 
-@pytest.mark.parametrize("step", ["AMQPServer", "definitions.load", "Broker", "Hub", "GroupCommit"])
+@pytest.mark.parametrize("step", ["AMQPServer", "first_import.load", "Broker", "Hub", "GroupCommit"])
 def test_boot_that_fails_at_any_other_step_leaves_nothing_open(settings, monkeypatch, step):
     boot(settings, FaultyFiles(), monkeypatch)
     before = Open()
-    settings.load_definitions = "a file" if step == "definitions.load" else ""
+    settings.load_definitions = "a file" if step == "first_import.load" else ""
 
     def fail(*_, **__):
         raise OSError(errno.EMFILE, step)
 
-    room = "gomq_py.broker.topology" if step == "definitions.load" else "gomq_py.node"
+    room = "gomq_py.broker.topology" if step == "first_import.load" else "gomq_py.node"
     monkeypatch.setattr(f"{room}.{step}", fail)
     node = Node(settings)
     with pytest.raises(OSError, match=step):

@@ -4,10 +4,13 @@ Called by the node at boot, below it and above definitions. Importing at each bo
 deleted since, at each restart and with each follower that is promoted. Later boots only compare the file with
 what was imported, and never fail because of it.
 """
+import json
 import os
 
-from gomq_py.broker.topology import definitions
+from gomq_py.broker.policies.parameters import OPERATOR
+from gomq_py.broker.topology.definitions import Importer
 from gomq_py.digests import sha256
+from gomq_py.errors import DefinitionsError
 from gomq_py.global_names import IMPORTED
 from gomq_py.observability.log import logger
 
@@ -24,12 +27,41 @@ def import_once(broker, path):
     if IMPORTED in parameters.internal:
         _compare(path, parameters.internal[IMPORTED])
         return
-    digest = definitions.load(broker, path)
+    digest = load(broker, path)
     # Users and definitions are in two logs, which one flush writes in two threads: without this wait, a kill
     # could leave the note and lose users.
     broker.durability.wait()
     parameters.set_internal(IMPORTED, {"path": path, "sha256": digest})
     broker.durability.wait()
+
+
+def load(broker, path):
+    """Import a definitions file at boot; entries that fail are logged. Returns the SHA-256 of the file as
+    hexadecimal digits. Blocks; may switch. Raises DefinitionsError with a line for the operator.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+        definitions = json.loads(content.decode("utf-8"))
+    except OSError as error:
+        raise DefinitionsError(f"cannot read definitions from {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise DefinitionsError(f"definitions in {path} are no JSON: {error}") from error
+    digest = sha256(content).hexdigest()
+    del content  # an import may last minutes
+    try:
+        report = Importer(broker, by=OPERATOR).run(definitions)
+    except DefinitionsError as error:
+        raise DefinitionsError(f"definitions in {path}: {error}") from error
+    for problem in report.problems:
+        LOG.warning("definitions in %s: %s", path, problem)
+    for change in report.changed:
+        LOG.info("definitions in %s: %s", path, change)
+    LOG.info(
+        "imported definitions from %s: %s", path,
+        ", ".join(f"{count} {key}" for key, count in report.imported.items()) or "nothing",
+    )
+    return digest
 
 
 def _compare(path, note):
