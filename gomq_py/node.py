@@ -21,7 +21,6 @@ from gomq_py.content import forms
 from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, SIDE_DOORS, Doors, is_wanted
 from gomq_py.errors import DefinitionsError
 from gomq_py.federation.supervisor import Federation
-from gomq_py.global_names import IMPORTED
 from gomq_py.hub.context import Hub
 from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.shutdown import Shutdown
@@ -109,7 +108,9 @@ class Node:
         federation.open(broker, self.hub, self.connector)
         self.federation = federation
         if settings.load_definitions:
-            self._import(settings.load_definitions)
+            # imported here: most brokers need no import
+            from gomq_py.broker.topology.first_import import import_once
+            import_once(broker, settings.load_definitions)
         broker.resource_watch.start()
         self.role = LEADER
 
@@ -179,26 +180,6 @@ class Node:
         self.federation.start()
         if self._membership is not None:
             self._membership.open()
-
-    def _import(self, path: str) -> None:
-        """Import a file of definitions, once in the life of the data folder: otherwise deleted definitions
-        would come back at each restart, and with each follower that is promoted.
-        """
-        parameters = self.broker.parameters
-        if IMPORTED in parameters.internal:
-            LOG.info(
-                "load_definitions: %s is not imported, because this broker imported %s when it was new; "
-                "'gomq-py-ctl import_definitions FILE' imports now", path, parameters.internal[IMPORTED])
-            return
-        # imported here: most brokers need no import
-        from gomq_py.broker.topology import definitions
-
-        definitions.load(self.broker, path)
-        # Users and definitions are in two logs, which one flush writes in two threads: without this wait, a
-        # kill could leave the note and lose users.
-        self.durability.wait()
-        parameters.set_internal(IMPORTED, path)
-        self.durability.wait()
 
     def _take_over_shovels(self) -> None:
         shovels = Shovels(self.broker, self.hub, self._shovel_link, self.connector.check)

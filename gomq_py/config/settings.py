@@ -202,7 +202,7 @@ OPTIONS: tuple[Option, ...] = (
         "main", "auth_backends", NAMES, (),
         "Where users are looked up, in this order; empty for the broker's own users.",
     ),
-    Option("main", "load_definitions", PATH, "", "Definitions (JSON) that the first boot imports."),
+    Option("main", "load_definitions", PATH, "", "Definitions (JSON) that a data folder imports once."),
     Option("main", "default_consistent_hash_algorithm", choice("ring", "jump"), "ring",
            "How x-consistent-hash exchanges spread keys when they do not say."),
     Option(

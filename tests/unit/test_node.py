@@ -18,6 +18,7 @@ import pytest
 from gomq_py import node as node_module
 from gomq_py.broker.broker import Broker
 from gomq_py.broker.policies.parameters import Parameters
+from gomq_py.broker.topology import first_import
 from gomq_py.broker.topology.vhost import VHost
 from gomq_py.config.settings import Settings
 from gomq_py.content.properties import Properties
@@ -248,13 +249,74 @@ def test_import_that_did_not_end_is_made_again_by_the_next_boot(settings, defini
     assert queues_of(settings) == ["q"]
 
 
+def warnings_of_a_boot(settings, caplog):
+    """What the log warns of, about load_definitions, in a boot that must not import anything."""
+    caplog.clear()
+    before = queues_of(settings)
+    assert before == ["q"]
+    return [
+        record.getMessage() for record in caplog.records
+        if record.levelname == "WARNING" and "load_definitions" in record.getMessage()]
+
+
+def test_file_that_has_changed_since_its_import_is_warned_of_at_each_boot(settings, definitions, caplog):
+    queues_of(settings)
+    assert warnings_of_a_boot(settings, caplog) == []
+    definitions.write_text('{"queues": [{"name": "new", "vhost": "/"}]}')
+
+    for _ in range(2):
+        warning, = warnings_of_a_boot(settings, caplog)
+        assert "the file has changed since" in warning
+        assert f"gomq-py-ctl import_definitions {definitions}" in warning
+
+
+def test_file_that_moved_since_its_import_is_warned_of(settings, definitions, caplog):
+    queues_of(settings)
+    other = definitions.rename(definitions.with_name("other.json"))
+
+    assert warnings_of_a_boot(settings, caplog) == []
+    settings.load_definitions = str(other)
+    warning, = warnings_of_a_boot(settings, caplog)
+
+    assert f"{other} is not imported" in warning and str(definitions) in warning
+
+
+@pytest.mark.parametrize("what", ["nothing", "folder", "pipe", "not readable"])
+def test_file_that_is_gone_after_its_import_is_no_fault(settings, definitions, caplog, monkeypatch, what):
+    queues_of(settings)
+    if what == "not readable":
+        monkeypatch.setattr(first_import, "open", mock.Mock(side_effect=PermissionError), raising=False)
+    else:
+        definitions.unlink()
+    if what == "folder":
+        definitions.mkdir()
+    if what == "pipe":
+        os.mkfifo(definitions)  # to open it would block
+
+    assert warnings_of_a_boot(settings, caplog) == []
+
+
+@pytest.mark.parametrize("note, is_warned_of", [
+    ("{path}", False), ("/etc/other.json", True), ({"a": 1}, True), (None, True), ([], True)])
+def test_notes_of_earlier_versions_are_read(settings, definitions, caplog, note, is_warned_of):
+    """They were the path alone, or what a user had set."""
+    path = str(definitions)
+
+    def be_earlier(broker):
+        broker.parameters.set_internal(IMPORTED, path if note == "{path}" else note)
+
+    queues_of(settings, be_earlier)
+
+    assert bool(warnings_of_a_boot(settings, caplog)) == is_warned_of
+
+
 @pytest.mark.parametrize("log", ["users", "definitions"])
 def test_users_and_queues_are_imported_again_if_the_disk_refused_one_log(
         settings, definitions, monkeypatch, log):
     """Both logs are flushed at once, in two threads: one may be on disk when the other fails."""
     write = Files.write_accepted
     definitions.write_text(
-        '{"users": [{"name": "alice", "password": "x", "tags": ""}], "queues": [{"name": "q", "vhost": "/"}]}')
+        '{"users": [{"name": "alice", "password": "x"}], "queues": [{"name": "q", "vhost": "/"}]}')
 
     def fail(self, file):
         if os.path.basename(file.path) == log:
@@ -289,16 +351,16 @@ def test_file_that_holds_the_note_is_imported_again_by_the_next_boot(settings, d
     assert queues_of(settings) == ["q"]
 
 
-@pytest.mark.parametrize("step", ["AMQPServer", "definitions.load", "Broker", "Hub", "GroupCommit"])
+@pytest.mark.parametrize("step", ["AMQPServer", "first_import.load", "Broker", "Hub", "GroupCommit"])
 def test_boot_that_fails_at_any_other_step_leaves_nothing_open(settings, monkeypatch, step):
     boot(settings, FaultyFiles(), monkeypatch)
     before = Open()
-    settings.load_definitions = "a file" if step == "definitions.load" else ""
+    settings.load_definitions = "a file" if step == "first_import.load" else ""
 
     def fail(*_, **__):
         raise OSError(errno.EMFILE, step)
 
-    room = "gomq_py.broker.topology" if step == "definitions.load" else "gomq_py.node"
+    room = "gomq_py.broker.topology" if step == "first_import.load" else "gomq_py.node"
     monkeypatch.setattr(f"{room}.{step}", fail)
     node = Node(settings)
     with pytest.raises(OSError, match=step):

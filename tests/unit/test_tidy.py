@@ -45,7 +45,7 @@ FIGURES = {
     "lines amqp.wire.methods": 535,
     "lines auth.users": 612,
     "lines broker.queues.queue": 687,
-    "lines broker.topology.definitions": 562,
+    "lines broker.topology.definitions": 534,
     "lines broker.topology.vhost": 644,
     "lines broker.transfer.dead_letters": 664,
     "lines config.settings": 874,

@@ -66,8 +66,8 @@ class Component:
 
 class Parameters:
     """Keeps the parameters of one broker: the whole broker's in ``global_``, {name: value}, and a vhost's in
-    ``vhost.parameters``, {(component, name): value}. ``internal``, {name: value}, has the broker's notes about
-    its data folder (global_names.INTERNAL), which nothing lists or exports.
+    ``vhost.parameters``, {(component, name): value}. ``internal``, {name: value}, has the broker's notes
+    about its data folder (global_names.INTERNAL), which nothing lists or exports.
 
     ``on_change(vhost's name or None, component, name, value or None)`` is called after each change.
 

@@ -1,10 +1,9 @@
 """Definitions: exports everything that operators have set up, as RabbitMQ's JSON, and imports files of this
 broker, RabbitMQ or LavinMQ.
 
-Used by the HTTP API and at boot. An import only adds: existing entities stay unchanged. Entries that differ
-from existing entities, and entries of kinds unsupported here, are reported.
+Used by the HTTP API and at boot (first_import). An import only adds: existing entities stay unchanged.
+Entries that differ from existing entities, and entries of kinds unsupported here, are reported.
 """
-import json
 from base64 import b64decode, b64encode
 from datetime import datetime
 from types import NoneType
@@ -14,7 +13,6 @@ from gomq_py.auth import passwords
 from gomq_py.auth.users import TAGS
 from gomq_py.broker.features.arguments import CLASSIC, QUORUM, TYPES, queue_type_of
 from gomq_py.broker.names import RESERVED_PREFIX
-from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.policies.policy import POLICY, usable_definition, without_effect
 from gomq_py.broker.policies.limits import check_limits
 from gomq_py.build_info import RABBITMQ_VERSION
@@ -197,31 +195,6 @@ def with_octets(value):
 
 
 # import
-
-def load(broker, path):
-    """Import a definitions file at boot; entries that fail are logged. Blocks; may switch. Raises
-    DefinitionsError with a line for the operator.
-    """
-    try:
-        with open(path, encoding="utf-8") as file:
-            definitions = json.load(file)
-    except OSError as error:
-        raise DefinitionsError(f"cannot read definitions from {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise DefinitionsError(f"definitions in {path} are no JSON: {error}") from error
-    try:
-        report = Importer(broker, by=OPERATOR).run(definitions)
-    except DefinitionsError as error:
-        raise DefinitionsError(f"definitions in {path}: {error}") from error
-    for problem in report.problems:
-        LOG.warning("definitions in %s: %s", path, problem)
-    for change in report.changed:
-        LOG.info("definitions in %s: %s", path, change)
-    LOG.info(
-        "imported definitions from %s: %s", path,
-        ", ".join(f"{count} {key}" for key, count in report.imported.items()) or "nothing",
-    )
-
 
 class Report:
     """The result of an import. ``imported``: {name of a list in the file: count of entries}. ``changed``,
