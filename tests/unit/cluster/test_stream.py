@@ -263,6 +263,32 @@ def test_long_range_that_cannot_be_read_makes_followers_begin_anew(stream, files
     assert place.is_dropped and not file.is_retained and stream.unread == 0
 
 
+def test_change_that_cannot_be_told_makes_every_link_begin_anew(stream, files, tmp_path):
+    places = []
+    for name in ("one", "two"):
+        files.make_folder(tmp_path / name)
+        places.append(stream.end())
+    woken = []
+    stream.wakes.add(lambda: woken.append(1))
+
+    stream.diverged()
+
+    assert all(place.is_dropped for place in places) and woken
+    assert stream.position == 3
+    assert [stream.entry_at(stream.run, position) for position in (1, 2)] == [None, None]
+    files.make_folder(tmp_path / "later")
+    assert len(frames_behind(stream, stream.entry_at(stream.run, 3))) == 1
+
+
+def test_follower_that_was_away_during_a_change_that_cannot_be_told_finds_no_place(tmp_path):
+    stream = EventStream(tmp_path)
+    stream.diverged()
+    stream.attach()
+
+    assert stream.entry_at(stream.run, 0) is None
+    stream.close()
+
+
 def test_telling_never_switches(stream, files, tmp_path):
     with no_switch():
         file = files.create(tmp_path / "msgs", MIB)

@@ -426,6 +426,31 @@ def test_replicators_hear_nothing_of_a_swap(tmp_path):
         assert not [path for path in files.register.paths.values() if ".sync" in path]
 
 
+@pytest.fixture
+def linked(tmp_path):
+    """A data folder whose queues are elsewhere."""
+    root = tmp_path / "data"
+    DataDir(root).open().close()
+    os.rename(root / "queues", tmp_path / "elsewhere")
+    os.symlink(tmp_path / "elsewhere", root / "queues")
+    return root
+
+
+def test_link_to_a_folder_is_refused_in_one_line_if_there_are_replicators(linked, tmp_path):
+    data_dir = DataDir(linked, Files((Mirror(linked, tmp_path / "copy"),)))
+
+    with pytest.raises(DataDirError) as raised:
+        data_dir.open()
+
+    assert str(raised.value).startswith(f"{linked / 'queues'} is a link: ") and "\n" not in str(raised.value)
+    assert not data_dir.locked
+
+
+def test_link_to_a_folder_is_followed_without_replicators(linked):
+    with DataDir(linked) as data_dir:
+        assert os.path.islink(data_dir.queues_folder)
+
+
 @pytest.mark.parametrize("role", ["open", "follow"])
 def test_unfinished_sync_is_removed(tmp_path, role):
     (tmp_path / ".sync" / "queues").mkdir(parents=True)

@@ -1538,6 +1538,24 @@ def test_many_stores_of_one_sync_are_told_in_slices(files, turns, enabled):
     assert [store.syncs for store in stores] == [1] * 100
 
 
+def test_without_syncing_a_promise_asked_for_between_slices_waits_until_all_stores_have_told(files, turns):
+    """Whoever keeps a copy is asked for all that was told until then."""
+    committer, stores, told = (
+        GroupCommit(files, enabled=False, slice_clock=short_slices),
+        [FakeStore(str(number)) for number in range(100)], [],
+    )
+    committer.tells_before_it_answers = True
+    turns.append(lambda: committer.after_sync(lambda _: told.append(sum(store.syncs for store in stores))))
+    for store in stores:
+        committer.mark(store)
+
+    committer.stop()
+
+    assert (told, committer.is_idle) == ([100], True)
+    committer.after_sync(told.append)
+    assert told == [100, None]
+
+
 def test_many_callbacks_of_one_sync_are_called_in_slices_and_keep_their_order(files, turns):
     """A mark between two slices waits for the next sync;
     who asks there without one comes behind those who asked before.

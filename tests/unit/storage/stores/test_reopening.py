@@ -1,6 +1,7 @@
 """A store that is opened again in a thread finds, says and counts what a boot does."""
 import threading
 
+import gevent
 import pytest
 
 from gomq_py.storage.disk.files import Files
@@ -9,6 +10,7 @@ from gomq_py.storage.stores.reopening import open_in_thread
 from gomq_py.storage.stores.stream_recovery import open_stream_store
 from tests.support.mirror import Mirror
 from tests.support.stores import INCARNATION, StoreBench
+from tests.support.waiting import in_time, wait_until
 
 COUNT = 5
 
@@ -93,3 +95,30 @@ def test_replicators_hear_in_the_hub_of_what_a_store_opened_in_a_thread_has_chan
     assert mirror.differences() == [f"other/{path.name}"]  # damaged behind the seam
     bench.store.forget_files()
     bench.committer.stop()
+
+
+def test_greenlet_that_is_killed_while_its_thread_opens_a_store_tells_replicators_nothing(tmp_path):
+    """Nor does the thread, which goes on."""
+    (tmp_path / "data").mkdir()
+    mirror = HeardIn(tmp_path / "data", tmp_path / "copy")
+    bench = StoreBench(tmp_path / "data", files=Files((mirror,)), enabled=True)
+    bench.committer.wait()
+    events, flushes, half, go_on, end = mirror.events, mirror.flushes, *(threading.Event() for _ in range(3))
+
+    def opening(folder, files, pool, committer):
+        files.create(f"{folder}/acks.1", 4096)
+        half.set()
+        assert go_on.wait(in_time(20))
+        files.create(f"{folder}/acks.2", 4096)
+        files.register.flushed()
+        end.set()
+
+    reopening = gevent.spawn(
+        open_in_thread, opening, tmp_path / "data", bench.files, bench.pool, bench.committer)
+    wait_until(half.is_set, sleep=gevent.sleep)
+    reopening.kill()
+    go_on.set()
+    wait_until(end.is_set, sleep=gevent.sleep)
+
+    assert (mirror.events, mirror.flushes) == (events, flushes)
+    bench.close()
