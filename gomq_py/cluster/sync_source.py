@@ -155,7 +155,7 @@ class SyncSource:
         return path.removeprefix(self._inside)
 
     def _is_sent(self, path):
-        """Whether followers have the file or folder; not the data folder itself, which a leader may have made.
+        """Whether followers have this path; they have the data folder itself, which a leader may have made.
         """
         return path.startswith(self._inside) and not events.is_of_one_node(
             self._name(path).partition(os.sep)[0])
