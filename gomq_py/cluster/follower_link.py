@@ -9,6 +9,7 @@ from collections import deque
 from typing import NamedTuple
 
 import gevent
+from gevent import socket
 from gevent.event import Event
 
 from gomq_py.cluster.sync_source import SyncError, SyncSource
@@ -273,7 +274,8 @@ class FollowerLink:
 def shut_down(connection):
     """Have every greenlet that waits for this socket hear of its end."""
     try:
-        connection.shutdown(2)
+        # not SSLSocket's, which takes the session away from whoever is reading
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
     except OSError:  # the peer has ended it
         pass
 

@@ -5,7 +5,7 @@ import os
 
 import gevent
 import pytest
-from gevent import socket
+from gevent import socket, ssl
 from gevent.server import StreamServer
 
 from gomq_py.amqp.wire.methods import (
@@ -20,8 +20,10 @@ from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.stream import EventStream
 from gomq_py.config.settings import Settings
 from gomq_py.content.properties import Properties
+from gomq_py.net.tls import Contexts, Handshaker, TLSOptions, server_context
 from gomq_py.node import Node
 from gomq_py.storage.disk.plain_files import PlainFiles
+from tests.support import certificates
 from tests.support.door import Client
 from tests.support.mirror import folder_content
 from tests.support.waiting import wait_until
@@ -34,7 +36,7 @@ STREAM = {"x-queue-type": "stream", "x-max-length-bytes": 2_000_000}
 class LeadingNode:
     """A broker whose changes a cluster's leader streams, and what keeps it busy."""
 
-    def __init__(self, root, port=0):
+    def __init__(self, root, port=0, certificate=None):
         self.root = os.fspath(root)
         self.stream = EventStream(self.root)
         settings = Settings.checked(
@@ -46,11 +48,15 @@ class LeadingNode:
         mine = identity.of_leader(PlainFiles(), self.root)
         self.leader = Leader(
             SECRET, mine.cluster_id, mine.node_id, mine.epoch, self.stream, self.node._files.register,
-            self.root, "127.0.0.1", port)
+            self.root, "127.0.0.1", port, certificate and self._handshaker(certificate))
         self.leader.open()
         self.turns = 0
         self._is_busy = False
         self._workers = []
+
+    def _handshaker(self, certificate):
+        options = TLSOptions(certificate.certificate, certificate.key)
+        return Handshaker(Contexts(server_context(options)), 5, self.node.hub.slow_turns)
 
     def client(self):
         (listener,) = self.node.listeners
@@ -126,11 +132,11 @@ class LeadingNode:
         self.node.close()
 
 
-def follower_of(port, root, secret=SECRET):
+def follower_of(port, root, secret=SECRET, tls=None):
     os.makedirs(root, exist_ok=True)
     files = PlainFiles()
     return Follower(
-        files, os.fspath(root), secret, "127.0.0.1", port, "follower", identity.of_follower(files, root))
+        files, os.fspath(root), secret, "127.0.0.1", port, "follower", identity.of_follower(files, root), tls)
 
 
 def wait(condition, **options):
@@ -280,6 +286,26 @@ def test_stopped_follower_is_promoted_with_what_was_confirmed(leading, start, tm
         client.close()
     finally:
         promoted.close()
+
+
+def test_follower_over_tls_becomes_equal(start, tmp_path):
+    certificate = certificates.make(tmp_path / "tls", "127.0.0.1")
+    leading = LeadingNode(tmp_path / "leader", certificate=certificate)
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # gevent's: create_default_context() makes others
+    trusting.load_verify_locations(certificate.authority)
+    try:
+        leading.begin_load()
+        leading.load_for(turns=10)
+        follower = start(leading.leader.port, tmp_path / "follower", tls=trusting)
+        wait(lambda: follower.status.state == STREAMING, what=lambda: follower.status)
+        leading.load_for(turns=20)
+        for link in leading.leader.links:
+            link.end(OSError("cut by the test"))
+        leading.load_for(turns=20)
+
+        check_equal(leading, follower, tmp_path / "follower")
+    finally:
+        leading.close()
 
 
 def test_wrong_secret_is_refused_and_shown(leading, start, tmp_path):

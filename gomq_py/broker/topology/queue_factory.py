@@ -11,7 +11,7 @@ change. Code for limits is always imported, because a policy may add limits to e
 """
 import os
 from collections import deque
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 from gevent.event import Event
 from gevent.lock import BoundedSemaphore
@@ -140,15 +140,16 @@ class QueueFactory:
         if queue.durable:
             folder = self._folder(queue.vhost, queue.name, incarnation)
             self._settle_files()
-            if not is_wanted():
-                return None
         durable = bool(queue.durable)
-        with self._one_reopening, self._reopening(folder):
-            store = self._open_store(
-                open_in_thread, folder, incarnation, queue.vhost, queue.name, durable, queue.arguments)
+        with self._one_reopening:
             if not is_wanted():
-                store.forget_files()
                 return None
+            with self._reopening(folder):
+                store = self._open_store(
+                    open_in_thread, folder, incarnation, queue.vhost, queue.name, durable, queue.arguments)
+                if not is_wanted():
+                    store.forget_files()
+                    return None
         again = self._make_queue(
             self.kinds.queue_kind(queue.arguments), queue.name, queue.vhost, store, durable,
             queue.exclusive_owner, bool(queue.auto_delete), queue.arguments)
@@ -315,21 +316,15 @@ class QueueFactory:
         self._reopen_plain(_own(vhost, name), vhost, name, incarnation, done)
 
     def _reopen_plain(self, whose, vhost, name, incarnation, done):
-        folder, stack = self._folder(vhost, name, incarnation), ExitStack()
-
         def opened(store, report, error):
             if error is None:
                 _say_gone(whose, report)
             done(store, error)
-            stack.close()
 
-        def on_disk(error):
-            stack.enter_context(self._reopening(folder))
-            open_aside(
-                opened, open_store, folder, self._files, self.pool, self._committer, incarnation,
-                self._segment_bytes)
-
-        self.durability.when_on_disk(on_disk)
+        # a removal of the folder comes behind it: both are long work, which is done in order
+        self.durability.when_on_disk(lambda error: open_aside(
+            opened, open_store, self._folder(vhost, name, incarnation), self._files, self.pool,
+            self._committer, incarnation, self._segment_bytes))
 
     def remove_own(self, vhost, name, store, incarnation):
         """Remove the files of a vhost's own store, once the definitions log is on disk."""

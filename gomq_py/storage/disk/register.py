@@ -47,7 +47,7 @@ class Register:
 
     def seed(self, root, left_out):
         """At boot, before the first change: take in what the folder ``root`` holds, without the names
-        ``left_out`` directly in it. Blocks. Raises DataDirError for a link to a folder.
+        ``left_out`` directly in it. Blocks. Raises DataDirError for a link.
         """
         self.paths.clear()
         self.folders.clear()
@@ -56,14 +56,15 @@ class Register:
             if folder == root:
                 folders[:] = [name for name in folders if name not in left_out]
                 names = [name for name in names if name not in left_out]
-            for path in [os.path.join(folder, name) for name in folders]:
-                if os.path.islink(path):
+            for path in [os.path.join(folder, name) for name in (*folders, *names)]:
+                mode = os.lstat(path).st_mode
+                if stat.S_ISLNK(mode):
                     raise DataDirError(
                         f"{path} is a link: a broker with followers needs one folder, without links. Mount "
                         "the other disk there instead")
-                self.folders[path] = None
-            for path in [os.path.join(folder, name) for name in names]:
-                if stat.S_ISREG(os.lstat(path).st_mode):  # ctl's socket is none
+                if stat.S_ISDIR(mode):
+                    self.folders[path] = None
+                elif stat.S_ISREG(mode):  # ctl's socket is none
                     self._add(path)
 
     def id_of(self, path):
@@ -127,7 +128,8 @@ class Register:
         file_id = self._ids.get(path)
         if file_id is None:
             LOG.error("%s was changed and is not in the register: each follower has to sync anew", path)
-            self._add(path)
+            if os.path.lexists(path):
+                self._add(path)
             self._tell("diverged")
         else:
             self._tell(event, file_id, *arguments)

@@ -1,6 +1,7 @@
 """The leader's side over real sockets: a follower gets what the leader's files hold and what happens to them.
 """
 import os
+from random import Random
 
 import gevent
 import pytest
@@ -311,6 +312,26 @@ def test_damaged_frame_disconnects(world, caplog):
     follower.wait_for_end()
 
     wait(lambda: "wrong checksum" in caplog.text)
+
+
+def test_random_octets_cost_a_follower_its_connection_at_most(world, caplog):
+    """From followers that are logged in: frames whose payload is wrong, and damaged ones."""
+    randomly = Random(39)
+    put(world, "msgs", os.urandom(1000))
+    for number in range(60):
+        follower = world.follower(name=f"follower {number}")
+        follower.acknowledges = False
+        payload = randomly.randbytes(randomly.choice((0, 11, 12, 16, 1000)))
+        octets = bytearray(frames.encode(randomly.randrange(1, 10), payload, follower.epoch))
+        if randomly.random() < 0.5:
+            octets[randomly.randrange(len(octets))] ^= 1 << randomly.randrange(8)
+        follower.socket.sendall(octets)
+        follower.socket.shutdown(socket.SHUT_WR)
+        follower.wait_for_end()
+
+    wait(lambda: not world.leader.followers)
+    assert "fault" not in caplog.text
+    world.check(world.follower())
 
 
 def test_follower_of_another_epoch_is_disconnected(world, caplog):

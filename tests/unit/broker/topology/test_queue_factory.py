@@ -127,3 +127,29 @@ def test_store_of_a_vhost_that_is_removed_while_a_thread_recovers_it_leaves_noth
     world.settle()
 
     assert (answers, world.left()) == ([], ([], [], []))
+
+
+def test_queue_that_is_deleted_while_it_waits_for_another_ones_recovery_leaves_nothing(world, opening):
+    """Its removal begins at once, and no recovery may begin beside it."""
+    node, go_on = world.node, threading.Event()
+    queues = [closed_queue(world, name) for name in ("first", "second")]
+    node.committer.background.long.add(go_on.wait, in_time(20))  # the removal is slow
+    restarts = [gevent.spawn(node.vhost.restart_queue, queue) for queue in queues]
+    node.wait(opening.ends.is_set)
+
+    opening.ends.clear()
+    node.vhost.delete_queue("second")
+    node.committer.wait()
+    opening.go_on.set()
+    restarts[0].get(timeout=in_time(20))
+    opening.go_on.clear()
+    node.wait(lambda: restarts[1].dead or opening.ends.is_set())
+    go_on.set()
+    world.settle()
+    opening.go_on.set()
+    with pytest.raises(NotFound):
+        restarts[1].get(timeout=in_time(20))
+    node.vhost.delete_queue("first")
+    world.settle()
+
+    assert world.left() == ([], [], [])

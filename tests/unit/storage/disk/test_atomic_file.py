@@ -5,7 +5,6 @@ import pytest
 
 from gomq_py.storage.disk import atomic_file
 from gomq_py.storage.disk.files import Files
-from gomq_py.storage.disk.register import Register
 
 
 class Order(Files):
@@ -57,21 +56,6 @@ def test_replace_flushes_the_content_before_the_name_and_the_name_before_returni
     assert content(path) == b"new"
     assert files.calls == ["append", "sync", "rename", "sync_folder"]
     assert os.listdir(tmp_path) == ["users"]
-
-
-def test_replicators_hear_of_the_flush_behind_that_of_the_name(path):
-    class Told:
-        """A replicator that notes events."""
-
-        def __getattr__(self, name):
-            return lambda *_: files.calls.append(name)
-
-    files = Order()
-    files.register = Register((Told(),))
-
-    atomic_file.replace(files, path, b"new")
-
-    assert files.calls[-3:] == ["renamed", "sync_folder", "flushed"]
 
 
 def test_replace_creates_a_missing_file(tmp_path):

@@ -5,7 +5,8 @@ import socket
 import pytest
 
 from gomq_py.storage.disk.files import Files
-from gomq_py.storage.disk.register import LinkedFolder, Register
+from gomq_py.storage.disk.register import Register
+from gomq_py.storage.errors import DataDirError
 
 
 class Told(list):
@@ -96,5 +97,5 @@ def test_link_to_a_folder_is_refused_unless_it_is_left_out(tmp_path):
     os.symlink("/", os.path.join(root, "queues"))
 
     Register(()).seed(root, {"queues"})
-    with pytest.raises(LinkedFolder):
+    with pytest.raises(DataDirError):
         Register(()).seed(root, ())

@@ -449,26 +449,3 @@ def test_listeners_hear_of_what_was_accepted_when_it_is_written(path):
     log.abandon()
     files.tell_written(log.file)
     assert len(ends.told) == 2
-
-
-def test_replicators_hear_of_the_flush_of_a_replay_behind_it(path):
-    written(Files(), path)
-    order = []
-
-    class Order(Unflushed):
-        """Notes flushes."""
-
-        def sync(self, file):
-            order.append("sync")
-
-    class Told:
-        """A replicator that notes events."""
-
-        def __getattr__(self, name):
-            return lambda *_: order.append(name)
-
-    files = Order((Told(),))
-    files.register.seed(os.path.dirname(path), ())
-    replayed(files, path)
-
-    assert order == ["sync", "flushed"]
