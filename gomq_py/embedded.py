@@ -164,13 +164,16 @@ class Broker:
 
     def promote(self):
         """Make a follower (``cluster_leader="host:port"``) the leader; return when clients can connect.
-        Raises BootError; then nothing is open, and ``close`` remains to be called.
+        Raises RuntimeError if it is no follower, and BootError; after a BootError nothing is open, and
+        ``close`` remains to be called.
         """
         self.call(self._promote)
 
     def _promote(self, launcher):
-        launcher.promote()
-        self._note_addresses(launcher)
+        try:
+            launcher.promote()
+        finally:
+            self._note_addresses(launcher)
 
     # addresses
 

@@ -27,7 +27,7 @@ from gomq_py.hub.faults import log_faults, log_unraisable
 from gomq_py.hub.threads import in_thread
 from gomq_py.net.listener import BindError, abandon_socket
 from gomq_py.net.systemd import Systemd
-from gomq_py.node import Node
+from gomq_py.node import FOLLOWER, Node
 from gomq_py.observability import garbage, resources
 from gomq_py.observability.log import logger
 from gomq_py.reload import Reloader
@@ -41,6 +41,10 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 EXIT_STOPPED, EXIT_ABORTED = 0, 1
 # Time limit for the last line on standard error when the broker stops at once.
 LAST_LINE_S = 1.0
+
+
+# What an operator can mend: one line is logged, without a traceback.
+BOOT_ERRORS = (BackendError, BindError, ClusterError, DataDirError, LogError, StoreError, DefinitionsError)
 
 
 class BootError(Exception):
@@ -68,7 +72,7 @@ class Launcher:
         self._limit: Any = None
         self._asked_to_promote: Any = None
         self._promotion: Any = None
-        self._has_failed = False
+        self._is_promoting = self._has_failed = False
 
     def run(self) -> int:
         """Start, serve until a signal stops the broker, and stop. Returns the exit code.
@@ -152,9 +156,7 @@ class Launcher:
         try:
             self._node = Node(self.settings)
             self._boot(self._node)
-        except (
-            BackendError, BindError, ClusterError, DataDirError, LogError, StoreError, DefinitionsError
-        ) as error:
+        except BOOT_ERRORS as error:
             self.stop()
             raise BootError(str(error)) from error
         except OSError as error:
@@ -186,16 +188,20 @@ class Launcher:
         self._promotion = _named("promotion", self._promote_when_asked)
 
     def promote(self) -> None:
-        """Make this follower the leader; returns when it serves clients. Raises BootError; then the node is
-        closed. May switch.
+        """Make this follower the leader; returns when it serves clients. Raises RuntimeError for a node that
+        is no follower, or is being promoted, and BootError, after which the node is closed. May switch.
         """
-        assert self._node is not None
+        if self._node is None or self._node.role != FOLLOWER or self._is_promoting:
+            raise RuntimeError("this node is no follower, or is being promoted already")
         began = time.monotonic()
+        self._is_promoting = True
         try:
             self._node.promote()
         except Exception as error:
             self.stop()
             raise BootError(f"this follower cannot become the leader: {error}") from error
+        finally:
+            self._is_promoting = False
         LOG.warning(
             "this node leads now, after %.2f s: %s. It no longer follows %s, also after a restart",
             time.monotonic() - began, self._where(), self.settings.cluster_leader)
@@ -205,8 +211,9 @@ class Launcher:
         self._asked_to_promote.wait()
         try:
             self.promote()
-        except BootError as error:
-            LOG.critical("%s", error, exc_info=error.__cause__)
+        except (BootError, RuntimeError) as error:
+            expected = isinstance(error.__cause__, (*BOOT_ERRORS, OSError))
+            LOG.critical("%s", error, exc_info=None if expected else error.__cause__)
             self._has_failed = True
             if self._asked_to_stop is not None:
                 self._asked_to_stop.set()

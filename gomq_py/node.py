@@ -90,9 +90,12 @@ class Node:
         StoreError; the caller must then call ``close``.
         """
         settings = self.settings
+        if self._membership is not None:
+            self._membership.check_content(self._data_dir.path)
         self._data_dir.open()
         if self._membership is not None:
-            self._membership.lead(self._data_dir.path, self._files.register)
+            self._membership.lead(
+                self._data_dir.path, self._files.register, lambda: self.broker.damage_count())
         self._committer = GroupCommit(
             self._files, enabled=settings.sync, slow_s=settings.slow_sync_warning, slice_clock=SliceClock)
         self.durability = Durability(self._committer)
@@ -128,7 +131,8 @@ class Node:
         # imported here: a leader needs none of it
         from gomq_py.http.follower import FollowerManagement
         self.hub = Hub(self.settings)
-        management = FollowerManagement(self.settings, self.cluster_figures, promote)
+        management = FollowerManagement(
+            self.settings, self.cluster_figures, self.why_not_promote, promote)
         self._unserved = list(inherited)
         side_doors = [(name, listening.dup()) for name, listening in inherited if name in SIDE_DOORS]
         self.doors = Doors(self.settings, {}, management.door, self.hub.slow_turns, side_doors)
@@ -142,14 +146,23 @@ class Node:
         after an error the caller calls ``close``.
         """
         assert self.role == FOLLOWER, self.role
+        if self._membership is not None:
+            self._membership.end_following()
         if self.doors is not None:
             self.doors.close()
             self.doors = None
-        if self._membership is not None:
-            self._membership.end_following()
         self.lead()
         unserved, self._unserved = self._unserved, []
         self.open_doors((*inherited, *unserved))
+
+    def why_not_promote(self, is_forced: bool) -> str:
+        """Why this node is not to be promoted now, or ""; ``is_forced``: also to an older state."""
+        return self._membership.why_not_promote(is_forced)
+
+    def accept_damage(self) -> None:
+        """Let followers sync although damage was found in this folder. Raises OSError. May switch."""
+        if self._membership is not None:
+            self._membership.accept_damage()
 
     def must_follow(self) -> bool:
         """Whether the settings name a leader, and this node was not promoted since. Blocks. Raises
@@ -168,6 +181,8 @@ class Node:
         """Open the listeners. ``inherited``: (name, socket) pairs of sockets that listen already. Raises
         BindError, OSError. May switch.
         """
+        if self._membership is not None:  # first: a fault of it must cost no client its connection
+            self._membership.open()
         handlers = {AMQP: (*self._serving(AMQP), True)}
         if is_wanted(MQTT, self.settings, inherited):
             handlers[MQTT] = (*self._serving(MQTT), False)
@@ -178,8 +193,6 @@ class Node:
             self._serving(MQTT)
         self.shovels.start()
         self.federation.start()
-        if self._membership is not None:
-            self._membership.open()
 
     def _take_over_shovels(self) -> None:
         shovels = Shovels(self.broker, self.hub, self._shovel_link, self.connector.check)
@@ -254,5 +267,5 @@ class Node:
             from gomq_py.http.door import Management
             self._management = Management(
                 self.broker, self.hub, self.settings, lambda: self.listeners, self._serving,
-                self.doors.options, self.shovels, self.federation, self.cluster_figures)
+                self.doors.options, self.shovels, self.federation, self.cluster_figures, self.accept_damage)
         return self._management.door(protocol, listening, tls)

@@ -142,6 +142,11 @@ class Broker:
         kept = [path for path in sorted(notes.kept_paths) if os.path.lexists(path)]
         return notes.records, kept + self._data_dir.kept_paths()
 
+    def damage_count(self):
+        """Number of damaged messages found in this run, and of logs that lack records."""
+        logs = self._log.lacks_records, self.users.lacks_records
+        return self._pool.damage.records + sum(logs)
+
     @property
     def cluster_name(self):
         """The cluster's name: as an operator has set it, otherwise as stored in the data folder."""

@@ -2,7 +2,7 @@
 ``.cluster``.
 
     SHA-256 of the next line in hex, "\\n", and a JSON object:
-    {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number, "promoted": text}
+    {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number, "promoted": text, "damaged": truth}
 
 The node's id never changes; cluster and epoch change when a sync is swapped in, and the epoch when a follower
 is promoted. A node with an empty folder has NO_ID as its cluster. The file is about one node, so it is
@@ -25,12 +25,13 @@ class ClusterError(Exception):
 class Identity(NamedTuple):
     """``cluster_id``, ``node_id``: 16 bytes; ``epoch``: at least 1 in a cluster. ``promoted``: the address of
     the leader that this node followed until it was promoted; with it in its settings the node leads all the
-    same.
+    same. ``damaged``: this leader has found damage in its data, and nobody may sync from it.
     """
     cluster_id: bytes
     node_id: bytes
     epoch: int
     promoted: str = ""
+    damaged: bool = False
 
 
 def read(root):
@@ -46,10 +47,10 @@ def read(root):
             raise ValueError
         found = json.loads(content)
         cluster_id, node_id = bytes.fromhex(found["cluster"]), bytes.fromhex(found["node"])
-        identity = Identity(cluster_id, node_id, found["epoch"], found["promoted"])
+        identity = Identity(cluster_id, node_id, found["epoch"], found["promoted"], found["damaged"])
         lengths = {len(identity.cluster_id), len(identity.node_id)}
-        types = type(identity.epoch), type(identity.promoted)
-        if lengths != {ID_OCTETS} or types != (int, str) or identity.epoch < 0:
+        types = [type(value) for value in identity[2:]]
+        if lengths != {ID_OCTETS} or types != [int, str, bool] or identity.epoch < 0:
             raise ValueError
     except (ValueError, KeyError, TypeError):
         raise ClusterError(
@@ -62,10 +63,25 @@ def write(files, root, identity):
     """Replace the file; it is on the disk when this returns. Blocks. Raises OSError."""
     content = json.dumps({
         "cluster": identity.cluster_id.hex(), "node": identity.node_id.hex(), "epoch": identity.epoch,
-        "promoted": identity.promoted,
+        "promoted": identity.promoted, "damaged": identity.damaged,
     }).encode()
     line = sha256(content).hexdigest().encode() + b"\n" + content
     atomic_file.replace(files, os.path.join(root, CLUSTER), line)
+
+
+def check_content(root, is_promoted):
+    """Check, before the folder is opened, that a leader has something to lead: an empty folder that belongs
+    to a cluster would empty its followers. Raises ClusterError, OSError. Blocks.
+    """
+    found = read(root)
+    if found is None or content_of(root):
+        return
+    if is_promoted:
+        raise ClusterError("nothing has been copied to this follower yet, so there is nothing to lead")
+    if found.cluster_id != NO_ID:
+        raise ClusterError(
+            f"{root} is empty, but belongs to a cluster: as a leader it would empty its followers. Restore "
+            f"its content, promote a follower, or remove {CLUSTER} in it to begin a new cluster")
 
 
 def of_leader(files, root, promoted=""):

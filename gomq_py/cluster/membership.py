@@ -9,15 +9,26 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import gevent
+
 from gomq_py.cluster import identity as identities
 from gomq_py.cluster.identity import ClusterError, Identity
+from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.kinds import SECRET_OCTETS
 from gomq_py.config.settings import Settings
+from gomq_py.hub.threads import in_thread
 from gomq_py.observability.log import logger
 from gomq_py.storage.disk.plain_files import PlainFiles
 from gomq_py.storage.disk.replication import Replicator
 
 LOG = logger("cluster")
+# A former leader that is there answers in less time.
+ANSWER_S = 3.0
+# What a follower is answered, and what the log says.
+DAMAGED = (
+    "this leader has found damage in its data folder (see its log), and the follower's copy may be the only "
+    "sound one: promote the follower, or let it sync all the same with 'gomq-py-ctl accept_damage' on the "
+    "leader")
 # A longer file is no secret: somebody has named a wrong file.
 LONGEST_SECRET = 4096
 
@@ -35,6 +46,8 @@ class Membership:
         self._leader: Any = None
         self._follower: Any = None
         self._followed = ""
+        self._damage_count: Callable[[], int] = int
+        self._accepted_count = 0
         if settings.cluster:
             # imported here: a node that only follows has no stream
             from gomq_py.cluster.stream import EventStream
@@ -44,17 +57,45 @@ class Membership:
     # a follower
 
     def must_follow(self, root: str) -> bool:
-        """Whether the node is to follow ``cluster_leader``: not if it followed this leader and was promoted.
-        Blocks. Raises ClusterError, OSError.
+        """Whether the node is to follow ``cluster_leader``: not if it followed this leader and was promoted,
+        unless that one was promoted since. Blocks. May switch. Raises ClusterError, OSError.
         """
         found = identities.read(root)
         leader = self._settings.cluster_leader
         if found is None or found.promoted != leader:
             return True
+        if self._has_later_epoch(found):
+            LOG.info("%s leads again, in a later epoch: this node follows it, though it was promoted", leader)
+            return True
         LOG.warning(
             "this node leads, because it was promoted when it followed %s: remove `follow` from its "
             "configuration; to make it a follower again, empty its data folder", leader)
         return False
+
+    def _has_later_epoch(self, found: Identity) -> bool:
+        """Whether ``cluster_leader`` answers and proves to lead the same cluster in a later epoch."""
+        from gomq_py.cluster.follower import FAULTS
+        from gomq_py.cluster.link import Link
+        from gomq_py.cluster.login import FollowerLogin
+        login = FollowerLogin(
+            read_secret(self._settings), found.node_id, found.cluster_id, found.epoch, NO_ID, 0,
+            socket.gethostname())
+        try:
+            with gevent.Timeout(ANSWER_S, OSError("no answer")):
+                link = Link(self._address(), follower_context(self._settings))
+                try:
+                    link.send_now(login.hello())
+                    while not login.done:
+                        link.send_now(login.feed(link.next_frame()))
+                finally:
+                    link.end()
+        except FAULTS:
+            return False
+        return login.epoch > found.epoch
+
+    def _address(self) -> tuple[str, int]:
+        host, _, port = self._settings.cluster_leader.rpartition(":")
+        return host.strip("[]"), int(port)
 
     def follow(self, root: str) -> None:
         """Make the Follower of the leader that the settings name, which ``start`` starts. Blocks. Raises
@@ -62,27 +103,48 @@ class Membership:
         """
         from gomq_py.cluster.follower import Follower
         self._identity = identities.of_follower(self._files, root)
-        host, _, port = self._settings.cluster_leader.rpartition(":")
         self._follower = Follower(
-            self._files, root, read_secret(self._settings), host.strip("[]"), int(port), socket.gethostname(),
+            self._files, root, read_secret(self._settings), *self._address(), socket.gethostname(),
             self._identity, follower_context(self._settings))
 
     def start(self) -> None:
         """Begin to follow."""
         self._follower.start()
 
+    def why_not_promote(self, is_forced: bool) -> str:
+        """Why this follower is not to be promoted now, or ""."""
+        follower = self._follower
+        if not follower.is_whole:
+            return "nothing has been copied to this follower yet, so there is nothing to lead"
+        if follower.is_syncing and not is_forced:
+            return (
+                "a sync is under way, and what this follower has is older: wait until it is streaming, or "
+                "take the older state with --force")
+        return ""
+
     def end_following(self) -> None:
-        """Stop the Follower, if there is one; what it has received is on disk then. May switch."""
-        if self._follower is not None:
-            self._follower.stop()
-            self._follower = None
+        """Stop the Follower, if there is one; what it has received is on disk then. Raises OSError if that
+        has failed. May switch.
+        """
+        follower, self._follower = self._follower, None
+        if follower is not None:
             self._followed = self._settings.cluster_leader
+            failure = follower.stop()
+            if failure is not None:
+                raise OSError(f"the last changes of the leader could not be kept: {failure}") from failure
 
     # a leader
 
-    def lead(self, root: str, register: Any) -> None:
-        """Take the folder's identity as that of a leader. Blocks. Raises ClusterError, OSError."""
-        self._root, self._register = root, register
+    def check_content(self, root: str) -> None:
+        """Check that the folder, which is not open yet, is one to lead. Blocks. Raises ClusterError, OSError.
+        """
+        identities.check_content(root, bool(self._followed))
+
+    def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
+        """Take the folder's identity as that of a leader. ``damage_count()``: of damage found in this run.
+        Blocks. Raises ClusterError, OSError.
+        """
+        self._root, self._register, self._damage_count = root, register, damage_count
         if self._stream is not None or self._followed:
             self._identity = identities.of_leader(self._files, root, self._followed)
 
@@ -97,7 +159,28 @@ class Membership:
             read_secret(settings), identity.cluster_id, identity.node_id, identity.epoch, self._stream,
             self._register, self._root, settings.clustering_bind, settings.clustering_port,
             leader_tls(settings))
+        self._leader.why_no_sync = self._why_no_sync
         self._leader.open()
+
+    def accept_damage(self) -> None:
+        """Let followers sync again, although damage was found: an operator has decided. Raises OSError. May
+        switch.
+        """
+        self._accepted_count = self._damage_count()
+        self._set_damaged(False)
+
+    def _why_no_sync(self) -> str:
+        """Why no follower may sync from this leader, or "". Raises OSError. May switch."""
+        if self._damage_count() > self._accepted_count:
+            self._set_damaged(True)
+        assert self._identity is not None
+        return DAMAGED if self._identity.damaged else ""
+
+    def _set_damaged(self, damaged: bool) -> None:
+        identity = self._identity
+        if identity is not None and identity.damaged != damaged:
+            self._identity = identity._replace(damaged=damaged)
+            in_thread(identities.write, self._files, self._root, self._identity)
 
     # both
 
@@ -116,6 +199,7 @@ class Membership:
             return figures | _shown(self._follower.status._asdict(), address="leader")
         if self._stream is None:
             return figures | {"replicates": False, "followers": []}
+        figures["damaged"] = self._identity is not None and self._identity.damaged
         followers = [] if self._leader is None else [
             _shown(follower._asdict(), node_id="node") for follower in self._leader.followers]
         return figures | {"replicates": True, "position": self._stream.position, "followers": followers}
@@ -125,7 +209,9 @@ class Membership:
         leader, self._leader = self._leader, None
         if leader is not None:
             leader.close()
-        self.end_following()
+        if self._follower is not None:
+            self._follower.stop()
+            self._follower = None
 
 
 def leader_tls(settings: Settings) -> Callable[[Any], Any] | None:

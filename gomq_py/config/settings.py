@@ -861,6 +861,8 @@ class Settings:
                 "of every message: leave `enabled` of [clustering] at false; `replicate` and `follow` keep a "
                 "copy on another node"
             )
+        if self.cluster and self.clustering_port < 0:
+            return f"{self.origin('clustering_port')}: `replicate` of [clustering] needs a port"
         for attribute, key in (("cluster", "replicate"), ("cluster_leader", "follow")):
             if getattr(self, attribute) and not (self.cluster_secret_file or self.cluster_password):
                 return (

@@ -1,10 +1,15 @@
 """Commands about the broker itself and its connections."""
+import time
+
 import click
 
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import command
 from gomq_py.ctl.session import argument
 
+LEADER = "leader"
+# Most time of a promotion, and between two looks whether it is over: a large folder is read meanwhile.
+PROMOTION_S, LOOK_S = 120.0, 0.2
 ALARMS = {"mem_alarm": "memory", "disk_free_alarm": "disk"}
 
 
@@ -88,12 +93,36 @@ def cluster_status(session):
 
 
 @command("promote")
-def promote(session):
-    """Make this follower the leader, on its machine. Stop the old leader first: two leaders would take
-    messages that no copy has.
+@click.option("--force", is_flag=True, help="Also while a sync is under way: to the older state.")
+def promote(session, force):
+    """Make this follower the leader, on its machine; done when it serves clients. Stop the old leader first:
+    two leaders would take messages that no copy has.
     """
-    session.api.post("cluster", "promote")
-    session.out.said("this node becomes the leader: see its log, or cluster_status")
+    if session.api.get("cluster")["role"] == LEADER:
+        session.out.said("this node leads already")
+        return
+    session.api.post("cluster", "promote", query={"force": "true"} if force else None)
+    until = time.monotonic() + PROMOTION_S
+    while _role(session.api) != LEADER:
+        if time.monotonic() > until:
+            raise APIError(f"this node does not lead after {PROMOTION_S:g} s: see its log")
+        time.sleep(LOOK_S)
+    session.out.said("this node leads now")
+
+
+def _role(api):
+    try:
+        return api.get("cluster")["role"]
+    except APIError:
+        return ""  # its listeners are closed and opened again
+
+
+@command("accept_damage")
+def accept_damage(session):
+    """Let followers sync from this leader, although it has found damage in its data folder. They lose what is
+    damaged here.
+    """
+    session.api.post("cluster", "accept-damage")
 
 
 def _idle_command(name, verb):

@@ -34,14 +34,15 @@ class Management:
 
     def __init__(
         self, broker, hub, settings, listeners, serving, options, shovels=None, federation=None,
-        cluster_figures=dict,
+        cluster_figures=dict, accept_damage=None,
     ):
         """``listeners()`` returns the open listeners of this process; ``hub`` has the connected clients.
 
         ``serving(protocol)`` returns (handler, admission gate) of "amqp" or "mqtt" over a WebSocket;
         ``options`` are set on the sockets of those clients (net.socket_options.SocketOptions). ``shovels``
         and ``federation`` are the broker's supervisors (shovel.supervisor, federation.supervisor), or None.
-        ``cluster_figures()`` returns the answer to /api/cluster.
+        ``cluster_figures()`` returns the answer to /api/cluster; ``accept_damage()`` lets followers sync
+        although damage was found.
         """
         self._upgrades = Upgrades(settings, serving, hub, options)
         interval_s, log_source = settings.stats_interval / 1000, Waker()
@@ -49,7 +50,8 @@ class Management:
             broker, hub.clients, settings, listeners, f"gomq@{socket_module.gethostname()}",
             Rates(interval_s, settings.stats_log_size, spawn=hub.spawn), Index(hub.timers, interval_s),
             Feed(broker.events), shovels, federation, Doctor(),
-            LogRing(partial(_wake, log_source, threading.get_native_id())), log_source, cluster_figures)
+            LogRing(partial(_wake, log_source, threading.get_native_id())), log_source, cluster_figures,
+            accept_damage)
         hub.at_close(self._node.index.close)
         self._apps = {}
         self._settings = settings
@@ -120,7 +122,7 @@ class Node:
 
     def __init__(
         self, broker, clients, settings, listeners, name, rates, index, feed, shovels=None, federation=None,
-        doctor=None, log=None, log_source=None, cluster_figures=dict,
+        doctor=None, log=None, log_source=None, cluster_figures=dict, accept_damage=None,
     ):
         self.broker = broker
         self.clients = clients
@@ -135,6 +137,7 @@ class Node:
         self.log = log
         self.log_source = log_source
         self.cluster_figures = cluster_figures
+        self.accept_damage = accept_damage
         self.name = name
         self.started_monotonic = time.monotonic()
 

@@ -3,7 +3,7 @@
 They answer /api/cluster, the health checks and /metrics, without a login, because the users are in the folder
 that the leader still writes; every other path gets 503. The control socket promotes the node.
 """
-from flask import Flask
+from flask import Flask, request
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
 from gomq_py.http import errors
@@ -23,12 +23,13 @@ class FollowerManagement:
     """Makes the management doors of one follower, on sockets that the caller opens.
 
     ``cluster_figures()`` returns the answer to /api/cluster; ``promote()`` begins to make the node a leader,
-    and returns at once.
+    and returns at once; ``why_not_promote(is_forced)`` says what speaks against it now, or "".
     """
 
-    def __init__(self, settings, cluster_figures, promote):
+    def __init__(self, settings, cluster_figures, why_not_promote, promote):
         self.settings = settings
         self.cluster_figures = cluster_figures
+        self.why_not_promote = why_not_promote
         self.promote = promote
         self._apps = {}
 
@@ -61,6 +62,9 @@ def _create_app(node, is_control):
         return paced_answer(rendered(cluster_families(node.cluster_figures())), CONTENT_TYPE)
 
     def promote():
+        why_not = node.why_not_promote(request.args.get("force") == "true")
+        if why_not:
+            return errors.answer(409, "conflict", why_not)
         node.promote()
         return no_content(202)
 

@@ -1,4 +1,5 @@
 """Two nodes as an operator has them: flags, a follower's doors, gomq-py-ctl, restarts."""
+import shutil
 import signal
 import socket
 
@@ -11,6 +12,8 @@ from tests.ctl.running import Runner, done
 from tests.support import certificates
 from tests.support.broker_process import BrokerProcess
 from tests.support.command import gomq_py as run
+from tests.support.mirror import folder_content
+from tests.support.ports import reserve
 from tests.support.waiting import in_time, wait_until
 
 SECRET = "a secret of the cluster"
@@ -77,8 +80,7 @@ def ctl(broker, *arguments):
 
 
 def promote(follower):
-    ctl(follower, "promote")
-    follower.wait_for_log("this node leads now")
+    assert "this node leads now" in ctl(follower, "promote")
 
 
 def test_follower_leads_once_it_is_promoted_also_after_a_restart_and_the_old_leader_follows_it(tmp_path):
@@ -121,6 +123,102 @@ def test_former_leader_is_no_leader_for_who_was_promoted(tmp_path):
         # another address than the one that it was promoted from
         with node(second.data_dir, cluster_leader=f"localhost:{first.ports['cluster']}") as other:
             wait_until(lambda: "epoch" in ask(other, "/api/cluster").json()["error"])
+
+
+def test_who_was_promoted_follows_again_once_its_leader_was_promoted_after_it(tmp_path):
+    """With the same settings all the time."""
+    port = reserve()
+    with node(tmp_path / "first", cluster=True, clustering_port=port) as first:
+        publish(first, 1)
+        with follower_of(first, tmp_path / "second", cluster=True) as second:
+            wait_until_equal(second, first)
+            first.kill()
+            promote(second)
+            with follower_of(second, first.data_dir, cluster=True, clustering_port=port) as old:
+                wait_until_equal(old, second)
+                second.kill()
+                promote(old)
+                publish(old, 2)
+
+                second.start()
+                wait_until_equal(second, old)
+                assert ask(second, "/api/cluster").json()["epoch"] == 3
+
+
+def test_follower_that_has_nothing_is_not_promoted(tmp_path):
+    with node(tmp_path / "data", cluster_leader=f"127.0.0.1:{reserve()}") as follower:
+        refused = Runner("")("--control-unix-path", f"{follower.data_dir}.sock", "promote", bare=True)
+
+        assert refused.returncode == 1 and "nothing has been copied" in refused.stderr
+        assert ask(follower, "/api/cluster").json()["role"] == "follower"
+
+
+def test_leader_whose_folder_was_emptied_does_not_empty_its_followers(tmp_path):
+    with node(tmp_path / "data", cluster=True) as leader:
+        publish(leader, 1)
+    for path in (tmp_path / "data").iterdir():
+        if not path.name.startswith("."):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    finished = run(
+        "--data-dir", tmp_path / "data", "--log-level", "none", "--cluster", "yes", "--cluster-port", 0,
+        "--cluster-password", SECRET)
+
+    assert finished.returncode == 1 and "is empty, but belongs to a cluster" in complaint(finished)
+
+
+def test_leader_that_has_found_damage_lets_nobody_sync_until_an_operator_accepts_it(tmp_path):
+    with node(tmp_path / "first", cluster=True, clustering_port=reserve()) as first:
+        publish(first, COUNT)
+        with follower_of(first, tmp_path / "second") as second:
+            wait_until_equal(second, first)
+            first.kill()
+            (segment,) = (tmp_path / "first" / "queues").glob("*/msgs.*")
+            octets = bytearray(segment.read_bytes())
+            octets[2000:2100] = bytes(100)
+            segment.write_bytes(octets)
+            sound = folder_content(tmp_path / "second")
+            for _ in range(2):  # also the boot behind the one that has met it
+                first.start()
+                wait_until(lambda: "damage" in ask(second, "/api/cluster").json()["error"])
+                first.kill()
+            kept = folder_content(tmp_path / "second")
+            first.start()
+            ctl(first, "accept_damage")
+            wait_until_equal(second, first)
+
+    assert {path: kept[path] for path in kept if path.startswith("queues")} == {
+        path: sound[path] for path in sound if path.startswith("queues")}
+
+
+def test_acks_of_two_leaders_are_told_apart(tmp_path):
+    """Records with a checksum of their own leave the CRC of a block as it was."""
+    with node(tmp_path / "first", cluster=True) as first:
+        publish(first, 20)
+        with follower_of(first, tmp_path / "second", cluster=True) as second:
+            wait_until_equal(second, first)
+            second.kill()
+            take_every_other(first, 0)
+            first.kill()
+            second.start()
+            promote(second)
+            take_every_other(second, 10)
+            with follower_of(second, first.data_dir) as old:
+                wait_until_equal(old, second)
+                second.kill()
+                promote(old)
+
+                left = [str(number) for number in range(20) if number not in (11, 13, 15, 17, 19)]
+                assert taken(old, 15) == left
+
+
+def take_every_other(broker, first):
+    """Of the twenty messages of the queue, ten from this one on: the odd ones of them are acknowledged."""
+    with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
+        channel = connection.channel()
+        tags = [channel.basic_get("q")[0].delivery_tag for _ in range(20)]
+        for number in range(first, first + 10):
+            if number % 2 == (1 if first else 0):
+                channel.basic_ack(tags[number])
 
 
 @pytest.fixture(scope="module")

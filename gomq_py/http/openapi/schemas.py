@@ -128,7 +128,7 @@ COMPONENTS = {
             **texts("node", "name", "address", "state"),
             **counts("received", "flushed", "lag_bytes", "sync_done_bytes", "sync_total_bytes"),
             "lag_seconds": NUMBER})),
-    }, {"cluster": TEXT, **counts("epoch", "position")}),
+    }, {"cluster": TEXT, "damaged": TRUTH, **counts("epoch", "position")}),
     "Memory": record({"memory": record({
         "strategy": TEXT, "total": record(counts("rss", "allocated", "erlang")), "mapped_files": COUNT})}),
     "VHost": record({

@@ -90,6 +90,10 @@ class FolderRemovals:
                 break
 
     def _removed(self, _, error):
+        # a file may have left the folder by a rename that another thread has made and nobody was told of
+        self._committer.names.when_told(lambda: self._tell(error))
+
+    def _tell(self, error):
         made, self._made = self._made, []
         for change in made:
             change.told()

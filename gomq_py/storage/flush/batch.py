@@ -292,7 +292,7 @@ class NameChanges:
 
     __slots__ = (
         "_change_each", "_begin", "_wake", "_gathers_soon", "_changes", "_soon", "_soon_since", "_making",
-        "_is_making_alone", "__dict__",
+        "_is_making_alone", "_when_told", "__dict__",
     )
 
     def __init__(self, change_each, begin, wake, gathers_soon):
@@ -304,6 +304,7 @@ class NameChanges:
         self._soon = []  # like _changes, to be made while no flush runs
         self._soon_since = 0.0
         self._making = []  # the changes that are being made
+        self._when_told = []
         self._is_making_alone = False
 
     def change(self, changes, done=None, soon=False):
@@ -326,6 +327,13 @@ class NameChanges:
         else:
             self._changes.append((changes, done))
         self._begin()
+
+    def when_told(self, callback):
+        """Call ``callback()`` once the replicators were told of the changes that a thread is making now."""
+        if self._making:
+            self._when_told.append(callback)
+        else:
+            callback()
 
     # for group_commit
 
@@ -367,6 +375,9 @@ class NameChanges:
                     done(refusal)
             except Exception:
                 logger.exception("a callback after a change of names failed")
+        waiting, self._when_told = self._when_told, []
+        for callback in waiting:
+            callback()
 
     def make_alone(self, failures):
         """Make all waiting changes while nothing is flushed. Until this returns, are_due() is true. Adds
@@ -393,5 +404,5 @@ class NameChanges:
 
     def forget(self):
         """Drop all changes and their callbacks, as a crash would."""
-        self._changes, self._soon, self._making = [], [], []
+        self._changes, self._soon, self._making, self._when_told = [], [], [], []
         self._is_making_alone = False
