@@ -61,7 +61,7 @@ NAMES = {
         PREFIX + "publisher", SUBSCRIBER)}
 # Of the table in docs/storage-format.md: what no call of the seam touches, as how a run has ended is noted
 # without it, and nothing here is damaged.
-UNTOUCHED = {".lock", ".last-run", ".segments", "set-aside", "transient"}
+UNTOUCHED = {".lock", ".last-run", ".segments", "set-aside", "transient", ".cluster", ".sync*"}
 # What fails in the suite on each store: the first of these that there is.
 KINDS = ("sync", "append", "make", "make_folder")
 # A folder whose flush has failed fails all that is in it for the rest of the run

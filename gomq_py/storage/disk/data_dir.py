@@ -12,7 +12,7 @@ holds the lock; a second process gets an error that names the first.
                           "followed\n" and the boot id. A power loss, or an end as follower, stays on record
                           until the next boot is complete
       .cluster            which cluster and node the folder belongs to (cluster.identity)
-      .sync, .sync.*      a follower's sync, and its swap (storage.disk.swap); gone after a boot
+      .sync*              a follower's sync, and its swap (storage.disk.swap); gone after a boot
       .segments           segments that held messages at the last orderly stop (storage.disk.segment_list)
       schema_version      "1\n"; a folder that has content but not this file, or another version, is left
                           alone
