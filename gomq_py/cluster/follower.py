@@ -19,7 +19,7 @@ from gomq_py.cluster.replica import ReplicaError
 from gomq_py.cluster.wire import frames
 from gomq_py.cluster.wire.events import EventError
 from gomq_py.cluster.wire.frames import FrameError
-from gomq_py.cluster.wire.messages import NO_ID, Ack, Hashes, MessageError
+from gomq_py.cluster.wire.messages import NO_ID, Ack, Hashes, MessageError, Refused
 from gomq_py.hub.threads import in_thread
 from gomq_py.net.listener import format_address
 from gomq_py.observability.log import logger
@@ -41,7 +41,7 @@ HEARD_S = 0.1
 
 class Status(NamedTuple):
     """``lag_octets``: received and not applied; ``lag_s``: age of the oldest event that is not on this disk;
-    ``error``: text of the last fault, also when it is over.
+    ``error``: text of the last fault, empty while it streams.
     """
     state: str
     address: str
@@ -129,7 +129,7 @@ class Follower:
             return
         text = str(error)
         if text != self._error:  # the same fault every 5 s is said once
-            LOG.warning("cluster: following %s: %s", self._shown, text)
+            LOG.warning("following %s: %s", self._shown, text)
         self._error = text
 
     def _follow(self) -> None:
@@ -162,9 +162,12 @@ class Follower:
             self._applier.begin_sync(
                 Identity(login.cluster_id, self.identity.node_id, login.epoch))
         self._run_id = login.run
-        self._state = SYNCING if login.is_sync else STREAMING
+        if login.is_sync:
+            self._state = SYNCING
+        else:
+            self._streams()
         LOG.info(
-            "cluster: following %s, %s", self._shown,
+            "following %s, %s", self._shown,
             "with a sync" if login.is_sync else f"from position {self._applier.received} on")
 
     def _take(self, link: Any, frame: Any) -> None:
@@ -172,6 +175,8 @@ class Follower:
             raise self._applier.failure
         if frame.epoch != link.epoch:
             raise FrameError(f"a frame is of epoch {frame.epoch}, the leader of {link.epoch}")
+        if frame.kind in (frames.EVENTS, frames.HEARTBEAT) and self._state == STREAMING:
+            self._pause_s = FIRST_PAUSE_S
         if frame.kind == frames.EVENTS:
             if frame.position < self._applier.received:
                 raise FrameError(
@@ -181,7 +186,7 @@ class Follower:
         elif frame.kind == frames.HEARTBEAT:
             self._hear(frame.position)
         elif frame.kind == frames.REFUSED:
-            raise LoginRefused(f"the leader closes: {str(frame.payload, 'utf-8', 'replace')!r}")
+            raise LoginRefused(f"the leader closes: {Refused.decode(frame.payload).text!r}")
         else:
             raise FrameError(f"{frames.KINDS[frame.kind]} is not expected here")
 
@@ -203,15 +208,18 @@ class Follower:
     # what the applier says
 
     def _progress(self) -> None:
+        if self._applier.identity is not None:
+            self.identity = self._applier.identity  # also if the connection has ended meanwhile
         if self._applier.staging is None and self._state == SYNCING:
-            self._state = STREAMING
-            self.identity = self._applier.identity
-            LOG.info("cluster: the copy of %s is complete", self._shown)
+            self._streams()
+            LOG.info("the copy of %s is complete", self._shown)
         self._forget_heard()
-        if self._state == STREAMING:
-            self._pause_s = FIRST_PAUSE_S
         if self._link is not None:
             self._link.wake()
+
+    def _streams(self) -> None:
+        self._state = STREAMING
+        self._error = ""  # a later fault with the same text is logged again
 
     def _applier_failed(self) -> None:
         self._run_id = NO_ID
