@@ -22,6 +22,19 @@ BLOCK = 1 << 20
 
 # what promotion and operators ask
 
+def test_sync_of_what_is_no_data_folder_is_not_swapped_in(leader, begin, root):
+    identity.write(PlainFiles(), root, identity.Identity(CLUSTER, b"n" * 16, 1))
+    (root / "file").write_bytes(b"mine")
+    one = begin()
+    leader.accept()
+    leader.tell(events.synced(), position=1)
+
+    wait_for_error(one, "before its listing was complete")
+    one.stop()
+    swap.finish(PlainFiles(), str(root), NOT_CONTENT)
+    assert content(root) == {"file": b"mine"} and identity.read(root).epoch == 1
+
+
 def test_same_fault_is_logged_again_after_streaming(leader, begin, caplog):
     one = begin()
     leader.accept()
