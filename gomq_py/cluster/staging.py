@@ -14,7 +14,7 @@ import stat
 from collections import deque
 
 from gomq_py.cluster import identity as identities
-from gomq_py.cluster.replica import Replica, ReplicaError
+from gomq_py.cluster.replica import Replica, ReplicaError, real_path
 from gomq_py.octets import crc32c
 from gomq_py.storage.disk import swap
 from gomq_py.storage.disk.data_dir import NOT_CONTENT, SCHEMA
@@ -199,13 +199,13 @@ class Staging(Replica):
 
     def _linked_size(self, file_id, path):
         """Link to the data folder's file. Returns its size; None if there is none, or none can be linked."""
-        own = os.path.join(self._data, path)
         try:
+            own = real_path(self._data, path)
             status = os.lstat(own)
             if not self._trusts_disk or not stat.S_ISREG(status.st_mode):
                 return None
             self._files.link(own, self._at(path))
-        except OSError:
+        except (OSError, ReplicaError):
             return None  # the leader sends all of it
         self._linked.add(file_id)
         self._name(file_id, path)

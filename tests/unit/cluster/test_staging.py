@@ -217,6 +217,21 @@ def test_sync_without_a_schema_version_is_none(tmp_path):
     sync.close()
 
 
+def test_file_behind_a_link_is_not_taken_from_the_folder(tmp_path):
+    """It would become a file of the data folder, and changes of the leader's would reach it from there."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "theirs").mkdir()
+    fill(tmp_path / "theirs", file=b"secret")
+    (tmp_path / "data" / "folder").symlink_to("../theirs")
+    sync = Staging(PlainFiles(), tmp_path / "data")
+    sync.listed(1, 6, "folder/file")
+
+    assert answers(sync) == {1: []}
+    complete(sync)
+    assert content(tmp_path / "data") == {"folder": None, "folder/file": bytes(6)}
+    assert (tmp_path / "theirs" / "file").read_bytes() == b"secret"
+
+
 def test_next_sync_begins_anew(tmp_path):
     fill(tmp_path, old=b"x")
     first = Staging(PlainFiles(), tmp_path)
