@@ -87,18 +87,37 @@ class Follower:
         self._greenlet = gevent.spawn(self._run)
         self._greenlet.name = "cluster: follows"
 
-    def stop(self) -> None:
-        """End the connection, apply and flush all that was received, and close the files: the folder can be
-        promoted then. A sync under way is given up; the folder stays as it was before. May switch.
+    def stop(self) -> Exception | None:
+        """End the connection, apply and flush all that was received, and close the files. A sync under way is
+        given up; the folder stays as it was before. May switch.
+
+        Returns None, or the exception because of which the folder may lack, on the disk, what was received:
+        then it must not be promoted.
         """
         self._stopping.set()
         if self._link is not None:
             self._link.close()
         if self._greenlet is not None:
             self._greenlet.join()
-            self._applier.stop()
+            failure = self._applier.stop()
             self._forget_heard()
+            if failure is not None and self._state != STOPPED:
+                LOG.warning("what was received from %s is not all on the disk: %s", self._shown, failure)
+                self._error = str(failure) or repr(failure)
         self._state = STOPPED
+        return self._applier.damage
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the data folder is one whole state of the leader: a sync was swapped in, by this process or
+        an earlier one.
+        """
+        return self.identity.cluster_id != NO_ID
+
+    @property
+    def is_syncing(self) -> bool:
+        """Whether a newer state than the data folder's is under way; ``stop`` gives it up."""
+        return self._applier.staging is not None
 
     @property
     def status(self) -> Status:

@@ -22,6 +22,121 @@ BLOCK = 1 << 20
 
 # what promotion and operators ask
 
+def test_failed_last_flush_is_returned_and_logged(leader, begin, files, caplog):
+    """A folder that lacks what was received must not be promoted without a word."""
+    one = begin(flush_s=1000.0)
+    leader.accept()
+    sync(leader)
+    leader.tell(events.written(1, 0, b"xyz"), position=6)
+    wait_for(one, received=6, lag_octets=0)
+    files.how, files.fail_at = "dead", len(files.calls) + 1
+
+    failure = one.stop()
+
+    assert isinstance(failure, OSError) and one.stop() is failure
+    assert one.status.flushed == 5 and one.status.error == str(failure)
+    assert [record.levelname for record in caplog.records if "not all on the disk" in record.message] == [
+        "WARNING"]
+
+
+def test_stop_without_a_fault_returns_none(leader, begin):
+    one = begin()
+    leader.accept()
+    sync(leader)
+
+    assert one.stop() is None and one.stop() is None
+
+
+def test_damage_lasts_until_a_sync_is_swapped_in(leader, begin):
+    one = begin()
+    leader.accept()
+    sync(leader)
+    leader.tell(events.written(9, 0, b"x"), position=6)
+    leader.await_end()
+    leader.accept()
+    leader.tell(events.listed(1, 3, "file"), position=0)
+    leader.await_ack(0, 0)
+    wait_for(one, state="syncing")
+
+    assert one.is_syncing
+    assert "no file 9" in str(one.stop())
+
+
+def test_sync_heals_damage(leader, begin):
+    one = begin()
+    leader.accept()
+    sync(leader)
+    leader.tell(events.written(9, 0, b"x"), position=6)
+    leader.await_end()
+    leader.accept()
+    sync(leader)
+
+    assert one.stop() is None
+
+
+def test_failed_sync_does_not_damage_the_folder(leader, begin, files):
+    one = begin()
+    leader.accept()
+    sync(leader)
+    leader.accept(can_resume=False)
+    wait_for(one, state="syncing")
+    leader.tell(events.listed_all(), events.synced(), position=0)
+    wait_for_error(one, "schema_version")
+
+    assert one.is_whole and one.stop() is None
+
+
+def test_follower_is_whole_once_a_sync_was_swapped_in(leader, begin):
+    one = begin()
+    assert not one.is_whole and not one.is_syncing
+    leader.accept()
+    leader.tell(events.listed(1, 3, "file"), position=0)
+    wait_for(one, state="syncing")
+    assert not one.is_whole and one.is_syncing
+    leader.hang_up()
+    wait_for(one, state="connecting")
+    assert not one.is_whole and one.is_syncing
+
+    leader.accept()
+    sync(leader)
+    assert one.is_whole and not one.is_syncing
+
+    leader.accept(can_resume=False, epoch=2)
+    wait_for(one, state="syncing")
+    assert one.is_whole and one.is_syncing
+    one.stop()
+    assert one.is_whole and not one.is_syncing
+
+
+def test_folder_of_an_earlier_process_is_whole(leader, begin, root):
+    identity.write(PlainFiles(), root, identity.Identity(CLUSTER, b"n" * 16, 1))
+
+    one = begin()
+
+    assert one.is_whole and not one.is_syncing
+
+
+def test_sync_that_ends_with_the_connection_counts(leader, begin, files):
+    """Its identity is taken over although the state is no longer that of a sync."""
+    one = begin()
+    leader.accept()
+    leader.tell(VERSION, events.listed_all(), position=0)
+    leader.await_ack(0, 0)
+    wait_until(lambda: not one.status.lag_octets, sleep=gevent.sleep)
+    files.how, files.fail_at = "hold", len(files.calls) + 2
+    leader.tell(events.synced(), position=3)
+    wait_until(lambda: files.failed, sleep=gevent.sleep)
+    leader.hang_up()
+    wait_for(one, state="connecting")
+    files.resume.set()
+
+    hello = leader.accept()
+
+    assert (hello.cluster_id, hello.run, hello.position) == (CLUSTER, RUN, 3)
+    wait_for(one, state="streaming")
+    assert one.is_whole and not one.is_syncing
+
+
 def test_sync_of_what_is_no_data_folder_is_not_swapped_in(leader, begin, root):
     identity.write(PlainFiles(), root, identity.Identity(CLUSTER, b"n" * 16, 1))
     (root / "file").write_bytes(b"mine")
@@ -75,3 +190,18 @@ def test_long_reason_of_a_leader_that_closes_is_cut(leader, begin):
 
 
 # stopping while nobody answers
+
+def test_fault_of_a_callback_ends_in_a_sync(leader, begin, monkeypatch, caplog):
+    one = begin()
+    leader.accept()
+    sync(leader)
+    with monkeypatch.context() as patched:
+        patched.setattr(one._applier, "_progress", lambda: 1 // 0)
+        leader.tell(events.written(1, 0, b"xyz"), position=6)
+        leader.await_end()
+
+    assert "could not take note of what was applied" in caplog.text
+    hello = leader.accept()
+    assert (hello.run, hello.position) == (NO_ID, 0)
+    sync(leader)
+    assert content(root=one._applier._root)["file"] == b"abc" and one.stop() is None
