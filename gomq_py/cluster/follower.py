@@ -72,6 +72,7 @@ class Follower:
         self._applier = Applier(files, root, self._progress, self._applier_failed, flush_s)
         self._run_id = NO_ID  # of the leader, if its position here means something
         self._link: Any = None
+        self._connecting: Any = None  # greenlet
         self._greenlet: Any = None
         self._stopping = Event()
         self._state = STOPPED
@@ -95,6 +96,8 @@ class Follower:
         then it must not be promoted.
         """
         self._stopping.set()
+        if self._connecting is not None:
+            self._connecting.kill()
         if self._link is not None:
             self._link.close()
         if self._greenlet is not None:
@@ -153,7 +156,9 @@ class Follower:
 
     def _follow(self) -> None:
         """Connect, and read until the connection ends. Raises what has ended it."""
-        link = self._link = Link(self._address, self._tls)
+        link = self._link = self._connected()
+        if link is None:
+            return
         try:
             if self._stopping.is_set():
                 return
@@ -163,6 +168,18 @@ class Follower:
                 self._take(link, link.next_frame())
         finally:
             link.end()
+
+    def _connected(self) -> Any:
+        """A new Link; None if ``stop`` came first. Raises OSError. May switch."""
+        if self._stopping.is_set():
+            return None
+        # in a greenlet of its own, which stop() kills: a resolver or a host without an answer takes minutes
+        self._connecting = gevent.spawn(_attempt, self._address, self._tls)
+        self._connecting.name = "cluster: connects"
+        made = self._connecting.get()
+        if isinstance(made, Exception):
+            raise made
+        return made if isinstance(made, Link) else None  # a GreenletExit
 
     def _log_in(self, link: Any) -> None:
         run = self._run_id if self._applier.can_resume else NO_ID
@@ -263,3 +280,11 @@ class Follower:
             message = Hashes(file_id, tuple(found))
             link.send(frames.encode(frames.HASHES, message.encode(), link.epoch))
         return bool(batch)
+
+
+def _attempt(address: tuple[str, int], tls: Any) -> Any:
+    """A new Link, or the Exception: gevent would print it. May switch."""
+    try:
+        return Link(address, tls)
+    except Exception as error:
+        return error

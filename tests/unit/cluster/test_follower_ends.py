@@ -191,6 +191,58 @@ def test_long_reason_of_a_leader_that_closes_is_cut(leader, begin):
 
 # stopping while nobody answers
 
+def stops_at_once(one):
+    begun = time.monotonic()
+    one.stop()
+    return time.monotonic() - begun < in_time(0.5)
+
+
+def test_follower_stops_while_it_connects(leader, begin):
+    """To a port whose queue is full: nobody answers, as with a black hole."""
+    full = socket.socket()
+    full.bind(("127.0.0.1", 0))
+    full.listen(0)
+    clients = [socket.socket() for _ in range(3)]
+    for client in clients:
+        client.setblocking(False)
+        client.connect_ex(full.getsockname())
+    one = begin(port=full.getsockname()[1])
+    wait_until(lambda: one._connecting is not None, sleep=gevent.sleep)
+    for _ in range(10):
+        gevent.sleep(0)
+
+    assert not one._connecting.ready() and stops_at_once(one)
+    for client in (*clients, full):
+        client.close()
+
+
+def test_follower_stops_while_it_resolves(begin, monkeypatch):
+    asked = []
+    monkeypatch.setattr(link.socket, "getaddrinfo", lambda *a, **k: asked.append(a) or Event().wait())
+    one = begin(host="broker.example")
+    wait_until(lambda: asked, sleep=gevent.sleep)
+
+    assert stops_at_once(one)
+
+
+def test_follower_stops_in_a_tls_handshake(leader, begin, tmp_path):
+    context = tls_of(leader, tmp_path / "tls")
+    leader.tls = None
+    one = begin(tls=context)
+    leader.greet()
+    assert leader.connection.recv(1)
+
+    assert stops_at_once(one)
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64, ".example"])
+def test_bad_host_name_is_a_fault_of_the_connection(begin, host, caplog):
+    one = begin(host=host)
+
+    wait_for_error(one, "is not a host name")
+    assert [record.exc_info for record in caplog.records if record.levelname != "INFO"] == [None]
+
+
 def test_fault_of_a_callback_ends_in_a_sync(leader, begin, monkeypatch, caplog):
     one = begin()
     leader.accept()
