@@ -273,6 +273,8 @@ class Follower:
         batch = [] if source is None else source.take_listed(FILES_PER_TURN, BLOCKS_PER_TURN)
         checksums: list[list[int]] = [[] for _ in batch]
         for first in range(0, max((blocks for _, blocks in batch), default=0), BLOCKS_PER_TURN):
+            if link.is_closed:
+                return False
             parts = [(file_id, first, min(blocks, first + BLOCKS_PER_TURN)) for file_id, blocks in batch]
             for found, more in zip(checksums, in_thread(source.checksums, parts), strict=True):
                 found += more

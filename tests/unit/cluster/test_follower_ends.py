@@ -243,6 +243,29 @@ def test_bad_host_name_is_a_fault_of_the_connection(begin, host, caplog):
     assert [record.exc_info for record in caplog.records if record.levelname != "INFO"] == [None]
 
 
+def test_hashing_ends_with_the_connection(leader, begin, root, monkeypatch):
+    """Files of many GiB are hashed for minutes."""
+    monkeypatch.setattr(follower, "BLOCKS_PER_TURN", 1)
+    identity.write(PlainFiles(), root, identity.Identity(CLUSTER, b"n" * 16, 1))
+    with open(root / "long", "wb") as file:
+        file.truncate(1000 * BLOCK)
+    turns = []
+
+    def checksums(self, parts):
+        turns.append(parts)
+        one._link.is_closed or one._link.close()
+        return [[0]]
+
+    monkeypatch.setattr(staging.Staging, "checksums", checksums)
+    one = begin()
+    leader.accept()
+    leader.tell(events.listed(1, 1000 * BLOCK, "long"), position=0)
+    wait_until(lambda: turns, sleep=gevent.sleep)
+    one.stop()
+
+    assert len(turns) == 1
+
+
 def test_fault_of_a_callback_ends_in_a_sync(leader, begin, monkeypatch, caplog):
     one = begin()
     leader.accept()
