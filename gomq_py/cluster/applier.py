@@ -12,7 +12,9 @@ from gevent.event import Event
 from gomq_py.cluster.staging import Staging
 from gomq_py.cluster.wire import events
 from gomq_py.hub.threads import in_thread
+from gomq_py.observability.log import logger
 
+LOG = logger("cluster")
 # Octets that wait to be applied: as many as the leader sends in a tenth of a second or less. Then the
 # follower stops reading.
 QUEUE_OCTETS = 16 << 20
@@ -26,14 +28,15 @@ class Applier:
     """Applies frames to the data folder ``root``; positions are the leader's.
 
     ``received``, ``flushed``: last position that was handed over, and that is on the disk. ``failure``: the
-    exception that ended it; ``begin_sync`` begins anew. ``progress()`` is called in the hub when a thread has
-    applied or flushed something, ``failed()`` once for a failure.
+    exception that ended it; ``begin_sync`` begins anew. ``damage``: the exception since which the data folder
+    may lack, on the disk, what was received; None once a sync was swapped in. ``progress()`` is called in the
+    hub when a thread has applied or flushed something, ``failed()`` once for a failure.
     """
 
     def __init__(self, files, root, progress, failed, flush_s=FLUSH_S):
         self.received = self.flushed = self._applied = 0
         self.octets = 0  # that wait, or are being applied
-        self.failure = None
+        self.failure = self.damage = None
         self.identity = None  # of the last sync that was swapped in
         self.staging = None  # of a sync under way
         self._files = files
@@ -62,12 +65,18 @@ class Applier:
         self._greenlet.name = "cluster: applies"
 
     def stop(self):
-        """Apply and flush all that waits, then close. A sync under way is given up. May switch."""
+        """Apply and flush all that waits, then close. A sync under way is given up. Returns ``damage``. May
+        switch.
+        """
         self._is_stopping = True
         self._wake.set()
         if self._greenlet is not None:
             self._greenlet.join()
-        in_thread(self._close)
+        try:
+            in_thread(self._close)
+        except OSError as error:
+            self.damage = self.damage or error
+        return self.damage
 
     def begin_sync(self, identity):
         """Give up all that waits, and begin a sync; ``identity`` is that of the folder afterwards.
@@ -130,15 +139,27 @@ class Applier:
         try:
             is_flushed = in_thread(self._work, batch, is_due)
         except Exception as error:
-            self.failure = error
-            self._forget()
-            self._failed()
+            self._fail(error)
             return
         self.octets -= sum(len(frame.payload) for frame in batch)
         self._room.set()
         if is_flushed:
             self._flush_at = None
-        self._progress()
+        try:
+            self._progress()
+        except Exception as error:
+            LOG.exception("the follower could not take note of what was applied; it syncs anew")
+            self._fail(error)
+
+    def _fail(self, error):
+        self.failure = error
+        if self.staging is None:  # a sync that fails leaves the data folder as it was
+            self.damage = self.damage or error
+        self._forget()
+        try:
+            self._failed()
+        except Exception:
+            LOG.exception("the follower could not take note of a failure")
 
     def _forget(self):
         self._frames.clear()
@@ -168,6 +189,7 @@ class Applier:
         self._replica = self.staging.complete(self._next_identity)
         self.staging = None
         self._trusts_disk = True
+        self.damage = None
         self.identity = self._next_identity
         return self._replica
 

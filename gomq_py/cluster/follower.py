@@ -19,7 +19,7 @@ from gomq_py.cluster.replica import ReplicaError
 from gomq_py.cluster.wire import frames
 from gomq_py.cluster.wire.events import EventError
 from gomq_py.cluster.wire.frames import FrameError
-from gomq_py.cluster.wire.messages import NO_ID, Ack, Hashes, MessageError
+from gomq_py.cluster.wire.messages import NO_ID, Ack, Hashes, MessageError, Refused
 from gomq_py.hub.threads import in_thread
 from gomq_py.net.listener import format_address
 from gomq_py.observability.log import logger
@@ -41,7 +41,7 @@ HEARD_S = 0.1
 
 class Status(NamedTuple):
     """``lag_octets``: received and not applied; ``lag_s``: age of the oldest event that is not on this disk;
-    ``error``: text of the last fault, also when it is over.
+    ``error``: text of the last fault, empty while it streams.
     """
     state: str
     address: str
@@ -72,6 +72,7 @@ class Follower:
         self._applier = Applier(files, root, self._progress, self._applier_failed, flush_s)
         self._run_id = NO_ID  # of the leader, if its position here means something
         self._link: Any = None
+        self._connecting: Any = None  # greenlet
         self._greenlet: Any = None
         self._stopping = Event()
         self._state = STOPPED
@@ -87,18 +88,39 @@ class Follower:
         self._greenlet = gevent.spawn(self._run)
         self._greenlet.name = "cluster: follows"
 
-    def stop(self) -> None:
-        """End the connection, apply and flush all that was received, and close the files: the folder can be
-        promoted then. A sync under way is given up; the folder stays as it was before. May switch.
+    def stop(self) -> Exception | None:
+        """End the connection, apply and flush all that was received, and close the files. A sync under way is
+        given up; the folder stays as it was before. May switch.
+
+        Returns None, or the exception because of which the folder may lack, on the disk, what was received:
+        then it must not be promoted.
         """
         self._stopping.set()
+        if self._connecting is not None:
+            self._connecting.kill()
         if self._link is not None:
             self._link.close()
         if self._greenlet is not None:
             self._greenlet.join()
-            self._applier.stop()
+            failure = self._applier.stop()
             self._forget_heard()
+            if failure is not None and self._state != STOPPED:
+                LOG.warning("what was received from %s is not all on the disk: %s", self._shown, failure)
+                self._error = str(failure) or repr(failure)
         self._state = STOPPED
+        return self._applier.damage
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the data folder is one whole state of the leader: a sync was swapped in, by this process or
+        an earlier one.
+        """
+        return self.identity.cluster_id != NO_ID
+
+    @property
+    def is_syncing(self) -> bool:
+        """Whether a newer state than the data folder's is under way; ``stop`` gives it up."""
+        return self._applier.staging is not None
 
     @property
     def status(self) -> Status:
@@ -129,12 +151,14 @@ class Follower:
             return
         text = str(error)
         if text != self._error:  # the same fault every 5 s is said once
-            LOG.warning("cluster: following %s: %s", self._shown, text)
+            LOG.warning("following %s: %s", self._shown, text)
         self._error = text
 
     def _follow(self) -> None:
         """Connect, and read until the connection ends. Raises what has ended it."""
-        link = self._link = Link(self._address, self._tls)
+        link = self._link = self._connected()
+        if link is None:
+            return
         try:
             if self._stopping.is_set():
                 return
@@ -144,6 +168,18 @@ class Follower:
                 self._take(link, link.next_frame())
         finally:
             link.end()
+
+    def _connected(self) -> Any:
+        """A new Link; None if ``stop`` came first. Raises OSError. May switch."""
+        if self._stopping.is_set():
+            return None
+        # in a greenlet of its own, which stop() kills: a resolver or a host without an answer takes minutes
+        self._connecting = gevent.spawn(_attempt, self._address, self._tls)
+        self._connecting.name = "cluster: connects"
+        made = self._connecting.get()
+        if isinstance(made, Exception):
+            raise made
+        return made if isinstance(made, Link) else None  # a GreenletExit
 
     def _log_in(self, link: Any) -> None:
         run = self._run_id if self._applier.can_resume else NO_ID
@@ -162,9 +198,12 @@ class Follower:
             self._applier.begin_sync(
                 Identity(login.cluster_id, self.identity.node_id, login.epoch))
         self._run_id = login.run
-        self._state = SYNCING if login.is_sync else STREAMING
+        if login.is_sync:
+            self._state = SYNCING
+        else:
+            self._streams()
         LOG.info(
-            "cluster: following %s, %s", self._shown,
+            "following %s, %s", self._shown,
             "with a sync" if login.is_sync else f"from position {self._applier.received} on")
 
     def _take(self, link: Any, frame: Any) -> None:
@@ -172,6 +211,8 @@ class Follower:
             raise self._applier.failure
         if frame.epoch != link.epoch:
             raise FrameError(f"a frame is of epoch {frame.epoch}, the leader of {link.epoch}")
+        if frame.kind in (frames.EVENTS, frames.HEARTBEAT) and self._state == STREAMING:
+            self._pause_s = FIRST_PAUSE_S
         if frame.kind == frames.EVENTS:
             if frame.position < self._applier.received:
                 raise FrameError(
@@ -181,7 +222,7 @@ class Follower:
         elif frame.kind == frames.HEARTBEAT:
             self._hear(frame.position)
         elif frame.kind == frames.REFUSED:
-            raise LoginRefused(f"the leader closes: {str(frame.payload, 'utf-8', 'replace')!r}")
+            raise LoginRefused(f"the leader closes: {Refused.decode(frame.payload).text!r}")
         else:
             raise FrameError(f"{frames.KINDS[frame.kind]} is not expected here")
 
@@ -203,15 +244,18 @@ class Follower:
     # what the applier says
 
     def _progress(self) -> None:
+        if self._applier.identity is not None:
+            self.identity = self._applier.identity  # also if the connection has ended meanwhile
         if self._applier.staging is None and self._state == SYNCING:
-            self._state = STREAMING
-            self.identity = self._applier.identity
-            LOG.info("cluster: the copy of %s is complete", self._shown)
+            self._streams()
+            LOG.info("the copy of %s is complete", self._shown)
         self._forget_heard()
-        if self._state == STREAMING:
-            self._pause_s = FIRST_PAUSE_S
         if self._link is not None:
             self._link.wake()
+
+    def _streams(self) -> None:
+        self._state = STREAMING
+        self._error = ""  # a later fault with the same text is logged again
 
     def _applier_failed(self) -> None:
         self._run_id = NO_ID
@@ -229,6 +273,8 @@ class Follower:
         batch = [] if source is None else source.take_listed(FILES_PER_TURN, BLOCKS_PER_TURN)
         checksums: list[list[int]] = [[] for _ in batch]
         for first in range(0, max((blocks for _, blocks in batch), default=0), BLOCKS_PER_TURN):
+            if link.is_closed:
+                return False
             parts = [(file_id, first, min(blocks, first + BLOCKS_PER_TURN)) for file_id, blocks in batch]
             for found, more in zip(checksums, in_thread(source.checksums, parts), strict=True):
                 found += more
@@ -236,3 +282,11 @@ class Follower:
             message = Hashes(file_id, tuple(found))
             link.send(frames.encode(frames.HASHES, message.encode(), link.epoch))
         return bool(batch)
+
+
+def _attempt(address: tuple[str, int], tls: Any) -> Any:
+    """A new Link, or the Exception: gevent would print it. May switch."""
+    try:
+        return Link(address, tls)
+    except Exception as error:
+        return error

@@ -22,7 +22,8 @@ READ_OCTETS = 256 * 1024
 
 class Link:
     """A connection to ``address``, (host, port); ``tls``: a ``gevent.ssl.SSLContext``, or None. ``epoch``:
-    the leader's, set at login. Raises OSError. May switch.
+    the leader's, set at login. Raises OSError. May switch: a greenlet that is killed meanwhile leaves no
+    socket behind.
     """
 
     def __init__(self, address: tuple[str, int], tls: Any):
@@ -30,10 +31,13 @@ class Link:
         self.epoch = 0
         self._out: list[bytes] = []
         self._wake, self._has_listed = Event(), Event()
-        self._is_closed = False
+        self.is_closed = False
         self._fault: Exception | None = None
         self._greenlets: list[Any] = []
-        self._socket = socket.create_connection(address, timeout=SILENCE_S)
+        try:
+            self._socket = _connected(address)
+        except UnicodeError as error:  # of a label without letters, or with too many
+            raise OSError(f"{address[0]!r} is not a host name: {error}") from None
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -83,7 +87,7 @@ class Link:
 
     def close(self, fault: Exception | None = None) -> None:
         """Have ``next_frame`` raise the first ``fault``. From any greenlet; never switches."""
-        self._is_closed = True
+        self.is_closed = True
         self._fault = self._fault or fault
         self.wake()
         try:
@@ -103,7 +107,7 @@ class Link:
     def _write(self, ack: Callable[[], Ack]) -> None:
         flushed, ack_at = 0, time.monotonic()
         try:
-            while not self._is_closed:
+            while not self.is_closed:
                 self._wake.wait(max(0.0, ack_at - time.monotonic()))
                 self._wake.clear()
                 out, self._out = self._out, []
@@ -118,10 +122,30 @@ class Link:
 
     def _hash(self, hashed: Callable[["Link"], bool]) -> None:
         try:
-            while not self._is_closed:
+            while not self.is_closed:
                 self._has_listed.wait()
                 self._has_listed.clear()
-                while not self._is_closed and hashed(self):
+                while not self.is_closed and hashed(self):
                     pass
         except Exception as error:
             self.close(error)
+
+
+def _connected(address: tuple[str, int]) -> Any:
+    """A socket that is connected to the first of a host's addresses that answers. As create_connection, but
+    it closes its socket when the greenlet is killed. Raises OSError, UnicodeError. May switch.
+    """
+    failure = OSError("the host has no address")
+    for family, kind, protocol, _, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.settimeout(SILENCE_S)
+            made.connect(place)
+            return made
+        except OSError as error:
+            made.close()
+            failure = error
+        except BaseException:
+            made.close()
+            raise
+    raise failure

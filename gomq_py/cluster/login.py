@@ -12,6 +12,9 @@ from gomq_py.cluster.wire import frames, messages
 from gomq_py.cluster.wire.messages import NO_ID, NONCE_OCTETS
 
 MIN_SECRET_OCTETS = 16
+# Each promotion takes the next epoch, so no cluster comes near it; a folder that had taken over the highest
+# number of the field could never be promoted.
+MAX_EPOCH = 1 << 62
 
 
 class LoginRefused(Exception):
@@ -118,6 +121,8 @@ class FollowerLogin:
         welcome = messages.Welcome.decode(payload)
         if not hmac.compare_digest(welcome.digest, _sign(self._secret, b"leader", self._signed)):
             raise LoginRefused("the leader has not proved that it knows the secret")
+        if not welcome.is_sync and self.run != self._challenge.run:  # NO_ID is no leader's
+            raise LoginRefused("the leader goes on without a sync in another run than this node asked for")
         self.cluster_id, self.epoch, self.run, _ = self._challenge
         self.is_sync = welcome.is_sync
         self.done = True
@@ -156,6 +161,8 @@ def _check_leader(challenge, cluster_id, epoch):
         raise LoginRefused(
             f"this folder belongs to cluster {cluster_id.hex()}, the leader to {challenge.cluster_id.hex()}"
         )
+    if challenge.epoch > MAX_EPOCH:
+        raise LoginRefused(f"the leader is in epoch {challenge.epoch}, the highest is {MAX_EPOCH}")
     if challenge.epoch < epoch:
         raise LoginRefused(f"the leader is in epoch {challenge.epoch}, this folder has seen {epoch}")
 

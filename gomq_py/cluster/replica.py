@@ -9,6 +9,7 @@ flush of its own, such as the removal of a queue's files, relies on it.
 """
 import contextlib
 import os
+import stat
 from collections import OrderedDict
 
 from gomq_py.storage.disk.open_file import CAN_FLUSH_FILE_SYSTEMS
@@ -22,6 +23,16 @@ FEW = 4
 
 class ReplicaError(Exception):
     """An operation cannot be repeated here; the text names it. The follower must sync again."""
+
+
+def real_path(root, path):
+    """The path in the folder ``root``; no folder on the way to it is a link. Raises ReplicaError, OSError."""
+    at = root
+    for name in path.split("/")[:-1]:
+        at = f"{at}/{name}"
+        if not stat.S_ISDIR(os.lstat(at).st_mode):
+            raise ReplicaError(f"{path}: {at} is not a folder")
+    return os.path.join(root, path)
 
 
 class Replica:
@@ -78,7 +89,7 @@ class Replica:
     def folder_created(self, path):
         """Create an empty folder."""
         self._begin()
-        self._files.make_folder(self._at(path))
+        self._files.make_folder(real_path(self._root, path))
         self._folder_changed(path)
 
     def written(self, file_id, start, octets):
@@ -103,8 +114,11 @@ class Replica:
             return
         if self._known(file_id, "renamed") != source:
             raise ReplicaError(f"renamed {source}: file {file_id} is {self.paths[file_id]} here")
+        if source == target:
+            return
         self._forget(self._ids.get(target, 0))
-        self._files.rename(self._at(source), self._at(target), self._open.get(file_id))
+        self._files.rename(
+            real_path(self._root, source), real_path(self._root, target), self._open.get(file_id))
         del self._ids[source]
         self._name(file_id, target)
         self._changed(source)
@@ -121,7 +135,7 @@ class Replica:
     def folder_removed(self, path):
         """Remove an empty folder."""
         self._begin()
-        self._files.remove_folder(self._at(path))
+        self._files.remove_folder(real_path(self._root, path))
         self._dirty_folders.discard(path)
         self._changed(path)
 
@@ -172,7 +186,7 @@ class Replica:
         return path
 
     def _create(self, file_id, size, path):
-        self._keep_open(file_id, self._files.open_plain(self._at(path), size))
+        self._keep_open(file_id, self._files.open_plain(real_path(self._root, path), size))
         self._name(file_id, path)
         self._dirty.add(file_id)
         self._changed(path)
@@ -184,7 +198,7 @@ class Replica:
     def _unlink(self, file_id):
         path = self.paths[file_id]
         self._forget(file_id)
-        self._files.unlink(self._at(path))
+        self._files.unlink(real_path(self._root, path))
         self._changed(path)
 
     def _forget(self, file_id):
@@ -194,7 +208,10 @@ class Replica:
         self._ids.pop(self.paths.pop(file_id, None), None)
 
     def _rename_folder(self, source, target):
-        self._files.rename(self._at(source), self._at(target))
+        real = real_path(self._root, source)
+        if not stat.S_ISDIR(os.lstat(real).st_mode):
+            raise ReplicaError(f"renamed {source}: this is not a folder here")
+        self._files.rename(real, real_path(self._root, target))
         inside = source + os.sep
         for path in [path for path in self._ids if path.startswith(inside)]:
             file_id = self._ids.pop(path)
@@ -210,7 +227,8 @@ class Replica:
         """The open file of a known id."""
         file = self._open.get(file_id)
         if file is None:
-            file = self._keep_open(file_id, self._files.open_plain(self._at(self.paths[file_id])))
+            path = real_path(self._root, self.paths[file_id])
+            file = self._keep_open(file_id, self._files.open_plain(path))
         self._open.move_to_end(file_id)
         return file
 

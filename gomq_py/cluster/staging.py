@@ -14,10 +14,10 @@ import stat
 from collections import deque
 
 from gomq_py.cluster import identity as identities
-from gomq_py.cluster.replica import Replica, ReplicaError
+from gomq_py.cluster.replica import Replica, ReplicaError, real_path
 from gomq_py.octets import crc32c
 from gomq_py.storage.disk import swap
-from gomq_py.storage.disk.data_dir import NOT_CONTENT
+from gomq_py.storage.disk.data_dir import NOT_CONTENT, SCHEMA
 from gomq_py.storage.disk.open_file import CAN_FLUSH_FILE_SYSTEMS, ZEROS
 
 BLOCK = 1 << 20  # octets; hashed and compared by the leader
@@ -35,7 +35,7 @@ class Staging(Replica):
         swap.finish(files, root, NOT_CONTENT)
         files.make_folder(os.path.join(root, swap.SYNC))
         super().__init__(files, os.path.join(root, swap.SYNC))
-        self.is_whole = False
+        self.is_whole = self._is_listed = False
         self._data = root
         self._trusts_disk = trusts_disk
         self._linked = set()  # ids
@@ -75,12 +75,19 @@ class Staging(Replica):
         self._listed.append((file_id, -(-min(kept or 0, size) // BLOCK)))
 
     def listed_all(self):
-        """Nothing: operations of unknown files are skipped until the end."""
+        """Note that the listing is complete. Operations of unknown files are skipped until the end."""
         self._begin()
+        self._is_listed = True
 
     def synced(self):
-        """Note that everything is here: the follower calls ``complete`` next."""
+        """Note that everything is here: the follower calls ``complete`` next. Raises ReplicaError for what is
+        no data folder: it must not take the place of one.
+        """
         self._begin()
+        if not self._is_listed:
+            raise ReplicaError("the leader ended a sync before its listing was complete")
+        if SCHEMA not in self._ids:
+            raise ReplicaError(f"the leader ended a sync without the file {SCHEMA}")
         self.is_whole = True
 
     # operations of the stream: those of files that are not listed yet are skipped
@@ -192,13 +199,13 @@ class Staging(Replica):
 
     def _linked_size(self, file_id, path):
         """Link to the data folder's file. Returns its size; None if there is none, or none can be linked."""
-        own = os.path.join(self._data, path)
         try:
+            own = real_path(self._data, path)
             status = os.lstat(own)
             if not self._trusts_disk or not stat.S_ISREG(status.st_mode):
                 return None
             self._files.link(own, self._at(path))
-        except OSError:
+        except (OSError, ReplicaError):
             return None  # the leader sends all of it
         self._linked.add(file_id)
         self._name(file_id, path)

@@ -13,8 +13,11 @@ class ModelLeader:
         self.random = random
         self.tell = tell
         self.folders = set()
-        self.files = {}  # id -> [path, content]
-        self._last_id = 0
+        # every data folder has this file
+        self.files = {1: ["schema_version", bytearray(2)]}  # id -> [path, content]
+        self._last_id = 1
+        if tell is not None:
+            tell.created(1, 2, "schema_version")
 
     @property
     def content(self):
@@ -79,7 +82,8 @@ class ModelLeader:
                 return path
 
     def _some_file(self):
-        return self.random.choice(sorted(self.files)) if self.files else None
+        others = sorted(self.files.keys() - {1})
+        return self.random.choice(others) if others else None
 
     def _create(self):
         if len(self.files) < 25:

@@ -26,7 +26,12 @@ _OP_ID, _OP_ID_AND_SIZE, _OP_WRITTEN = Struct(">BQ"), Struct(">BQQ"), Struct(">B
 # What a WRITTEN takes besides its bytes.
 WRITTEN_OVERHEAD = _OP_WRITTEN.size
 assert WRITTEN_OVERHEAD == 21
-_MAX_OFFSET = (1 << 63) - 1  # off_t
+# Most octets of a file. The largest files of a leader are its logs of definitions and users, far below. The
+# HASHES of a longer one would not fit into a frame, and its blocks would be read for hours.
+MOST_OCTETS = 64 << 30
+# Most octets of a name directly in the data folder: the swap of a sync (storage.disk.swap) puts 10 octets in
+# front, and file systems take 255.
+MOST_TOP_OCTETS = 245
 
 
 class EventError(Exception):
@@ -109,6 +114,8 @@ def check_path(path):
     parts = path.split("/")
     if "\0" in path or not {"", ".", ".."}.isdisjoint(parts):
         raise EventError(f"path {path!r} is not one of a data folder")
+    if len(parts[0].encode("utf-8", "surrogateescape")) > MOST_TOP_OCTETS:
+        raise EventError(f"the first name in path {path!r} is longer than {MOST_TOP_OCTETS} octets")
     if is_of_one_node(parts[0]):
         raise EventError(f"path {path!r} belongs to one node and is not replicated")
 
@@ -172,8 +179,8 @@ class _Fields:
     def _check(file_id, end):
         if not file_id:
             raise EventError("file id 0 is no file's")
-        if end > _MAX_OFFSET:
-            raise EventError(f"file {file_id} cannot have {end} bytes")
+        if end > MOST_OCTETS:
+            raise EventError(f"file {file_id} cannot have {end} bytes: {MOST_OCTETS} are the most")
 
 
 def _nothing(fields):

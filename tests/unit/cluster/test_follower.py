@@ -12,167 +12,15 @@ from gomq_py.cluster.follower import Follower
 from gomq_py.cluster.login import LeaderLogin, LoginRefused
 from gomq_py.cluster.wire import events, frames
 from gomq_py.cluster.wire.frames import FrameReader
-from gomq_py.cluster.wire.messages import NO_ID, Ack, Hashes
+from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.storage.disk.plain_files import PlainFiles
-from tests.support import certificates
-from tests.support.faulty_files import FaultyFiles
-from tests.support.mirror import folder_content
 from tests.support.model_leader import crc_of
-from tests.support.waiting import in_time, wait_until
+from tests.support.played_leader import (
+    CLUSTER, RUN, SECRET, VERSION, PlayedLeader, content, sync, tls_of, wait_for, wait_for_error,
+)
+from tests.support.waiting import wait_until
 
-SECRET, CLUSTER, RUN = b"s" * 16, b"c" * 16, b"r" * 16
 BLOCK = 1 << 20
-
-
-class PlayedLeader:
-    """A leader's port. ``accept`` lets a follower in; the rest is about the connection of the last one."""
-
-    def __init__(self):
-        self.listening = socket.socket()
-        self.listening.bind(("127.0.0.1", 0))
-        self.listening.listen(8)
-        self.listening.settimeout(in_time(20))
-        self.port = self.listening.getsockname()[1]
-        self.connection = None
-        self.acks, self.hashes = [], []
-        self.tls = None
-
-    def accept(self, secret=SECRET, cluster_id=CLUSTER, epoch=1, can_resume=True):
-        """Let a follower in; returns its Hello."""
-        self.greet()
-        login = LeaderLogin(secret, cluster_id, epoch, RUN, lambda run, position: can_resume and run == RUN)
-        self.reader = FrameReader()
-        while not login.done:
-            try:
-                answer = login.feed(self._frame())
-            except LoginRefused as error:
-                self.connection.sendall(error.answer)
-                raise
-            self.connection.sendall(answer)
-        self.epoch = epoch
-        self.is_sync = login.is_sync
-        self.acks, self.hashes = [], []
-        return login.hello
-
-    def greet(self):
-        """Accept a connection, and say nothing."""
-        self.hang_up()
-        self.connection, _ = self.listening.accept()
-        self.connection.settimeout(in_time(20))
-        if self.tls is not None:
-            self.connection = self.tls.wrap_socket(self.connection, server_side=True)
-
-    def tell(self, *operations, position, kind=frames.EVENTS, epoch=None):
-        octets = frames.encode(
-            kind, b"".join(operations), self.epoch if epoch is None else epoch, position, compress=True)
-        self.connection.sendall(octets)
-
-    def read(self):
-        """Take one ACK or HASHES."""
-        frame = self._frame()
-        assert frame.epoch == self.epoch
-        if frame.kind == frames.ACK:
-            self.acks.append(Ack.decode(frame.payload))
-        else:
-            assert frame.kind == frames.HASHES
-            hashes = Hashes.decode(frame.payload)
-            self.hashes.append((hashes.file_id, list(hashes.checksums)))
-
-    def await_ack(self, received, flushed):
-        while (received, flushed) not in self.acks:
-            self.read()
-
-    def await_end(self):
-        """Read until the follower closes."""
-        try:
-            while True:
-                self.read()
-        except (EOFError, ConnectionError):
-            pass
-
-    def _frame(self):
-        while (frame := self.reader.next()) is None:
-            octets = self.connection.recv(65536)
-            if not octets:
-                raise EOFError
-            self.reader.feed(octets)
-        return frame
-
-    def hang_up(self):
-        if self.connection is not None:
-            self.connection.close()
-
-    def close(self):
-        self.hang_up()
-        self.listening.close()
-
-
-@pytest.fixture
-def leader():
-    played = PlayedLeader()
-    yield played
-    played.close()
-
-
-@pytest.fixture
-def files():
-    return FaultyFiles()
-
-
-@pytest.fixture
-def made():
-    """Followers to stop at the end."""
-    followers = []
-    yield followers
-    for one in followers:
-        one.stop()
-
-
-@pytest.fixture
-def root(tmp_path):
-    (tmp_path / "data").mkdir()
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def begin(leader, files, made, root):
-    """Starts a follower."""
-    def start(**options):
-        (root / ".cluster").exists() or identity.of_follower(PlainFiles(), root)
-        arguments = {
-            "files": files, "root": root, "secret": SECRET, "host": "127.0.0.1", "port": leader.port,
-            "name": "second", "identity": identity.read(root), "flush_s": 0.0, **options}
-        one = Follower(**arguments)
-        made.append(one)
-        one.start()
-        return one
-    return start
-
-
-def content(root):
-    return {name: octets for name, octets in folder_content(root).items() if name != ".cluster"}
-
-
-def sync(leader, position=5):
-    """A sync of one file, "file" with "abc"."""
-    leader.tell(events.listed_folder("folder"), events.listed(1, 3, "file"), events.listed_all(), position=0)
-    while not leader.hashes:
-        leader.read()
-    leader.tell(events.written(1, 0, b"abc"), position=position)
-    leader.tell(events.synced(), position=position)
-    leader.await_ack(position, position)
-
-
-def wait_for(one, **wanted):
-    """Wait for figures in the status."""
-    def is_there():
-        status = one.status._asdict()
-        return all(status[name] == value for name, value in wanted.items())
-    wait_until(is_there, what=lambda: one.status, sleep=gevent.sleep)
-
-
-def wait_for_error(one, text):
-    wait_until(lambda: text in one.status.error, what=lambda: one.status, sleep=gevent.sleep)
 
 
 def test_follower_syncs_and_goes_on_with_the_stream(leader, begin, root):
@@ -227,7 +75,8 @@ def test_follower_resumes_behind_what_it_has(leader, begin, root):
     one = begin()
     leader.accept()
     sync(leader)
-    leader.hang_up()
+    leader.connection.shutdown(socket.SHUT_WR)  # a close with unread acks would be a reset
+    wait_for(one, state="connecting", error="the leader has closed the connection")
 
     hello = leader.accept()
     leader.tell(events.written(1, 0, b"xyz"), position=6)
@@ -235,7 +84,7 @@ def test_follower_resumes_behind_what_it_has(leader, begin, root):
 
     assert (hello.run, hello.position, hello.cluster_id) == (RUN, 5, CLUSTER) and not leader.is_sync
     assert content(root)["file"] == b"xyz"
-    wait_for(one, state="streaming", error="the leader has closed the connection")
+    wait_for(one, state="streaming", error="")
 
 
 def test_follower_whose_sync_was_cut_off_has_no_position(leader, begin, root):
@@ -257,7 +106,7 @@ def test_leader_that_restarted_is_synced_from(leader, begin, root):
     sync(leader, 9)
 
     leader.accept(can_resume=False, epoch=2)
-    leader.tell(events.listed(1, 3, "file"), events.listed_all(), position=0)
+    leader.tell(events.listed(1, 3, "file"), VERSION, events.listed_all(), position=0)
     while not leader.hashes:
         leader.read()
     leader.tell(events.synced(), position=1)
@@ -278,13 +127,14 @@ def test_operation_that_cannot_be_repeated_ends_in_a_sync(leader, begin, root, o
     sync(leader)
     leader.tell(operation, position=6)
     leader.await_end()
+    wait_for_error(one, text)
 
     hello = leader.accept()
 
     assert (hello.run, hello.position) == (NO_ID, 0) and leader.is_sync
     sync(leader)
-    wait_for(one, state="streaming")
-    assert text in one.status.error and content(root) == {"folder": None, "file": b"abc"}
+    wait_for(one, state="streaming", error="")
+    assert content(root) == {"folder": None, "file": b"abc"}
 
 
 def damaged():
@@ -306,11 +156,12 @@ def test_bad_frame_ends_the_connection_and_is_not_applied(leader, begin, root, o
     sync(leader)
     leader.connection.sendall(octets)
     leader.await_end()
+    wait_for_error(one, text)
 
     hello = leader.accept()
 
     assert (hello.run, hello.position) == (RUN, 5)
-    assert text in one.status.error and content(root) == {"folder": None, "file": b"abc"}
+    assert content(root) == {"folder": None, "file": b"abc"}
 
 
 @pytest.mark.parametrize("how, text", [
@@ -340,16 +191,6 @@ def test_leader_that_does_not_prove_the_secret_is_refused(leader, begin, root):
 
     wait_for_error(one, "has not proved")
     assert content(root) == {}
-
-
-def tls_of(leader, folder, *names):
-    """Gives the leader a certificate; returns the context of a follower that trusts it."""
-    files = certificates.make(folder, *names)
-    leader.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    leader.tls.load_cert_chain(files.certificate, files.key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(files.authority)
-    return context
 
 
 def test_follower_comes_over_tls(leader, begin, root, tmp_path):
@@ -511,12 +352,13 @@ def test_failing_disk_ends_in_a_sync(leader, begin, files, root, monkeypatch, ca
     files.about_to = fail
     leader.tell(events.written(1, 0, b"x"), position=6)
     leader.await_end()
+    wait_for_error(one, "No space left")
     hello = leader.accept()
     sync(leader)
 
     assert has_failed and hello.run == NO_ID
     assert leader.hashes == [(1, [crc_of(b"xbc" if call != "put" else b"abc")] if call == "put" else [])]
-    assert "No space left" in one.status.error and content(root)["file"] == b"abc"
+    assert content(root)["file"] == b"abc"
 
 
 def test_file_that_cannot_be_read_is_sent_whole(leader, begin, root, monkeypatch):

@@ -172,6 +172,27 @@ def test_leader_refuses_a_follower_of_another_cluster_or_a_higher_epoch(changes,
     assert refusal(other, frame(one.feed(challenge))) == text
 
 
+@pytest.mark.parametrize("run", [NO_ID, b"x" * 16])
+def test_leader_that_goes_on_where_the_follower_did_not_ask_is_left(run):
+    """It has the secret, but skips the sync without which its events mean nothing here."""
+    one, other = follower(run=run), leader()
+    welcome = frame(other.feed(frame(one.feed(frame(other.feed(frame(one.hello())))))))
+
+    text = refusal(one, Frame(WELCOME, 5, 0, welcome.payload[:-1] + b"\0"))
+
+    assert "without a sync in another run" in text
+    assert (one.epoch, one.run) == (4, run)
+
+
+def test_epoch_that_no_cluster_reaches_is_refused():
+    one = follower()
+    challenge = frame(leader(epoch=(1 << 62) + 1).feed(frame(one.hello())))
+
+    assert refusal(one, challenge) == (
+        "the leader is in epoch 4611686018427387905, the highest is 4611686018427387904")
+    log_in(follower(), leader(epoch=1 << 62))
+
+
 @pytest.mark.parametrize("cluster_id, run", [(NO_ID, RUN), (CLUSTER, NO_ID)])
 def test_leader_without_a_cluster_or_run_is_left(cluster_id, run):
     challenge = Challenge(cluster_id, 9, run, bytes(32)).encode()

@@ -135,6 +135,40 @@ def test_link_in_the_place_of_a_file_is_not_followed(folder, tmp_path):
     assert (tmp_path / "other").read_bytes() == b"theirs"
 
 
+@pytest.mark.parametrize("operation", [
+    ("created", 9, 0, "folder/new"), ("written", 1, 0, b"x"), ("resized", 1, 0),
+    ("renamed", 1, "folder/file", "other"), ("renamed", 2, "here", "folder/file"),
+    ("renamed", 0, "folder/inner", "inner"), ("renamed", 0, "real", "folder/real"),
+    ("unlinked", 1, "folder/file"), ("folder_created", "folder/new"), ("folder_removed", "folder/inner"),
+    ("renamed", 0, "folder", "other"), ("renamed", 0, "here", "other"),
+])
+def test_link_in_the_place_of_a_folder_is_not_followed(folder, tmp_path, tmp_path_factory, operation):
+    theirs = tmp_path_factory.mktemp("theirs")
+    (theirs / "inner").mkdir()
+    (theirs / "file").write_bytes(b"theirs")
+    for name in ("folder", "folder/inner", "real"):
+        folder.folder_created(name)
+    folder.created(1, 1, "folder/file")
+    folder.created(2, 1, "here")
+    folder._close(1)
+    (tmp_path / "folder").rename(tmp_path / "away")
+    (tmp_path / "folder").symlink_to(theirs)
+    name, *arguments = operation
+
+    with pytest.raises(ReplicaError, match="is not a folder"):
+        getattr(folder, name)(*arguments)
+    assert folder_content(theirs) == {"inner": None, "file": b"theirs"}
+    assert (tmp_path / "here").exists() and (tmp_path / "real").is_dir()
+
+
+def test_file_that_is_renamed_to_itself_stays(folder, tmp_path):
+    folder.created(1, 1, "file")
+    folder.renamed(1, "file", "file")
+    folder.written(1, 0, b"x")
+
+    assert folder_content(tmp_path) == {"file": b"x"} and folder.paths == {1: "file"}
+
+
 # flushes
 
 def test_next_operation_waits_for_a_flush_after_one_of_the_leader(folder, files):

@@ -1,11 +1,14 @@
 """Tests of events: literal bytes, what is malformed, paths that are none of a data folder."""
+import os
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gomq_py.cluster.wire import events
 from gomq_py.cluster.wire.events import EventError, check_path, decode, is_of_one_node
-from gomq_py.storage.disk import data_dir
+from gomq_py.storage.disk import data_dir, swap
+from gomq_py.storage.disk.plain_files import PlainFiles
 
 OPERATIONS = [
     ("01 0000000000000003 0000000000800000 0006 706f6f6c2f61", ("created", 3, 8388608, "pool/a")),
@@ -83,6 +86,10 @@ def test_operation_that_is_cut_short_is_malformed(octets, operation):
     ("08 ff", "unknown operation 255 at octet 1 of 2"),
     ("01 0000000000000000 0000000000000000 0001 61", "file id 0 is no file's"),
     ("01 0000000000000001 8000000000000000 0001 61", "file 1 cannot have 9223372036854775808 bytes"),
+    ("01 0000000000000001 0000001000000001 0001 61", "file 1 cannot have 68719476737 bytes"),
+    ("03 0000000000000001 0000001000000000 00000001 61", "file 1 cannot have 68719476737 bytes"),
+    ("04 0000000000000001 0000001000000001", "file 1 cannot have 68719476737 bytes"),
+    ("0a 0000000000000001 0000001000000001 0001 61", "file 1 cannot have 68719476737 bytes"),
     ("03 0000000000000000 0000000000000000 00000000", "file id 0 is no file's"),
     ("03 0000000000000001 7fffffffffffffff 00000001 61", "file 1 cannot have 9223372036854775808 bytes"),
     ("03 0000000000000001 0000000000000000 ffffffff 61", "an operation is cut short: 4294967316 octets wan"),
@@ -126,6 +133,33 @@ def test_path_in_the_folder_is_accepted(path):
     check_path(path)
 
 
+def test_longest_file_is_read():
+    size = events.MOST_OCTETS
+
+    assert decoded(events.resized(1, size)) == [("resized", 1, size)]
+
+
+@pytest.mark.parametrize("name", ["a" * 246, "ü" * 123, "\udcff" * 246])
+def test_name_that_the_swap_cannot_make_longer_is_refused(name):
+    for path in (name, f"{name}/file"):
+        with pytest.raises(EventError, match="longer than 245 octets"):
+            check_path(path)
+    check_path(f"queues/{name}")
+    check_path(name[:len(name) // 2])
+
+
+def test_longest_name_has_room_for_what_the_swap_puts_in_front(tmp_path):
+    name = "a" * events.MOST_TOP_OCTETS
+    for folder in (tmp_path, tmp_path / swap.SYNC):
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(os.fsencode(folder))
+
+    swap.swap(PlainFiles(), str(tmp_path), set())
+
+    assert os.listdir(tmp_path) == [name]
+    assert (tmp_path / name).read_bytes() == os.fsencode(tmp_path / swap.SYNC)
+
+
 def test_files_of_one_node_are_those_of_its_data_folder_and_the_clusters_own():
     assert all(is_of_one_node(name) for name in (*data_dir.OF_THIS_NODE, ".cluster", ".sync"))
 
@@ -138,7 +172,7 @@ def test_content_of_a_data_folder_is_of_all_nodes():
 
 
 IDS = st.integers(1, (1 << 64) - 1)
-SIZES = st.integers(0, (1 << 62))
+SIZES = st.integers(0, events.MOST_OCTETS - 50)
 PARTS = st.binary(min_size=1, max_size=20).map(
     lambda octets: octets.replace(b"/", b"-").replace(b"\0", b"-").decode("utf-8", "surrogateescape")
 ).filter(lambda part: not part.startswith("."))
@@ -177,7 +211,7 @@ def test_damaged_operations_are_read_in_bounds_or_refused(operations, data):
         for path in (one for one in arguments if isinstance(one, str)):
             check_path(path)
         if name == "written":
-            assert arguments[1] + len(arguments[2]) < 1 << 63
+            assert arguments[1] + len(arguments[2]) <= events.MOST_OCTETS
 
 
 @settings(deadline=None)
