@@ -154,7 +154,7 @@ class FollowerLink:
             if frame.kind == frames.ACK:
                 self._acknowledged(messages.Ack.decode(frame.payload))
             elif frame.kind == frames.HASHES and self._source is not None:
-                hashes = messages.Hashes.decode(frame.payload)
+                hashes = messages.Hashes.decode(frame.payload, self._source.blocks_of)
                 self._source.hashes(hashes.file_id, hashes.checksums)
             else:
                 raise LinkError(f"a frame {frames.KINDS[frame.kind]} is not expected")

@@ -135,7 +135,7 @@ class Leader:
             self._links.remove(link)
 
     def _log_in(self, connection, peer):
-        reader = frames.FrameReader(frames.LOGIN_MAX_PAYLOAD)
+        reader = frames.FrameReader(frames.LOGIN_MAX_PAYLOAD, decompresses=False)
         entry = None
 
         def can_resume(run, position):

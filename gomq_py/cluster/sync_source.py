@@ -67,6 +67,11 @@ class SyncSource:
         self._heard_s = 0.0
         self._clock = SliceClock(SLICE_S)
 
+    def blocks_of(self, file_id):
+        """Blocks of an awaited file, which is as many checksums as a follower can have; None of another."""
+        size = self._sizes.get(file_id)
+        return None if size is None else -(-size // BLOCK_OCTETS)
+
     def hashes(self, file_id, checksums):
         """The follower has said what it has of a file. Of a file that is not awaited, this is ignored: it may
         have been removed meanwhile.

@@ -121,7 +121,7 @@ class PlainFollower:
         old = self._old.get(path) or b""
         self.names = {other: name for other, name in self.names.items() if name != path} | {file_id: path}
         self.files[file_id] = bytearray(old[:size].ljust(size, b"\0"))
-        blocks = [old[at:at + BLOCK_OCTETS] for at in range(0, len(old), BLOCK_OCTETS)]
+        blocks = [old[at:at + BLOCK_OCTETS] for at in range(0, min(size, len(old)), BLOCK_OCTETS)]
         checksums = tuple(crc32c(0, block, 0, len(block)) for block in blocks)
         self.send(frames.HASHES, messages.Hashes(file_id, checksums).encode())
 

@@ -302,6 +302,30 @@ def test_follower_that_breaks_the_protocol_is_disconnected(world, caplog, kind, 
     world.check(world.follower())
 
 
+@pytest.mark.parametrize("count, text", [(2, ""), (3, "3 checksums of a file of 2 blocks")])
+def test_follower_with_more_checksums_than_blocks_is_disconnected(world, caplog, monkeypatch, count, text):
+    put(world, "msgs", bytes(2 * MIB))
+    monkeypatch.setattr(PlainFollower, "listed", lambda self, file_id, *_: self.send(
+        frames.HASHES, messages.Hashes(file_id, (1,) * count).encode()))
+
+    follower = world.follower()
+
+    wait(lambda: text in caplog.text if text else follower.is_synced)
+
+
+def test_compressed_frame_of_a_follower_disconnects(world, caplog):
+    """A leader decompresses nothing: 4 KiB would be a MiB of checksums."""
+    follower = world.follower()
+    world.check(follower)
+    squeezed = frames.encode(frames.HASHES, bytes(1000), follower.epoch, compress=True)
+    assert len(squeezed) < 100
+
+    follower.socket.sendall(squeezed)
+    follower.wait_for_end()
+
+    wait(lambda: "compressed frames are not expected" in caplog.text)
+
+
 def test_damaged_frame_disconnects(world, caplog):
     follower = world.follower()
     world.check(follower)
