@@ -8,7 +8,9 @@ import contextlib
 import gevent
 from gevent.lock import Semaphore
 
-from gomq_py.cluster.follower_link import EXPECTED, RECEIVE_OCTETS, FollowerLink, LinkError
+from gomq_py.cluster.follower_link import (
+    EXPECTED, RECEIVE_OCTETS, FollowerLink, LinkClosed, LinkError, text_of,
+)
 from gomq_py.cluster.login import LeaderLogin, LoginRefused
 from gomq_py.cluster.wire import frames
 from gomq_py.net.listener import Listener, bind_tcp, format_address, host_of
@@ -22,6 +24,8 @@ LOGIN_S = 5.0
 # Most connections that have not logged in.
 PENDING_MOST = 64
 BACKLOG = 64
+# Time for sending what is told, when the leader closes.
+CLOSING_S = 1.0
 
 
 class Leader:
@@ -58,10 +62,17 @@ class Leader:
         LOG.info("listening cluster %s", self._listener.address)
 
     def close(self):
-        """Stop listening, and close the connections. May switch."""
+        """Stop listening, send what is told to followers that take it in time, and close the connections. May
+        switch.
+        """
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        gevent.killall(list(self._pending))
+        self._stream.close_frame()
+        for link in self._links:
+            link.finish()
+        gevent.joinall(list(self._greenlets), CLOSING_S)
         gevent.killall(list(self._greenlets))
         self._stream.close()
 
@@ -117,7 +128,7 @@ class Leader:
                 return self._log_in(connection, peer)
         except EXPECTED + (LoginRefused,) as error:
             self._strangers.warning(
-                ("login", host_of(address)), "follower at %s refused: %s", peer, _text(error))
+                ("login", host_of(address)), "follower at %s refused: %s", peer, text_of(error))
         return None
 
     def _run(self, link):
@@ -127,8 +138,10 @@ class Leader:
         try:
             link.run(self._root, self._register, self._turn)
             LOG.info("%s has left", link)
+        except LinkClosed:
+            LOG.info("%s is closed", link)
         except EXPECTED as error:
-            LOG.warning("%s is disconnected: %s", link, _text(error))
+            LOG.warning("%s is disconnected: %s", link, text_of(error))
         except Exception as error:
             LOG.error("%s is disconnected by a fault", link, exc_info=error)
         finally:
@@ -169,7 +182,3 @@ def _next_frame(connection, reader):
             raise LinkError("it has left during the login")
         reader.feed(octets)
     return frame
-
-
-def _text(error):
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
