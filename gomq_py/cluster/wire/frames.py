@@ -128,7 +128,9 @@ class FrameReader:
         if kind not in KINDS:
             raise FrameError(f"unknown kind of frame {kind}")
         if flags & ~self._flags:
-            raise FrameError("compressed frames are not expected" if flags == _LZ4 else f"unknown flags {flags:#x} in a frame {KINDS[kind]}")
+            if flags == _LZ4:
+                raise FrameError("compressed frames are not expected")
+            raise FrameError(f"unknown flags {flags:#x} in a frame {KINDS[kind]}")
         if self._octets[self._at + _ZERO_AT]:
             raise FrameError(f"octet {_ZERO_AT} of a frame {KINDS[kind]} is not zero")
         if raw > self.limit:
