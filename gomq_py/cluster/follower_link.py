@@ -2,8 +2,10 @@
 
 Above the stream and a sync source, below cluster.leader. One greenlet reads ACK and HASHES, one sends, one
 runs the sync if the follower needs one. What a link sends is the chain of the stream, and between two of its
-entries the frames of the sync that belong there. A fault ends the link, and nothing else.
+entries the frames of the sync that belong there. A fault ends the link, and nothing else; the follower is
+told of it (REFUSED).
 """
+import contextlib
 import time
 from collections import deque
 from typing import NamedTuple
@@ -23,6 +25,15 @@ LOG = logger("cluster")
 HEARTBEAT_S = 0.5
 # A follower acknowledges every HEARTBEAT_S; a silent one is gone, or hangs.
 SILENT_S = 5.0
+# A follower that has sent an ACK within this time is alive: its id is taken.
+ALIVE_S = 2.0
+# A follower that takes no frame for so long loses its turn to sync, and its connection.
+STUCK_S = 30.0
+# Time for telling a follower why its link ends.
+ENDING_S = 0.2
+# Rest after each ACK, and after HASHES that nobody waits for: a flood of them costs other clients no more
+# than 200 or 2000 a second do, some 1 % of a core. Followers send some 10 ACKs a second.
+ACK_REST_S, HASHES_REST_S = 0.005, 0.0005
 # Octets of a sync that wait for being sent. More would only be older when they arrive.
 ROOM_OCTETS = 4 << 20
 RECEIVE_OCTETS = 64 * 1024
@@ -37,6 +48,10 @@ SYNCING, STREAMING = "syncing", "streaming"
 
 class LinkError(Exception):
     """The link must end; the text says why."""
+
+
+class LinkClosed(LinkError):
+    """The leader has closed the link, in order."""
 
 
 class FollowerFigures(NamedTuple):
@@ -82,6 +97,11 @@ class FollowerLink:
         self._source = None
         self._synced_position = None if entry is None else entry.position
         self._error = None
+        self._ended = Event()
+        self._farewell = None  # the error for the end, once all is sent
+        self._is_ending = False  # the sender stops behind a whole frame
+        self._is_sending = False
+        self._heard_s = self._taken_s = time.monotonic()  # of the last ACK, and of the last frame sent
         self._greenlets = []
         self._clock = SliceClock(READING_S)
 
@@ -96,14 +116,14 @@ class FollowerLink:
         self._stream.attach()
         self._stream.wakes.add(self._wake.set)
         try:
-            self._begin(self._send, "sends")
+            reader, sender = self._begin(self._read, "reads"), self._begin(self._send, "sends")
             if self._at is None:
                 self._begin(self._sync, "syncs", root, register, turn)
-            try:
-                self._read()
-            finally:
-                if self._error is not None:  # this ended the reading
-                    raise self._error
+            self._ended.wait()
+            if self._error is not None:
+                reader.kill()
+                self._tell_why(sender)
+                raise self._error
         finally:
             self._stream.wakes.discard(self._wake.set)
             gevent.killall(self._greenlets)
@@ -111,10 +131,20 @@ class FollowerLink:
             self._queue.clear()
 
     def end(self, error):
-        """End the link, which then raises ``error``."""
-        if self._error is None:
+        """End the link, which then raises ``error`` and tells the follower of it."""
+        if not self._ended.is_set():
             self._error = error
-            shut_down(self._connection)
+            self._ended.set()
+
+    def finish(self):
+        """End the link with a LinkClosed when all events told so far are sent."""
+        self._farewell = LinkClosed("the leader closes")
+        self._wake.set()
+
+    @property
+    def is_alive(self):
+        """Whether the follower has been heard of lately."""
+        return not self._ended.is_set() and time.monotonic() < self._heard_s + ALIVE_S
 
     @property
     def is_streaming(self):
@@ -138,12 +168,16 @@ class FollowerLink:
             with gevent.Timeout(SILENT_S, LinkError(f"it was silent for {SILENT_S:g} s")):
                 octets = self._connection.recv(RECEIVE_OCTETS)
             if not octets:
+                self._ended.set()
                 return
             self._reader.feed(octets)
-            self._take_frames()
+            rest_s = self._take_frames()
+            if rest_s:
+                gevent.sleep(rest_s)
 
     def _take_frames(self):
-        """Handle the frames that were received. May switch."""
+        """Handle the frames that were received. Returns how long to rest then. May switch."""
+        rest_s = 0.0
         self._clock.begin()
         while (frame := self._reader.next()) is not None:
             if self._clock.is_over():
@@ -153,17 +187,21 @@ class FollowerLink:
                 raise LinkError(f"it is in epoch {frame.epoch}, not in {self._stream.epoch}")
             if frame.kind == frames.ACK:
                 self._acknowledged(messages.Ack.decode(frame.payload))
+                rest_s += ACK_REST_S
             elif frame.kind == frames.HASHES and self._source is not None:
-                hashes = messages.Hashes.decode(frame.payload)
-                self._source.hashes(hashes.file_id, hashes.checksums)
+                hashes = messages.Hashes.decode(frame.payload, self._source.blocks_of)
+                if not self._source.hashes(hashes.file_id, hashes.checksums):
+                    rest_s += HASHES_REST_S
             else:
                 raise LinkError(f"a frame {frames.KINDS[frame.kind]} is not expected")
+        return rest_s
 
     def _acknowledged(self, ack):
         if ack.received > self._stream.position:
             raise LinkError(f"it acknowledges position {ack.received}, which is not reached yet")
         self._check_place()  # the sender may wait for a follower that reads nothing
         self.received, self.flushed = ack
+        self._heard_s = time.monotonic()
         while self._steps and self._steps[0][0] <= ack.flushed:
             self._flushed_end = self._steps.popleft()[1]
 
@@ -171,14 +209,20 @@ class FollowerLink:
 
     def _send(self):
         in_a_row = 0
-        while True:
+        while not self._is_ending:
             self._wake.clear()
             octets = self._next()
             if octets is None:
+                if self._farewell is not None:
+                    self.end(self._farewell)
+                    return
                 if self._wake.wait(HEARTBEAT_S):
                     continue
                 octets = frames.encode(frames.HEARTBEAT, b"", self._stream.epoch, self._stream.position)
+            self._is_sending = True
             self._connection.sendall(octets)
+            self._is_sending = False
+            self._taken_s = time.monotonic()
             in_a_row += len(octets)
             if in_a_row >= TURN_OCTETS:
                 in_a_row = 0
@@ -236,8 +280,11 @@ class FollowerLink:
 
     def _wait_for_room(self):
         while self._queued_octets > ROOM_OCTETS:
+            left_s = self._taken_s + STUCK_S - time.monotonic()
+            if left_s <= 0:
+                raise LinkError(f"it has taken nothing of its sync for {STUCK_S:g} s")
             self._room.clear()
-            self._room.wait()
+            self._room.wait(left_s)
 
     # figures
 
@@ -259,6 +306,25 @@ class FollowerLink:
 
     # helpers
 
+    def _tell_why(self, sender):
+        """Send REFUSED with the reason, behind a whole frame, if the follower takes it soon. May switch."""
+        self._is_ending = True
+        self._wake.set()
+        stream = self._stream
+        text = text_of(self._error) if isinstance(self._error, EXPECTED) else "a fault of the leader"
+        refused = frames.encode(
+            frames.REFUSED, messages.Refused(text).encode(), stream.epoch, stream.position)
+        with contextlib.suppress(OSError), gevent.Timeout(ENDING_S, False):
+            sender.join()
+            if self._is_sending:  # a frame was cut short
+                return
+            self._connection.sendall(refused)
+            # not SSLSocket's, which forgets the session
+            socket.socket.shutdown(self._connection, socket.SHUT_WR)
+            # a socket that is closed with unread octets forgets the unsent ones
+            while self._connection.recv(RECEIVE_OCTETS):
+                give_way()
+
     def _begin(self, function, what, *arguments):
         def guarded():
             try:
@@ -269,15 +335,12 @@ class FollowerLink:
         greenlet = gevent.spawn(guarded)
         greenlet.name = f"cluster {what} to {self.hello.name}"
         self._greenlets.append(greenlet)
+        return greenlet
 
 
-def shut_down(connection):
-    """Have every greenlet that waits for this socket hear of its end."""
-    try:
-        # not SSLSocket's, which takes the session away from whoever is reading
-        socket.socket.shutdown(connection, socket.SHUT_RDWR)
-    except OSError:  # the peer has ended it
-        pass
+def text_of(error):
+    """The words of an error."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 EXPECTED = (LinkError, SyncError, frames.FrameError, messages.MessageError, OSError)

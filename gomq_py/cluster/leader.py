@@ -8,9 +8,11 @@ import contextlib
 import gevent
 from gevent.lock import Semaphore
 
-from gomq_py.cluster.follower_link import EXPECTED, RECEIVE_OCTETS, FollowerLink, LinkError
+from gomq_py.cluster.follower_link import (
+    EXPECTED, RECEIVE_OCTETS, FollowerLink, LinkClosed, LinkError, text_of,
+)
 from gomq_py.cluster.login import LeaderLogin, LoginRefused
-from gomq_py.cluster.wire import frames
+from gomq_py.cluster.wire import frames, messages
 from gomq_py.net.listener import Listener, bind_tcp, format_address, host_of
 from gomq_py.net.socket_options import SocketOptions
 from gomq_py.observability.log import logger
@@ -19,22 +21,31 @@ from gomq_py.observability.quiet_log import QuietLog
 LOG = logger("cluster")
 # Time for the TLS handshake and the login.
 LOGIN_S = 5.0
-# Most connections that have not logged in.
+# Most connections that have not logged in, of all and of one address; the oldest gives way to a new one.
 PENDING_MOST = 64
+PENDING_PER_ADDRESS = 8
 BACKLOG = 64
+# Time for sending what is told, when the leader closes.
+CLOSING_S = 1.0
+
+
+class FollowerRefused(LoginRefused):
+    """A follower that knows the secret is refused; the text says why."""
 
 
 class Leader:
-    """The leader's side of a cluster. ``secret``: at least 16 octets. ``cluster_id``, ``node_id``: 16 octets.
+    """The leader's side of a cluster. ``secret``: at least 16 octets. ``cluster_id``: 16 octets.
     ``stream``: the EventStream of ``register``, the register of files below the folder ``root``. ``port`` 0:
     the system chooses. ``tls``: a function that makes an accepted socket a TLS socket, which then owns it, or
     None.
+
+    ``refuses_syncs``: why followers that need a sync are refused; empty: they are not.
     """
 
     def __init__(self, secret, cluster_id, node_id, epoch, stream, register, root, bind, port, tls=None):
         self.cluster_id = cluster_id
-        self.node_id = node_id
         self.epoch = stream.epoch = epoch
+        self.refuses_syncs = ""
         self._secret = secret
         self._stream = stream
         self._register = register
@@ -44,7 +55,7 @@ class Leader:
         self._tls = tls
         self._listener = None
         self._links = []
-        self._pending = set()  # greenlets
+        self._pending = {}  # greenlet: host, the oldest first
         self._greenlets = set()
         self._turn = Semaphore()  # one follower syncs at a time
         self._strangers = QuietLog(LOG)
@@ -58,10 +69,17 @@ class Leader:
         LOG.info("listening cluster %s", self._listener.address)
 
     def close(self):
-        """Stop listening, and close the connections. May switch."""
+        """Stop listening, send what is told to followers that take it in time, and close the connections. May
+        switch.
+        """
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        gevent.killall(list(self._pending))
+        self._stream.close_frame()
+        for link in self._links:
+            link.finish()
+        gevent.joinall(list(self._greenlets), CLOSING_S)
         gevent.killall(list(self._greenlets))
         self._stream.close()
 
@@ -89,21 +107,35 @@ class Leader:
 
     def _handle(self, connection, address):
         """Serve one connection. May switch."""
-        if len(self._pending) >= PENDING_MOST:
-            self._strangers.warning("pending", "too many connections wait for their login: one is closed")
-            return
-        greenlet = gevent.getcurrent()
+        greenlet, host = gevent.getcurrent(), host_of(address)
+        self._make_room(host)
         self._greenlets.add(greenlet)
-        self._pending.add(greenlet)
+        self._pending[greenlet] = host
         try:
             with contextlib.ExitStack() as stack:
                 link = self._let_in(connection, address, stack)
-                self._pending.discard(greenlet)
+                self._pending.pop(greenlet, None)
                 if link is not None:
                     self._run(link)
         finally:
-            self._pending.discard(greenlet)
+            self._pending.pop(greenlet, None)
             self._greenlets.discard(greenlet)
+
+    def _make_room(self, host):
+        """Close the oldest connection that has not logged in, if there are too many: silent strangers must
+        not keep followers out.
+        """
+        of_host = [greenlet for greenlet, other in self._pending.items() if other == host]
+        oldest = None
+        if len(of_host) >= PENDING_PER_ADDRESS:
+            oldest = of_host[0]
+        elif len(self._pending) >= PENDING_MOST:
+            oldest = next(iter(self._pending))
+        if oldest is not None:
+            self._strangers.warning(
+                "pending", "too many connections wait for their login: the oldest from %s is closed",
+                self._pending.pop(oldest))
+            oldest.kill(block=False)
 
     def _let_in(self, connection, address, stack):
         """Do the handshake and the login. Returns a FollowerLink, or None for a peer that is refused. May
@@ -115,9 +147,12 @@ class Leader:
                 if self._tls is not None:
                     connection = stack.enter_context(contextlib.closing(self._tls(connection)))
                 return self._log_in(connection, peer)
+        except FollowerRefused as error:
+            self._strangers.warning(
+                ("refused", host_of(address), error.text), "follower at %s refused: %s", peer, error.text)
         except EXPECTED + (LoginRefused,) as error:
             self._strangers.warning(
-                ("login", host_of(address)), "follower at %s refused: %s", peer, _text(error))
+                ("login", host_of(address)), "follower at %s refused: %s", peer, text_of(error))
         return None
 
     def _run(self, link):
@@ -127,15 +162,17 @@ class Leader:
         try:
             link.run(self._root, self._register, self._turn)
             LOG.info("%s has left", link)
+        except LinkClosed:
+            LOG.info("%s is closed", link)
         except EXPECTED as error:
-            LOG.warning("%s is disconnected: %s", link, _text(error))
+            LOG.warning("%s is disconnected: %s", link, text_of(error))
         except Exception as error:
             LOG.error("%s is disconnected by a fault", link, exc_info=error)
         finally:
             self._links.remove(link)
 
     def _log_in(self, connection, peer):
-        reader = frames.FrameReader(frames.LOGIN_MAX_PAYLOAD)
+        reader = frames.FrameReader(frames.LOGIN_MAX_PAYLOAD, decompresses=False)
         entry = None
 
         def can_resume(run, position):
@@ -147,13 +184,27 @@ class Leader:
         while not login.done:
             frame = _next_frame(connection, reader)
             try:
-                connection.sendall(login.feed(frame))
+                answer = login.feed(frame)
+                if login.done:
+                    self._check(login)
+                connection.sendall(answer)
             except LoginRefused as error:
                 connection.sendall(error.answer)
                 raise
         reader.limit = frames.MAX_PAYLOAD
         return FollowerLink(
             connection, peer, login.hello, reader, self._stream, None if login.is_sync else entry)
+
+    def _check(self, login):
+        """Raise FollowerRefused for a follower that has logged in, but cannot be served."""
+        text = ""
+        if any(other.is_alive for other in self._links if other.hello.node_id == login.hello.node_id):
+            text = "another node has this id: a copied data folder? remove .cluster of one"
+        elif login.is_sync:
+            text = self.refuses_syncs
+        if text:
+            refused = messages.Refused(text).encode()
+            raise FollowerRefused(text, frames.encode(frames.REFUSED, refused, self.epoch))
 
     def _replace_older(self, link):
         """End an earlier link to the same node, which has not noticed yet that it is dead."""
@@ -169,7 +220,3 @@ def _next_frame(connection, reader):
             raise LinkError("it has left during the login")
         reader.feed(octets)
     return frame
-
-
-def _text(error):
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

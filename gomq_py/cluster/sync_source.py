@@ -67,15 +67,23 @@ class SyncSource:
         self._heard_s = 0.0
         self._clock = SliceClock(SLICE_S)
 
+    def blocks_of(self, file_id):
+        """Blocks of an awaited file, which is as many checksums as a follower can have; None of another."""
+        size = self._sizes.get(file_id)
+        return None if size is None else -(-size // BLOCK_OCTETS)
+
     def hashes(self, file_id, checksums):
-        """The follower has said what it has of a file. Of a file that is not awaited, this is ignored: it may
-        have been removed meanwhile.
+        """The follower has said what it has of a file. Returns whether the file was awaited; another one,
+        which may have been removed meanwhile, is ignored.
         """
-        size = self._sizes.pop(file_id, 0)
+        size = self._sizes.pop(file_id, None)
+        if size is None:
+            return False
         self._tasks.extend(
             _Task(file_id, size, checksums, first)
             for first in range(0, -(-size // BLOCK_OCTETS), BATCH_BLOCKS))
         self._answered.set()
+        return True
 
     def run(self):
         """List everything, send what differs, and end with SYNCED.

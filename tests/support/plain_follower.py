@@ -26,6 +26,7 @@ class PlainFollower:
         self.is_synced = False
         self.is_reading = self.acknowledges = True
         self.leader_position = 0
+        self.refused = ""  # why the leader has ended the connection
         run, node_id = messages.NO_ID, name.encode().ljust(16, b"\0")
         if resume is not None:
             run, self.position, self.is_synced = resume.run, resume.position, True
@@ -94,6 +95,11 @@ class PlainFollower:
                 self.heartbeats += 1
                 self.leader_position = frame.position
                 continue
+            if frame.kind == frames.REFUSED:
+                self.refused = messages.Refused.decode(frame.payload).text
+                self._ended.set()
+                self.socket.shutdown(socket.SHUT_RDWR)
+                return
             assert frame.kind == frames.EVENTS, frame.kind
             assert frame.position >= self.position
             events.decode(frame.payload, self)
@@ -121,7 +127,7 @@ class PlainFollower:
         old = self._old.get(path) or b""
         self.names = {other: name for other, name in self.names.items() if name != path} | {file_id: path}
         self.files[file_id] = bytearray(old[:size].ljust(size, b"\0"))
-        blocks = [old[at:at + BLOCK_OCTETS] for at in range(0, len(old), BLOCK_OCTETS)]
+        blocks = [old[at:at + BLOCK_OCTETS] for at in range(0, min(size, len(old)), BLOCK_OCTETS)]
         checksums = tuple(crc32c(0, block, 0, len(block)) for block in blocks)
         self.send(frames.HASHES, messages.Hashes(file_id, checksums).encode())
 

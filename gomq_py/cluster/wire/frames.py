@@ -73,15 +73,17 @@ def encode(kind, payload, epoch=0, position=0, compress=False):
 
 class FrameReader:
     """Reads frames from bytes that arrive in any pieces. ``limit``: longest accepted payload, in bytes; may
-    be raised between two frames.
+    be raised between two frames. ``decompresses``: whether frames with LZ4 are accepted; a leader accepts
+    none, because only leaders compress.
 
     After a FrameError every ``next`` raises again.
     """
 
-    __slots__ = ("limit", "_octets", "_at")
+    __slots__ = ("limit", "_flags", "_octets", "_at")
 
-    def __init__(self, limit=MAX_PAYLOAD):
+    def __init__(self, limit=MAX_PAYLOAD, decompresses=True):
         self.limit = limit
+        self._flags = _LZ4 if decompresses else 0
         self._octets = bytearray()
         self._at = 0  # octets before it were read
 
@@ -125,7 +127,9 @@ class FrameReader:
             raise FrameError(f"version {version} of the cluster protocol is unknown, this is {VERSION}")
         if kind not in KINDS:
             raise FrameError(f"unknown kind of frame {kind}")
-        if flags & ~_LZ4:
+        if flags & ~self._flags:
+            if flags == _LZ4:
+                raise FrameError("compressed frames are not expected")
             raise FrameError(f"unknown flags {flags:#x} in a frame {KINDS[kind]}")
         if self._octets[self._at + _ZERO_AT]:
             raise FrameError(f"octet {_ZERO_AT} of a frame {KINDS[kind]} is not zero")

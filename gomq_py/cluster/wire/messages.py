@@ -132,12 +132,20 @@ class Hashes(NamedTuple):
         return _HASHES.pack(self.file_id, count) + Struct(f">{count}I").pack(*self.checksums)
 
     @classmethod
-    def decode(cls, payload):
+    def decode(cls, payload, blocks_of=None):
+        """``blocks_of(file_id)``, for a leader: most checksums of the file, or None for a file that nobody
+        waits for, whose checksums are not read. Limits what a follower can make a leader keep.
+        """
         if len(payload) < _HASHES.size:
             raise MessageError(f"a HASHES has {len(payload)} bytes")
         file_id, count = _HASHES.unpack_from(payload)
         if len(payload) != _HASHES.size + 4 * count:
             raise MessageError(f"a HASHES of {count} blocks has {len(payload)} bytes")
+        most = count if blocks_of is None else blocks_of(file_id)
+        if most is None:
+            return cls(file_id, ())
+        if count > most:
+            raise MessageError(f"a HASHES has {count} checksums of a file of {most} blocks")
         return cls(file_id, Struct(f">{count}I").unpack_from(payload, _HASHES.size))
 
 

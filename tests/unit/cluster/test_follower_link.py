@@ -6,6 +6,7 @@ import pytest
 from gomq_py.cluster import follower_link
 from gomq_py.cluster.follower_link import FollowerLink, LinkError
 from gomq_py.cluster.stream import EventStream
+from gomq_py.cluster.sync_source import SyncSource
 from gomq_py.cluster.wire import events, frames, messages
 from gomq_py.storage.disk.files import Files
 
@@ -70,6 +71,45 @@ def test_sync_waits_for_room(link, monkeypatch):
     link._wait_for_room()
 
     assert link._queued_octets == 0
+
+
+def test_sync_does_not_wait_for_a_follower_that_takes_nothing(link, monkeypatch):
+    monkeypatch.setattr(follower_link, "ROOM_OCTETS", 1000)
+    monkeypatch.setattr(follower_link, "STUCK_S", 0.01)
+    link._put(bytes(2000))
+
+    with pytest.raises(LinkError, match="it has taken nothing of its sync for 0.01 s"):
+        link._wait_for_room()
+
+
+class Connection:
+    """Gives what is received, piece by piece."""
+
+    def __init__(self, *pieces):
+        self._pieces = [*pieces, b""]
+
+    def recv(self, count):
+        return self._pieces.pop(0)
+
+
+def test_flood_of_acks_is_read_with_rests(link, monkeypatch):
+    """200 a second at most, whatever comes: the reader sleeps, and the follower's kernel keeps the rest."""
+    acks = frames.encode(frames.ACK, messages.Ack(0, 0).encode()) * 100
+    rests = []
+    monkeypatch.setattr(follower_link, "READING_S", 60)
+    monkeypatch.setattr(follower_link.gevent, "sleep", rests.append)
+    link._connection = Connection(acks, acks)
+
+    link._read()
+
+    assert sum(rests) == pytest.approx(1.0, rel=0.1)
+
+
+def test_checksums_that_nobody_waits_for_are_read_with_rests(link, tmp_path, files):
+    link._source = SyncSource(tmp_path, files.register, None, None)
+    link._reader.feed(frames.encode(frames.HASHES, messages.Hashes(9, (1, 2)).encode()) * 100)
+
+    assert link._take_frames() == pytest.approx(0.05)
 
 
 def test_lag_is_what_is_not_flushed(link, files, stream, tmp_path):

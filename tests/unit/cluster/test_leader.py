@@ -46,6 +46,9 @@ class World:
     def check(self, follower):
         """The follower has what the leader's folder holds."""
         follower.wait_for(self.stream.position)
+        self.check_content(follower)
+
+    def check_content(self, follower):
         assert follower.content() == folder_content(self.root)
 
     def close(self):
@@ -271,18 +274,41 @@ def test_login_must_be_done_in_time(world, monkeypatch, caplog):
     assert "has not logged in within" in caplog.text
 
 
-def test_strangers_do_not_pile_up(world, monkeypatch):
+def strangers_of(world, *hosts):
+    """Connections from these addresses that say nothing, in this order."""
+    strangers = []
+    for host in hosts:
+        strangers.append(socket.create_connection(("127.0.0.1", world.leader.port), 5, (host, 0)))
+        own = strangers[-1].getsockname()
+        wait(lambda: any(own == other for other in peers(world)))  # noqa: B023
+    return strangers
+
+
+def peers(world):
+    return [greenlet.args[1] for greenlet in world.leader._pending]
+
+
+def test_oldest_stranger_gives_way_to_a_follower(world, monkeypatch):
     monkeypatch.setattr(leader, "PENDING_MOST", 3)
-    strangers = [socket.create_connection(("127.0.0.1", world.leader.port)) for _ in range(3)]
-    wait(lambda: len(world.leader._pending) == 3)
+    first, *others = strangers_of(world, "127.0.0.1", "127.0.0.2", "127.0.0.3")
 
-    with socket.create_connection(("127.0.0.1", world.leader.port)) as one_more:
-        assert one_more.recv(10) == b""
+    world.check(world.follower())
 
-    for stranger in strangers:
+    assert first.recv(10) == b""
+    assert sorted(peers(world)) == sorted(stranger.getsockname() for stranger in others)
+    for stranger in (first, *others):
         stranger.close()
     wait(lambda: not world.leader._pending)
-    world.check(world.follower())
+
+
+def test_strangers_of_one_address_displace_each_other(world, monkeypatch):
+    monkeypatch.setattr(leader, "PENDING_PER_ADDRESS", 2)
+    other, first, *later = strangers_of(world, "127.0.0.2", "127.0.0.3", "127.0.0.3", "127.0.0.3")
+
+    assert first.recv(10) == b""
+    assert set(peers(world)) == {stranger.getsockname() for stranger in (other, *later)}
+    for stranger in (other, first, *later):
+        stranger.close()
 
 
 @pytest.mark.parametrize("kind, payload, text", [
@@ -300,6 +326,30 @@ def test_follower_that_breaks_the_protocol_is_disconnected(world, caplog, kind, 
 
     wait(lambda: text in caplog.text)
     world.check(world.follower())
+
+
+@pytest.mark.parametrize("count, text", [(2, ""), (3, "3 checksums of a file of 2 blocks")])
+def test_follower_with_more_checksums_than_blocks_is_disconnected(world, caplog, monkeypatch, count, text):
+    put(world, "msgs", bytes(2 * MIB))
+    monkeypatch.setattr(PlainFollower, "listed", lambda self, file_id, *_: self.send(
+        frames.HASHES, messages.Hashes(file_id, (1,) * count).encode()))
+
+    follower = world.follower()
+
+    wait(lambda: text in caplog.text if text else follower.is_synced)
+
+
+def test_compressed_frame_of_a_follower_disconnects(world, caplog):
+    """A leader decompresses nothing: 4 KiB would be a MiB of checksums."""
+    follower = world.follower()
+    world.check(follower)
+    squeezed = frames.encode(frames.HASHES, bytes(1000), follower.epoch, compress=True)
+    assert len(squeezed) < 100
+
+    follower.socket.sendall(squeezed)
+    follower.wait_for_end()
+
+    wait(lambda: "compressed frames are not expected" in caplog.text)
 
 
 def test_damaged_frame_disconnects(world, caplog):
@@ -344,15 +394,86 @@ def test_follower_of_another_epoch_is_disconnected(world, caplog):
     wait(lambda: "it is in epoch 2, not in 3" in caplog.text)
 
 
-def test_same_node_replaces_its_older_connection(world):
+def test_same_node_replaces_its_silent_connection(world, monkeypatch):
     first = world.follower()
     world.check(first)
+    first.acknowledges = False
+    monkeypatch.setattr(follower_link, "ALIVE_S", 0)
 
     second = world.follower()
 
     first.wait_for_end()
+    assert first.refused == "the same node has connected again"
+    monkeypatch.undo()
     world.check(second)
     wait(lambda: len(world.leader.followers) == 1)
+
+
+def test_id_of_a_node_that_is_there_is_refused(world, caplog):
+    first = world.follower()
+    world.check(first)
+
+    for _ in range(3):
+        with pytest.raises(LoginRefused, match="another node has this id: a copied data folder"):
+            world.follower()
+
+    put(world, "msgs", b"goes on")
+    world.check(first)
+    assert caplog.text.count("another node has this id") == 1
+
+
+def test_follower_that_needs_a_sync_is_refused_where_the_leader_refuses_syncs(world, caplog):
+    first, second = world.follower(name="first"), world.follower(name="second")
+    for follower in (first, second):
+        world.check(follower)
+    second.close()
+    wait(lambda: len(world.leader.followers) == 1)
+
+    world.leader.refuses_syncs = "this node has met damage"
+
+    for _ in range(3):
+        with pytest.raises(LoginRefused, match="this node has met damage"):
+            world.follower(name="third")
+    put(world, "msgs", b"goes on")
+    world.check(first)
+    world.check(world.follower(name="second", resume=second))
+    assert caplog.text.count("this node has met damage") == 1
+
+
+def test_follower_that_does_not_take_its_sync_loses_its_turn(world, monkeypatch, caplog):
+    monkeypatch.setattr(follower_link, "STUCK_S", 0.05)
+    monkeypatch.setattr(follower_link, "ROOM_OCTETS", MIB)
+    put(world, "msgs", os.urandom(40 * MIB))
+    stuck = world.follower(name="stuck")
+    stuck.listed_all = lambda: setattr(stuck, "is_reading", False)
+    wait(lambda: not stuck.is_reading)
+
+    second = world.follower(name="second")
+
+    wait(lambda: "it has taken nothing of its sync for" in caplog.text)
+    monkeypatch.setattr(follower_link, "STUCK_S", 30)
+    world.check(second)
+    stuck.is_reading = True
+
+
+def test_follower_is_told_why_its_link_ends(world):
+    follower = world.follower()
+    world.check(follower)
+
+    follower.send(frames.EVENTS, b"\x08")
+    follower.wait_for_end()
+
+    assert follower.refused == "a frame EVENTS is not expected"
+
+
+def test_follower_is_told_of_a_fault_without_its_words(world, monkeypatch):
+    follower = world.follower()
+    world.check(follower)
+
+    monkeypatch.setattr(follower_link.messages.Ack, "decode", None)
+    follower.wait_for_end()
+
+    assert follower.refused == "a fault of the leader"
 
 
 def test_fault_costs_the_follower_its_connection_alone(world, monkeypatch, caplog):
@@ -366,6 +487,32 @@ def test_fault_costs_the_follower_its_connection_alone(world, monkeypatch, caplo
     put(world, "msgs", b"goes on")
     world.check(world.follower())
     assert "disconnected by a fault" in caplog.text
+
+
+def test_close_sends_what_is_told(world):
+    follower = world.follower()
+    world.check(follower)
+    put(world, "msgs", os.urandom(3 * MIB))
+    put(world, "last", b"of this turn")
+
+    world.leader.close()
+
+    follower.wait_for_end()
+    world.check_content(follower)
+    assert follower.refused == "the leader closes"
+
+
+def test_close_does_not_wait_for_a_follower_that_takes_nothing(world, monkeypatch):
+    monkeypatch.setattr(leader, "CLOSING_S", 0.05)
+    follower = world.follower()
+    world.check(follower)
+    follower.is_reading = False
+    put(world, "msgs", os.urandom(40 * MIB))
+
+    world.leader.close()
+
+    assert world.leader.followers == []
+    follower.is_reading = True
 
 
 def test_close_ends_everything(world):

@@ -305,3 +305,69 @@ def test_octets_count_all_events(stream, files, tmp_path):
 
     payload = len(events.folder_created("one") + events.created(1, MIB, "msgs"))
     assert end.end == stream.octets == payload + 2 * events.WRITTEN_OVERHEAD + PIECE_OCTETS + 1
+
+
+class Told:
+    """A file of which 60 octets are told at a time."""
+
+    @staticmethod
+    def read(start, end):
+        return b"x" * (end - start)
+
+
+def fill(stream, count):
+    """Tell of many short changes, each in a frame of its own. Returns the entries."""
+    entries = [stream.end()]
+    for _ in range(count):
+        stream.appended(1, Told, 0, 60)
+        entries.append(stream.end())
+    return entries
+
+
+@pytest.mark.parametrize("kept_most", [module.KEPT_OCTETS, 300_000])
+def test_every_kept_position_is_found(tmp_path, kept_most):
+    stream = EventStream(tmp_path, kept_most=kept_most)
+    stream.attach()
+
+    entries = fill(stream, 3000)
+
+    assert entries[0].is_dropped == (kept_most == 300_000) and not entries[-500].is_dropped
+    for entry in entries:
+        assert stream.entry_at(stream.run, entry.position) is (None if entry.is_dropped else entry)
+    stream.close()
+
+
+def test_place_is_found_without_a_walk_of_the_whole_chain(stream):
+    entries = fill(stream, 3000)
+
+    entries[1000].next = None  # such a walk ends here
+
+    assert stream.entry_at(stream.run, 2000) is entries[2000]
+
+
+def test_dropped_chain_is_freed_in_slices_and_dropped_at_once(stream, files, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "FREE_S", 0)
+    entries = fill(stream, 100)
+    file = files.create(tmp_path / "msgs", MIB)
+    files.write(file, 0, bytes(MIB))
+    entries.append(stream.end())
+
+    with no_switch():
+        stream.diverged()
+
+    assert all(entry.is_dropped for entry in entries)
+    assert entries[50].next is not None and file.is_retained
+    assert stream.kept == stream.unread == 0
+    stream.diverged()  # which adds to what is being freed
+    wait_until(lambda: entries[50].next is None and not file.is_retained, sleep=gevent.sleep)
+
+
+def test_close_returns_when_all_is_freed(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "FREE_S", 0)
+    stream = EventStream(tmp_path)
+    stream.attach()
+    entries = fill(stream, 100)
+
+    stream.close()
+
+    assert all(entry.next is None for entry in entries)

@@ -206,3 +206,12 @@ def test_any_octets_are_waited_for_or_refused(octets, with_magic):
         assert read_all(b"GMQC\x01\x06" * with_magic + octets) == []
     except FrameError:
         pass
+
+
+def test_leader_accepts_no_compressed_frames():
+    reader = FrameReader(decompresses=False)
+    reader.feed(FLUSHED + SQUEEZED)
+
+    assert reader.next().payload == b"\x08"
+    with pytest.raises(FrameError, match="compressed frames are not expected"):
+        reader.next()

@@ -85,6 +85,15 @@ def test_hashes_of_a_count_that_is_not_there_are_malformed():
         Hashes.decode(bytes(8) + b"\xff" * 4)
 
 
+def test_leader_takes_as_many_checksums_as_the_file_has_blocks():
+    payload = Hashes(9, (1, 2)).encode()
+
+    assert Hashes.decode(payload, {9: 2}.get) == (9, (1, 2))
+    assert Hashes.decode(payload, {8: 2}.get) == (9, ()), "nobody waits for these"
+    with pytest.raises(MessageError, match="a HASHES has 2 checksums of a file of 1 blocks"):
+        Hashes.decode(payload, {9: 1}.get)
+
+
 @settings(deadline=None)
 @given(
     st.sampled_from([Hello, Challenge, Proof, Welcome, Refused, Hashes, Ack]),
