@@ -22,12 +22,13 @@ import gevent
 from gomq_py.cluster import identity
 from gomq_py.cluster.follower import Follower
 from gomq_py.storage.disk.data_dir import DataDir
-from gomq_py.storage.disk.files import Files
+from gomq_py.storage.disk.plain_files import PlainFiles
 
 root, port, secret = sys.argv[1], int(sys.argv[2]), sys.argv[3].encode()
 DataDir(root).follow()
 follower = Follower(
-    Files(), root, secret, "127.0.0.1", port, "killed", identity.of_follower(Files(), root))
+    PlainFiles(), root, secret, "127.0.0.1", port, "killed",
+    identity.of_follower(PlainFiles(), root))
 follower.start()
 print("started", flush=True)
 was = ""
