@@ -39,13 +39,13 @@ class Leader:
     the system chooses. ``tls``: a function that makes an accepted socket a TLS socket, which then owns it, or
     None.
 
-    ``refuses_syncs``: why followers that need a sync are refused; empty: they are not.
+    ``why_no_sync()`` returns why followers that need a sync are refused now, or "". It may switch.
     """
 
     def __init__(self, secret, cluster_id, node_id, epoch, stream, register, root, bind, port, tls=None):
         self.cluster_id = cluster_id
         self.epoch = stream.epoch = epoch
-        self.refuses_syncs = ""
+        self.why_no_sync = str
         self._secret = secret
         self._stream = stream
         self._register = register
@@ -201,7 +201,7 @@ class Leader:
         if any(other.is_alive for other in self._links if other.hello.node_id == login.hello.node_id):
             text = "another node has this id: a copied data folder? remove .cluster of one"
         elif login.is_sync:
-            text = self.refuses_syncs
+            text = self.why_no_sync()
         if text:
             refused = messages.Refused(text).encode()
             raise FollowerRefused(text, frames.encode(frames.REFUSED, refused, self.epoch))

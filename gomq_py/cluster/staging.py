@@ -15,7 +15,7 @@ from collections import deque
 
 from gomq_py.cluster import identity as identities
 from gomq_py.cluster.replica import Replica, ReplicaError, real_path
-from gomq_py.octets import crc32c
+from gomq_py.cluster.wire.messages import block_digest
 from gomq_py.storage.disk import swap
 from gomq_py.storage.disk.data_dir import NOT_CONTENT, SCHEMA
 from gomq_py.storage.disk.open_file import CAN_FLUSH_FILE_SYSTEMS, ZEROS
@@ -161,7 +161,7 @@ class Staging(Replica):
                     with self._doubting():
                         octets = os.pread(fd, BLOCK, at)
                     if octets:
-                        found.append(crc32c(0, octets, 0, len(octets)))
+                        found.append(block_digest(octets))
             finally:
                 posix.close(fd)
         return found

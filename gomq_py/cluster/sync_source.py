@@ -17,10 +17,10 @@ import gevent
 from gevent.event import Event
 
 from gomq_py.cluster.wire import events
+from gomq_py.cluster.wire.messages import block_digest
 from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.threads import in_thread
 from gomq_py.hub.turns import give_way
-from gomq_py.octets import crc32c
 
 # Octets with one checksum; the protocol's.
 BLOCK_OCTETS = 1 << 20
@@ -298,7 +298,7 @@ def _open(path):
 def _differs(octets, block, checksums):
     if block >= len(checksums):
         return octets != _ZEROS[:len(octets)]
-    return crc32c(0, octets, 0, len(octets)) != checksums[block]
+    return block_digest(octets) != checksums[block]
 
 
 def _slices(names):

@@ -225,6 +225,7 @@ OTHERS = {
         "rebalance/queues",
         "nodes/gc_collect",
         "nodes/{name}/gc_collect",
+        "cluster/accept-damage",
         "vhosts/{name}/start/{where}",
         "auth/hash_password",
         "feature-flags/{name}/enable",

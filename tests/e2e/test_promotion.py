@@ -23,7 +23,7 @@ COUNT = 300
 def node(folder, **options):
     return BrokerProcess(
         folder, http_port=0, metrics_http_port=0, control_unix_path=f"{folder}.sock",
-        environment={"GOMQ_CLUSTER_PASSWORD": SECRET}, clustering_port=0, **options)
+        environment={"GOMQ_CLUSTER_PASSWORD": SECRET}, **{"clustering_port": 0, **options})
 
 
 def follower_of(leader, folder, **options):
@@ -80,7 +80,8 @@ def ctl(broker, *arguments):
 
 
 def promote(follower):
-    assert "this node leads now" in ctl(follower, "promote")
+    ctl(follower, "promote")
+    assert ask(follower, "/api/cluster", auth=("guest", "guest")).json()["role"] == "leader"
 
 
 def test_follower_leads_once_it_is_promoted_also_after_a_restart_and_the_old_leader_follows_it(tmp_path):

@@ -3,7 +3,7 @@
 ``steps`` is a sync as the leader does it: listed in slices, compared and sent by blocks, with changes between
 any two of its operations.
 """
-from gomq_py.octets import crc32c
+from gomq_py.cluster.wire.messages import block_digest
 
 
 class ModelLeader:
@@ -66,7 +66,7 @@ class ModelLeader:
         while file_id in self.files and number * block < len(self.files[file_id][1]):
             octets = bytes(self.files[file_id][1][number * block:(number + 1) * block])
             is_lacked = number >= len(checksums)
-            if octets.strip(b"\0") if is_lacked else crc_of(octets) != checksums[number]:
+            if octets.strip(b"\0") if is_lacked else digest_of(octets) != checksums[number]:
                 self.tell.written(file_id, number * block, memoryview(octets))
             number += 1
             yield
@@ -159,6 +159,6 @@ class ModelLeader:
         self.tell.flushed()
 
 
-def crc_of(octets):
+def digest_of(octets):
     """A checksum as the wire has it."""
-    return crc32c(0, octets, 0, len(octets))
+    return block_digest(octets)

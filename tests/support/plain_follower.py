@@ -8,7 +8,6 @@ from gevent.event import Event
 
 from gomq_py.cluster.login import FollowerLogin
 from gomq_py.cluster.wire import events, frames, messages
-from gomq_py.octets import crc32c
 from tests.support.waiting import wait_until
 
 BLOCK_OCTETS = 1 << 20
@@ -128,7 +127,7 @@ class PlainFollower:
         self.names = {other: name for other, name in self.names.items() if name != path} | {file_id: path}
         self.files[file_id] = bytearray(old[:size].ljust(size, b"\0"))
         blocks = [old[at:at + BLOCK_OCTETS] for at in range(0, min(size, len(old)), BLOCK_OCTETS)]
-        checksums = tuple(crc32c(0, block, 0, len(block)) for block in blocks)
+        checksums = tuple(map(messages.block_digest, blocks))
         self.send(frames.HASHES, messages.Hashes(file_id, checksums).encode())
 
     def listed_all(self):

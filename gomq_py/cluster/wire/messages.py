@@ -9,9 +9,10 @@ MessageError. Integers are big endian; an id is 16 octets, NO_ID for none.
     PROOF      32 octets
     WELCOME    proof 32, u8: 1 if a sync comes first, else 0
     REFUSED    text in UTF-8
-    HASHES     file id u64, count u32, CRC-32C u32 of each MiB of the follower's file (count 0: no file)
+    HASHES     file id u64, count u32, block_digest u64 of each MiB of the follower's file (count 0: no file)
     ACK        position received u64, position flushed u64
 """
+from hashlib import blake2b
 from struct import Struct
 from typing import NamedTuple
 
@@ -121,15 +122,24 @@ class Refused(NamedTuple):
         return cls(str(payload[:REFUSED_OCTETS], "utf-8", "replace"))
 
 
+def block_digest(octets):
+    """The number that stands for a block of a file in HASHES. It is no CRC: records of the store end with
+    their own CRC-32C, so that one in the place of another leaves the CRC-32C of the block as it was.
+    """
+    return int.from_bytes(blake2b(octets, digest_size=8).digest())
+
+
 class Hashes(NamedTuple):
-    """CRC-32C of each MiB of the follower's file, the last one of what is left; empty if it has no file."""
+    """The block_digest of each MiB of the follower's file, the last one of what is left; empty if it has no
+    file.
+    """
 
     file_id: int
     checksums: tuple
 
     def encode(self):
         count = len(self.checksums)
-        return _HASHES.pack(self.file_id, count) + Struct(f">{count}I").pack(*self.checksums)
+        return _HASHES.pack(self.file_id, count) + Struct(f">{count}Q").pack(*self.checksums)
 
     @classmethod
     def decode(cls, payload, blocks_of=None):
@@ -139,14 +149,14 @@ class Hashes(NamedTuple):
         if len(payload) < _HASHES.size:
             raise MessageError(f"a HASHES has {len(payload)} bytes")
         file_id, count = _HASHES.unpack_from(payload)
-        if len(payload) != _HASHES.size + 4 * count:
+        if len(payload) != _HASHES.size + 8 * count:
             raise MessageError(f"a HASHES of {count} blocks has {len(payload)} bytes")
         most = count if blocks_of is None else blocks_of(file_id)
         if most is None:
             return cls(file_id, ())
         if count > most:
             raise MessageError(f"a HASHES has {count} checksums of a file of {most} blocks")
-        return cls(file_id, Struct(f">{count}I").unpack_from(payload, _HASHES.size))
+        return cls(file_id, Struct(f">{count}Q").unpack_from(payload, _HASHES.size))
 
 
 class Ack(NamedTuple):

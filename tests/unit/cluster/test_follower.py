@@ -14,7 +14,7 @@ from gomq_py.cluster.wire import events, frames
 from gomq_py.cluster.wire.frames import FrameReader
 from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.storage.disk.plain_files import PlainFiles
-from tests.support.model_leader import crc_of
+from tests.support.model_leader import digest_of
 from tests.support.played_leader import (
     CLUSTER, RUN, SECRET, VERSION, PlayedLeader, content, sync, tls_of, wait_for, wait_for_error,
 )
@@ -52,7 +52,8 @@ def test_follower_says_what_it_has_of_each_file(leader, begin, root):
 
     assert hello.cluster_id == CLUSTER and hello.node_id == b"n" * 16
     assert leader.hashes == [
-        (1, [crc_of(bytes(BLOCK)), crc_of(b"b" * BLOCK), crc_of(b"c")]), (2, [crc_of(b"ab")]), (3, []),
+        (1, [digest_of(bytes(BLOCK)), digest_of(b"b" * BLOCK), digest_of(b"c")]),
+        (2, [digest_of(b"ab")]), (3, []),
         (4, []),
     ]
 
@@ -68,7 +69,7 @@ def test_hashes_of_a_long_file_come_together(leader, begin, root, monkeypatch):
     while not leader.hashes:
         leader.read()
 
-    assert leader.hashes == [(1, [crc_of(octets) for octets in content])]
+    assert leader.hashes == [(1, [digest_of(octets) for octets in content])]
 
 
 def test_follower_resumes_behind_what_it_has(leader, begin, root):
@@ -112,7 +113,7 @@ def test_leader_that_restarted_is_synced_from(leader, begin, root):
     leader.tell(events.synced(), position=1)
     leader.await_ack(1, 1)
 
-    assert leader.hashes == [(1, [crc_of(b"abc")])]
+    assert leader.hashes == [(1, [digest_of(b"abc")])]
     assert content(root) == {"file": b"abc"} and identity.read(root).epoch == 2
 
 
@@ -357,7 +358,7 @@ def test_failing_disk_ends_in_a_sync(leader, begin, files, root, monkeypatch, ca
     sync(leader)
 
     assert has_failed and hello.run == NO_ID
-    assert leader.hashes == [(1, [crc_of(b"xbc" if call != "put" else b"abc")] if call == "put" else [])]
+    assert leader.hashes == [(1, [digest_of(b"xbc" if call != "put" else b"abc")] if call == "put" else [])]
     assert content(root)["file"] == b"abc"
 
 

@@ -14,7 +14,7 @@ from tests.support.mirror import Mirror
 ONE = Identity(b"c" * 16, b"n" * 16, 3)
 LINE = (
     b'{"cluster": "63636363636363636363636363636363", '
-    b'"node": "6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e", "epoch": 3, "promoted": ""}')
+    b'"node": "6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e", "epoch": 3, "promoted": "", "damaged": false}')
 
 
 def test_identity_is_read_as_it_was_written(tmp_path):
@@ -39,7 +39,7 @@ def test_damaged_identity_is_an_error(tmp_path, damage):
 
 @pytest.mark.parametrize("content", [
     b"{}", b"[]", b"no", b'{"cluster": "6363", "node": "6e6e", "epoch": 1}', LINE.replace(b" 3,", b' "3",'),
-    LINE.replace(b" 3,", b" -3,"), LINE.replace(b'""', b"1"),
+    LINE.replace(b" 3,", b" -3,"), LINE.replace(b'""', b"1"), LINE.replace(b"false", b"0"),
 ])
 def test_strange_content_is_an_error(tmp_path, content):
     (tmp_path / ".cluster").write_bytes(identity.sha256(content).hexdigest().encode() + b"\n" + content)

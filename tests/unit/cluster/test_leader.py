@@ -429,7 +429,7 @@ def test_follower_that_needs_a_sync_is_refused_where_the_leader_refuses_syncs(wo
     second.close()
     wait(lambda: len(world.leader.followers) == 1)
 
-    world.leader.refuses_syncs = "this node has met damage"
+    world.leader.why_no_sync = lambda: "this node has met damage"
 
     for _ in range(3):
         with pytest.raises(LoginRefused, match="this node has met damage"):

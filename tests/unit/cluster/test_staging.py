@@ -12,7 +12,7 @@ from gomq_py.storage.disk import swap
 from gomq_py.storage.disk.data_dir import NOT_CONTENT
 from gomq_py.storage.disk.plain_files import PlainFiles
 from tests.support.mirror import folder_content
-from tests.support.model_leader import ModelLeader, crc_of
+from tests.support.model_leader import ModelLeader, digest_of
 
 ONE = Identity(b"c" * 16, b"n" * 16, 3)
 BLOCK = 8
@@ -70,8 +70,8 @@ def test_listed_files_replace_the_folder(tmp_path):
     sync.written(5, 0, b"new!")
 
     assert found == {
-        1: [crc_of(b"abcdefgh"), crc_of(b"12")], 2: [crc_of(b"abcdefgh"), crc_of(b"12345678")],
-        3: [crc_of(b"abc\0\0")], 4: [crc_of(b"ab")], 5: [],
+        1: [digest_of(b"abcdefgh"), digest_of(b"12")], 2: [digest_of(b"abcdefgh"), digest_of(b"12345678")],
+        3: [digest_of(b"abc\0\0")], 4: [digest_of(b"ab")], 5: [],
     }
     assert {"gone", "old/file"} <= content(tmp_path).keys()
     assert (tmp_path / "other").read_bytes() == b"abcdefgh12345678"

@@ -7,7 +7,7 @@ import pytest
 from gomq_py.cluster import sync_source as module
 from gomq_py.cluster.sync_source import BLOCK_OCTETS, CHUNK_OCTETS, SyncError, SyncSource
 from gomq_py.cluster.wire import events
-from gomq_py.octets import crc32c
+from gomq_py.cluster.wire.messages import block_digest
 from gomq_py.storage.disk.data_dir import OF_THIS_NODE
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.disk.replication import Replicator
@@ -66,7 +66,7 @@ class Sync:
         if self.answers:
             old = self.has.get(path, b"")
             blocks = [old[at:at + BLOCK_OCTETS] for at in range(0, len(old), BLOCK_OCTETS)]
-            self.source.hashes(file_id, tuple(crc32c(0, block, 0, len(block)) for block in blocks))
+            self.source.hashes(file_id, tuple(map(block_digest, blocks)))
 
     def names(self):
         return [call[0] for call in self.calls]

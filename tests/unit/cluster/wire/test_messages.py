@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 
 from gomq_py.cluster.wire.frames import LOGIN_MAX_PAYLOAD
 from gomq_py.cluster.wire.messages import (
-    NO_ID, Ack, Challenge, Hashes, Hello, MessageError, Proof, Refused, Welcome,
+    NO_ID, Ack, Challenge, Hashes, Hello, MessageError, Proof, Refused, Welcome, block_digest,
 )
+from gomq_py.octets import crc32c
 
 MESSAGES = [
     (
@@ -18,7 +19,7 @@ MESSAGES = [
     ("07" * 32 + "01", Welcome(b"\a" * 32, True)),
     ("07" * 32 + "00", Welcome(b"\a" * 32, False)),
     ("6e6f", Refused("no")),
-    ("0000000000000009 00000002 e3069283 00000000", Hashes(9, (0xe3069283, 0))),
+    ("0000000000000009 00000002 00000000e3069283 0000000000000000", Hashes(9, (0xe3069283, 0))),
     ("0000000000000009 00000000", Hashes(9, ())),
     ("0000000000000102 0000000000000101", Ack(258, 257)),
 ]
@@ -106,3 +107,12 @@ def test_any_payload_is_a_message_or_malformed(kind, payload, size):
     except MessageError:
         return
     assert message == kind.decode(message.encode())
+
+
+def test_block_of_records_with_checksums_of_their_own_has_another_digest():
+    """One valid entry of acks in another's place: the CRC-32C of the block stays."""
+    one, other = (octets + crc32c(0, octets, 0, 4).to_bytes(4, "little") for octets in (b"1234", b"1235"))
+    blocks = [bytes(80) + entry + bytes(40) for entry in (one, other)]
+
+    assert crc32c(0, blocks[0], 0, 128) == crc32c(0, blocks[1], 0, 128)
+    assert block_digest(blocks[0]) != block_digest(blocks[1])
