@@ -155,11 +155,6 @@ class Users:
         return self._log.damage
 
     @property
-    def lacks_records(self):
-        """Whether the log lacks records that may have been confirmed: more than the torn end of a crash."""
-        return self._log.lacks_records
-
-    @property
     def on_disk(self):
         """{log id: bytes of the log on the disk}; empty before the first record."""
         return self._log.on_disk

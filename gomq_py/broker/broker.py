@@ -144,8 +144,8 @@ class Broker:
 
     def damage_count(self):
         """Number of damaged messages found in this run, and of logs that lack records."""
-        logs = self._log.lacks_records, self.users.lacks_records
-        return self._pool.damage.records + sum(logs)
+        lacks_users = any(damage.promised for damage in self.users.damage)
+        return self._pool.damage.records + self._log.lacks_records + lacks_users
 
     @property
     def cluster_name(self):
