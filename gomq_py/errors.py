@@ -54,5 +54,9 @@ class Malformed(Refused):
     """The request contains a malformed or too deeply nested field table or property list."""
 
 
+class ClusterError(Exception):
+    """The node cannot be in this cluster; the text is one line for the operator."""
+
+
 class DefinitionsError(ValueError):
     """The definitions are malformed; nothing has been imported."""

@@ -20,9 +20,8 @@ from gevent.event import Event
 import gomq_py
 from gomq_py import build_info
 from gomq_py.auth.errors import BackendError
-from gomq_py.cluster.identity import ClusterError
 from gomq_py.config.settings import Settings
-from gomq_py.errors import DefinitionsError
+from gomq_py.errors import ClusterError, DefinitionsError
 from gomq_py.hub.faults import log_faults, log_unraisable
 from gomq_py.hub.threads import in_thread
 from gomq_py.net.listener import BindError, abandon_socket

@@ -14,12 +14,9 @@ from typing import NamedTuple
 
 from gomq_py.cluster.wire.messages import ID_OCTETS, NO_ID
 from gomq_py.digests import sha256
+from gomq_py.errors import ClusterError
 from gomq_py.storage.disk import atomic_file
 from gomq_py.storage.disk.data_dir import CLUSTER, content_of
-
-
-class ClusterError(Exception):
-    """The node cannot be in this cluster; the text is one line for the operator."""
 
 
 class Identity(NamedTuple):

@@ -12,10 +12,11 @@ from typing import Any
 import gevent
 
 from gomq_py.cluster import identity as identities
-from gomq_py.cluster.identity import ClusterError, Identity
+from gomq_py.cluster.identity import Identity
 from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.kinds import SECRET_OCTETS
 from gomq_py.config.settings import Settings
+from gomq_py.errors import ClusterError
 from gomq_py.hub.threads import in_thread
 from gomq_py.observability.log import logger
 from gomq_py.storage.disk.plain_files import PlainFiles

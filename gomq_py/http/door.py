@@ -34,7 +34,7 @@ class Management:
 
     def __init__(
         self, broker, hub, settings, listeners, serving, options, shovels=None, federation=None,
-        cluster_figures=dict, accept_damage=None,
+        cluster_figures=dict, accept_damage=dict,
     ):
         """``listeners()`` returns the open listeners of this process; ``hub`` has the connected clients.
 
@@ -122,7 +122,7 @@ class Node:
 
     def __init__(
         self, broker, clients, settings, listeners, name, rates, index, feed, shovels=None, federation=None,
-        doctor=None, log=None, log_source=None, cluster_figures=dict, accept_damage=None,
+        doctor=None, log=None, log_source=None, cluster_figures=dict, accept_damage=dict,
     ):
         self.broker = broker
         self.clients = clients

@@ -15,11 +15,11 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.cluster import identity
 from gomq_py.cluster.follower import STREAMING, Follower
-from gomq_py.cluster.identity import ClusterError
 from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.stream import EventStream
 from gomq_py.config.settings import Settings
 from gomq_py.content.properties import Properties
+from gomq_py.errors import ClusterError
 from gomq_py.net.tls import Contexts, Handshaker, TLSOptions, server_context
 from gomq_py.node import Node
 from gomq_py.storage.disk.plain_files import PlainFiles

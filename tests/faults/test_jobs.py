@@ -563,6 +563,7 @@ TIMERS = {
     "gomq_py.broker.queues.limits": (4, "test_every_timer_raises_and_others_go_on"),
     "gomq_py.broker.queues.stream_pace": (1, "of one stream, and forgets its timer first"),
     "gomq_py.broker.queues.stream_retention": (1, "of one stream, and forgets its timer first"),
+    "gomq_py.cluster.stream": (1, "raises nothing: forgets frames that nobody has asked for"),
     "gomq_py.hub.scheduler": (1, "catches what each turn and each job raises"),
     "gomq_py.hub.backpressure": (2, "test_backpressure: a look that raises lets all go on"),
     "gomq_py.hub.admission": (1, "forgets its timer first, and starts a greenlet"),

@@ -105,7 +105,7 @@ MAP = {
     "amqp.wire": {"octets", "content", "errors"},
     "mqtt": set(),
     "mqtt.wire": {"octets", "content"},
-    "cluster.wire": {"octets"},
+    "cluster.wire": {"digests", "octets"},
     # makes kinds of queues, and so sees their stores
     "mqtt.model": LEAVES | {
         "hub", "storage", "storage.disk", "storage.stores", "mqtt.wire", *MODEL,

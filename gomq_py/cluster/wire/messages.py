@@ -12,9 +12,10 @@ MessageError. Integers are big endian; an id is 16 octets, NO_ID for none.
     HASHES     file id u64, count u32, block_digest u64 of each MiB of the follower's file (count 0: no file)
     ACK        position received u64, position flushed u64
 """
-from hashlib import blake2b
 from struct import Struct
 from typing import NamedTuple
+
+from gomq_py.digests import blake2b
 
 ID_OCTETS = 16
 NO_ID = bytes(ID_OCTETS)

@@ -4,9 +4,10 @@ import os
 import pytest
 
 from gomq_py.cluster import identity
-from gomq_py.cluster.identity import Identity, ClusterError
+from gomq_py.cluster.identity import Identity
 from gomq_py.cluster.wire.events import EventError, check_path
 from gomq_py.cluster.wire.messages import NO_ID
+from gomq_py.errors import ClusterError
 from gomq_py.storage.disk.data_dir import NOT_CONTENT, OF_THIS_NODE, DataDir
 from gomq_py.storage.disk.files import Files
 from tests.support.mirror import Mirror

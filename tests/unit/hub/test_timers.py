@@ -127,9 +127,8 @@ def test_what_waits_for_a_time_is_due_when_the_clock_is_set_to_it(timers, clock)
 
 
 def test_what_waits_for_a_time_goes_on_when_the_clock_is_set_back(timers, clock):
-    done = []
-    timers.start_at(timers.now_ms() + 30, lambda: done.append(timers.now_ms()))
-    due_ms = timers.now_ms() + 30
+    done, due_ms = [], timers.now_ms() + 30
+    timers.start_at(due_ms, lambda: done.append(timers.now_ms()))
 
     clock.ahead_s = -1.0
 
