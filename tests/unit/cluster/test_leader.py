@@ -39,6 +39,8 @@ class World:
         return os.path.join(self.root, *names)
 
     def follower(self, **options):
+        """Connect another one, once the leader has seen the end of those that were closed."""
+        wait(lambda: len(self.leader.links) <= sum(one.socket.fileno() >= 0 for one in self._followers))
         follower = PlainFollower(self.leader.port, options.pop("secret", SECRET), **options)
         self._followers.append(follower)
         return follower
