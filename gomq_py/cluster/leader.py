@@ -42,10 +42,11 @@ class Leader:
     ``why_no_sync()`` returns why followers that need a sync are refused now, or "". It may switch.
     """
 
-    def __init__(self, secret, cluster_id, node_id, epoch, stream, register, root, bind, port, tls=None):
+    def __init__(
+            self, secret, cluster_id, epoch, stream, register, root, bind, port, tls=None, why_no_sync=str):
         self.cluster_id = cluster_id
         self.epoch = stream.epoch = epoch
-        self.why_no_sync = str
+        self.why_no_sync = why_no_sync
         self._secret = secret
         self._stream = stream
         self._register = register

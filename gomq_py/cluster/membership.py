@@ -156,12 +156,12 @@ class Membership:
         from gomq_py.cluster.leader import Leader
         assert self._identity is not None
         settings, identity = self._settings, self._identity
-        self._leader = Leader(
-            read_secret(settings), identity.cluster_id, identity.node_id, identity.epoch, self._stream,
-            self._register, self._root, settings.clustering_bind, settings.clustering_port,
-            leader_tls(settings))
-        self._leader.why_no_sync = self._why_no_sync
-        self._leader.open()
+        leader = Leader(
+            read_secret(settings), identity.cluster_id, identity.epoch, self._stream, self._register,
+            self._root, settings.clustering_bind, settings.clustering_port, leader_tls(settings),
+            self._why_no_sync)
+        leader.open()
+        self._leader = leader
 
     def accept_damage(self) -> None:
         """Let followers sync again, although damage was found: an operator has decided. Raises OSError. May

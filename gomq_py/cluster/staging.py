@@ -15,12 +15,10 @@ from collections import deque
 
 from gomq_py.cluster import identity as identities
 from gomq_py.cluster.replica import Replica, ReplicaError, real_path
-from gomq_py.cluster.wire.messages import block_digest
+from gomq_py.cluster.wire.messages import BLOCK_OCTETS, block_digest
 from gomq_py.storage.disk import swap
 from gomq_py.storage.disk.data_dir import NOT_CONTENT, SCHEMA
 from gomq_py.storage.disk.open_file import CAN_FLUSH_FILE_SYSTEMS, ZEROS
-
-BLOCK = 1 << 20  # octets; hashed and compared by the leader
 
 
 class Staging(Replica):
@@ -72,7 +70,7 @@ class Staging(Replica):
                 self._create(file_id, size, path)
             elif kept != size:
                 self.resized(file_id, size)
-        self._listed.append((file_id, -(-min(kept or 0, size) // BLOCK)))
+        self._listed.append((file_id, -(-min(kept or 0, size) // BLOCK_OCTETS)))
 
     def listed_all(self):
         """Note that the listing is complete. Operations of unknown files are skipped until the end."""
@@ -157,9 +155,9 @@ class Staging(Replica):
         fd = self._open_for_reading(file_id) if first < end else None
         if fd is not None:
             try:
-                for at in range(first * BLOCK, end * BLOCK, BLOCK):
+                for at in range(first * BLOCK_OCTETS, end * BLOCK_OCTETS, BLOCK_OCTETS):
                     with self._doubting():
-                        octets = os.pread(fd, BLOCK, at)
+                        octets = os.pread(fd, BLOCK_OCTETS, at)
                     if octets:
                         found.append(block_digest(octets))
             finally:
@@ -225,9 +223,9 @@ class Staging(Replica):
         # renamed when it is whole: a thread may read it for its hashes
         copy = self._files.open_plain(os.path.join(self._data, swap.COPY), copied)
         try:
-            for at in range(0, copied, BLOCK):
+            for at in range(0, copied, BLOCK_OCTETS):
                 with self._doubting():
-                    octets = source.read(at, min(at + BLOCK, copied))
+                    octets = source.read(at, min(at + BLOCK_OCTETS, copied))
                 if octets != ZEROS[:len(octets)]:
                     self._files.put(copy, at, octets)
         finally:

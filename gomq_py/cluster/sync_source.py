@@ -17,13 +17,11 @@ import gevent
 from gevent.event import Event
 
 from gomq_py.cluster.wire import events
-from gomq_py.cluster.wire.messages import block_digest
+from gomq_py.cluster.wire.messages import BLOCK_OCTETS, block_digest
 from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.threads import in_thread
 from gomq_py.hub.turns import give_way
 
-# Octets with one checksum; the protocol's.
-BLOCK_OCTETS = 1 << 20
 # Octets that are read and sent at once.
 CHUNK_OCTETS = 64 * 1024
 _ZEROS = bytes(BLOCK_OCTETS)

@@ -47,13 +47,15 @@ def run_and_kill(leading, root, random):
         [sys.executable, "-c", CHILD, os.fspath(root), str(leading.leader.port), SECRET.decode()],
         stdout=subprocess.PIPE)
     wanted = random.choice((b"started", b"syncing", b"syncing", b"streaming"))
-    with gevent.Timeout(in_time(30)):
-        while wanted not in (line := child.stdout.readline()):
-            assert line, "the follower has ended by itself"
-        leading.load_for(turns=random.choice((0, 0, 1, 5)))
-    child.kill()
-    child.wait()
-    child.stdout.close()
+    try:
+        with gevent.Timeout(in_time(30)):
+            while wanted not in (line := child.stdout.readline()):
+                assert line, "the follower has ended by itself"
+            leading.load_for(turns=random.choice((0, 0, 1, 5)))
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
 
 
 @pytest.mark.timeout(300)

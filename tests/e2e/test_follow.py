@@ -26,6 +26,7 @@ from gomq_py.storage.disk.plain_files import PlainFiles
 from tests.support import certificates
 from tests.support.door import Client
 from tests.support.mirror import folder_content
+from tests.support.relay import pump
 from tests.support.waiting import wait_until
 
 PERSISTENT = Properties(delivery_mode=2).encode()
@@ -47,7 +48,7 @@ class LeadingNode:
         self.node.open_doors()
         mine = identity.of_leader(PlainFiles(), self.root)
         self.leader = Leader(
-            SECRET, mine.cluster_id, mine.node_id, mine.epoch, self.stream, self.node._files.register,
+            SECRET, mine.cluster_id, mine.epoch, self.stream, self.node._files.register,
             self.root, "127.0.0.1", port, certificate and self._handshaker(certificate))
         self.leader.open()
         self.turns = 0
@@ -362,12 +363,3 @@ def damage(client, port):
             except OSError:
                 break
         back.kill()
-
-
-def pump(source, target):
-    try:
-        while octets := source.recv(65536):
-            target.sendall(octets)
-        target.shutdown(socket.SHUT_WR)
-    except OSError:
-        pass

@@ -10,7 +10,6 @@ from gomq_py.cluster.login import FollowerLogin
 from gomq_py.cluster.wire import events, frames, messages
 from tests.support.waiting import wait_until
 
-BLOCK_OCTETS = 1 << 20
 ACK_S = 0.01
 
 
@@ -126,7 +125,8 @@ class PlainFollower:
         old = self._old.get(path) or b""
         self.names = {other: name for other, name in self.names.items() if name != path} | {file_id: path}
         self.files[file_id] = bytearray(old[:size].ljust(size, b"\0"))
-        blocks = [old[at:at + BLOCK_OCTETS] for at in range(0, min(size, len(old)), BLOCK_OCTETS)]
+        step, end = messages.BLOCK_OCTETS, min(size, len(old))
+        blocks = [old[at:at + step] for at in range(0, end, step)]
         checksums = tuple(map(messages.block_digest, blocks))
         self.send(frames.HASHES, messages.Hashes(file_id, checksums).encode())
 

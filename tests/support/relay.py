@@ -25,13 +25,14 @@ def _serve(listening, port, preface):
     client, _ = listening.accept()
     with client, socket.create_connection(("127.0.0.1", port)) as broker:
         broker.sendall(preface)
-        back = threading.Thread(target=_pump, args=(broker, client), daemon=True)
+        back = threading.Thread(target=pump, args=(broker, client), daemon=True)
         back.start()
-        _pump(client, broker)
+        pump(client, broker)
         back.join(TIMEOUT_S)
 
 
-def _pump(source, target):
+def pump(source, target):
+    """Pass on what comes until the end, and the end. For any kind of socket."""
     try:
         while octets := source.recv(65536):
             target.sendall(octets)

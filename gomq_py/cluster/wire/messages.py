@@ -23,6 +23,7 @@ NONCE_OCTETS = 32
 PROOF_OCTETS = 32
 NAME_OCTETS = 255
 REFUSED_OCTETS = 512
+BLOCK_OCTETS = 1 << 20  # of a file, which HASHES has one number of
 
 _HELLO = Struct(">16s16sQ16sQ32s")
 _CHALLENGE = Struct(">16sQ16s32s")

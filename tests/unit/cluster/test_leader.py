@@ -32,7 +32,7 @@ class World:
         self.files = Files((self.stream,))
         os.mkdir(self.root)
         self.leader = Leader(
-            SECRET, CLUSTER, b"n" * 16, 3, self.stream, self.files.register, self.root, "127.0.0.1", 0)
+            SECRET, CLUSTER, 3, self.stream, self.files.register, self.root, "127.0.0.1", 0)
         self._followers = []
 
     def path(self, *names):

@@ -20,7 +20,7 @@ BLOCK = 8
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(staging, "BLOCK", BLOCK)
+    monkeypatch.setattr(staging, "BLOCK_OCTETS", BLOCK)
 
 
 def content(root):
