@@ -73,9 +73,9 @@ def cluster_families(figures):
             f"{name}followers_{state}", f"Followers that are {state}",
             value=sum(follower["state"] == state for follower in followers))
     for key, end, text in OF_FOLLOWERS:
-        family = GaugeMetricFamily(f"{name}follower_{end}", text, labels=("follower",))
-        for follower in followers:
-            family.add_metric((follower["name"],), follower[key])
+        family = GaugeMetricFamily(f"{name}follower_{end}", text, labels=("follower", "node"))
+        for follower in followers:  # two may have one host name
+            family.add_metric((follower["name"], follower["node"]), follower[key])
         yield family
 
 

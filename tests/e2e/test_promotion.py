@@ -261,7 +261,9 @@ def test_both_tell_prometheus_how_far_the_copy_is(pair):
     leader, follower = pair
     assert "gomq_cluster_is_leader 1.0" in (of_leader := ask(leader, "/metrics", "metrics").text)
     assert "gomq_cluster_followers_streaming 1.0" in of_leader
-    assert f'gomq_cluster_follower_lag_bytes{{follower="{socket.gethostname()}"}}' in of_leader
+    (shown,) = ask(leader, "/api/cluster", auth=("guest", "guest")).json()["followers"]
+    labels = f'follower="{socket.gethostname()}",node="{shown["node"]}"'
+    assert f"gomq_cluster_follower_lag_bytes{{{labels}}}" in of_leader
     of_follower = ask(follower, "/metrics", "metrics").text
     assert "gomq_cluster_is_leader 0.0" in of_follower and "gomq_cluster_is_streaming 1.0" in of_follower
 
