@@ -73,7 +73,7 @@ def _uptime(api):
 @command("cluster_status")
 def cluster_status(session):
     """The node's role and its alarms, and how far the copies on its followers are."""
-    figures = session.api.get("cluster")
+    figures = _figures(session.api)
     if figures["role"] == "follower":
         session.out.fields({name.replace("_", " ").capitalize(): figures[name] for name in figures})
         return
@@ -90,6 +90,16 @@ def cluster_status(session):
             f"{one['lag_seconds']} s behind" for one in figures["followers"]
         ],
     })
+
+
+def _figures(api):
+    """The answer to /api/cluster; of a broker that has no such path, as of one without followers."""
+    try:
+        return api.get("cluster")
+    except APIError as error:
+        if error.status != 404:
+            raise
+        return {"role": LEADER, "followers": []}
 
 
 @command("promote")

@@ -3,6 +3,7 @@ that drives the operator's terminal.
 """
 import socket
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -75,3 +76,30 @@ def test_an_answer_of_any_shape_is_no_traceback(somebody, kind, form):
         assert done.exception is None or isinstance(done.exception, SystemExit), (command, done.exception)
         assert done.exit_code in (0, 1, 2)
         assert "\x1b" not in done.output and "\0" not in done.output
+
+
+class Elsewhere(BaseHTTPRequestHandler):
+    """A broker that knows no followers."""
+
+    ANSWERS = {
+        "/api/nodes": b'[{"name": "rabbit@here", "running": true}]', "/api/cluster-name": b'{"name": "here"}',
+    }
+
+    def do_GET(self):
+        body = self.ANSWERS.get(self.path, b'{"error": "Object Not Found", "reason": "Not Found"}')
+        self.send_response(200 if self.path in self.ANSWERS else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_cluster_of_a_broker_that_knows_no_followers_is_shown():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever).start()
+        shown = in_process(f"http://127.0.0.1:{server.server_port}", "cluster_status")
+        server.shutdown()
+
+    assert shown.exit_code == 0 and "rabbit@here" in shown.stdout
