@@ -377,7 +377,10 @@ class NameChanges:
                 logger.exception("a callback after a change of names failed")
         waiting, self._when_told = self._when_told, []
         for callback in waiting:
-            callback()
+            try:
+                callback()
+            except Exception:
+                logger.exception("a callback after a change of names failed")
 
     def make_alone(self, failures):
         """Make all waiting changes while nothing is flushed. Until this returns, are_due() is true. Adds

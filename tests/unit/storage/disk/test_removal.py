@@ -70,3 +70,18 @@ class Events:
 
     def __getattr__(self, name):
         return lambda *_: self._told.append(name)
+
+
+def test_callback_that_raises_behind_a_change_of_names_harms_no_flush(caplog):
+    told = []
+
+    def change_each(groups):
+        names.when_told(lambda: 1 / 0)
+        names.when_told(lambda: told.append("the next one"))
+        return [(0, None)]
+
+    names = NameChanges(change_each, lambda: None, None, False)
+    names.change([])
+    names.make(names.take(), {})
+
+    assert told == ["the next one"] and "ZeroDivisionError" in caplog.text
