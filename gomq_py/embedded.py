@@ -179,7 +179,9 @@ class Broker:
 
     @property
     def addresses(self):
-        """{protocol: (host, port)} of the listeners: ``amqp``, ``amqps``, ``mqtt``, ``mqtts``, ``http``."""
+        """{protocol: (host, port)} of the listeners: ``amqp``, ``amqps``, ``mqtt``, ``mqtts``, ``http``,
+        ``cluster``.
+        """
         return dict(self._addresses)
 
     @property

@@ -1,8 +1,9 @@
 """Launcher: boots a node in this process, runs it until a signal comes, and stops it.
 
-The boot opens the data folder and recovers the broker, writes the pidfile, and opens the listeners. The stop
-closes the listeners first, so that no client connects any more; then the connections, the broker, and the
-data folder's lock. Never parses flags (cli) and never monkey-patches (``__main__``).
+The boot opens the data folder and recovers the broker, or follows another node, writes the pidfile, and opens
+the listeners. A follower that is promoted becomes the leader in the same process. The stop closes the
+listeners first, so that no client connects any more; then the connections, the broker, and the data folder's
+lock. Never parses flags (cli) and never monkey-patches (``__main__``).
 """
 import faulthandler
 import os

@@ -3,9 +3,8 @@
 Creates the parts of a broker and passes them to each other.
 
 - A *leader* has read the folder (``Broker.recover``) and serves it: broker, protocol servers, listeners.
-- A *follower* only locks it. A replication client writes another node's files into it
-  (``storage.disk.replication.Replicator``); the node itself reads and writes nothing and does not listen.
-  ``promote`` turns it into a leader once that client has ended.
+- A *follower* keeps a copy of its leader's files in it (``cluster.follower``) and serves no client; its
+  management listeners tell its role. ``promote`` turns it into a leader.
 
 The launcher and every other program that runs a broker use this module, the only one that knows all parts.
 Never parses flags, never monkey-patches, handles no signals.
@@ -54,7 +53,8 @@ class Node:
     """Opens one data folder. ``role``: LEADER or FOLLOWER while the folder is open, otherwise None.
 
     A leader has ``broker``, ``hub``, ``amqp``, ``doors`` (listeners), ``durability``, ``connector`` (of
-    shovels and federation) and, once MQTT is used, ``mqtt``. Otherwise these attributes are None.
+    shovels and federation) and, once MQTT is used, ``mqtt``; a follower has ``hub`` and ``doors``. Otherwise
+    these attributes are None.
     """
 
     def __init__(self, settings: Settings, replicators: tuple[Replicator, ...] = ()):
@@ -86,8 +86,8 @@ class Node:
     def lead(self) -> None:
         """Become leader: open the data folder and recover its content. Opens no listener.
 
-        Blocks. May switch. Raises BackendError, DataDirError, DefinitionsError, LogError, OSError,
-        StoreError; the caller must then call ``close``.
+        Blocks. May switch. Raises BackendError, ClusterError, DataDirError, DefinitionsError, LogError,
+        OSError, StoreError; the caller must then call ``close``.
         """
         settings = self.settings
         if self._membership is not None:
@@ -118,7 +118,9 @@ class Node:
         self.role = LEADER
 
     def follow(self) -> None:
-        """Become follower: lock the data folder for a replication client. Raises DataDirError, OSError."""
+        """Become follower: lock the data folder, for the leader that the settings name or, without one, for
+        another object that writes into it. Raises ClusterError, DataDirError, OSError.
+        """
         self._data_dir.follow()
         if self.settings.cluster_leader:
             self._membership.follow(self._data_dir.path)
@@ -165,8 +167,8 @@ class Node:
             self._membership.accept_damage()
 
     def must_follow(self) -> bool:
-        """Whether the settings name a leader, and this node was not promoted since. Blocks. Raises
-        DataDirError, OSError.
+        """Whether the settings name a leader that this node has to follow. Blocks. May switch. Raises
+        ClusterError, OSError.
         """
         return bool(self.settings.cluster_leader) and self._membership.must_follow(self._data_dir.path)
 
@@ -179,7 +181,7 @@ class Node:
 
     def open_doors(self, inherited: Any = ()) -> None:
         """Open the listeners. ``inherited``: (name, socket) pairs of sockets that listen already. Raises
-        BindError, OSError. May switch.
+        BindError, ClusterError, OSError. May switch.
         """
         if self._membership is not None:  # first: a fault of it must cost no client its connection
             self._membership.open()

@@ -852,8 +852,8 @@ class Settings:
         self.origins[attribute] = origin
 
     def missing(self) -> str | None:
-        """An error text if the settings ask for clustering, which this version lacks, otherwise None.
-        Starting without it would be wrong: the operator would rely on copies on other nodes.
+        """An error text if the settings ask for an elected leader, which this version lacks, or for followers
+        without a secret or a port, otherwise None. An operator would rely on copies on other nodes.
         """
         if self.clustering:
             return (

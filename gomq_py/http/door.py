@@ -117,7 +117,7 @@ class Node:
     ``listeners()`` returns the open listeners, with protocol, address and port; ``name`` is the node's:
     ``gomq@host``. ``shovels``: a shovel.supervisor.Shovels, or None; ``federation``: a
     federation.supervisor.Federation, or None. ``doctor`` is a http.doctor.Doctor, ``log`` a LogRing,
-    ``log_source`` wakes the log's followers.
+    ``log_source`` wakes the log's followers. ``cluster_figures()``, ``accept_damage()``: see Management.
     """
 
     def __init__(
