@@ -1,4 +1,4 @@
-"""A whole broker whose gate is shut: nothing leaves it, and everything goes on where it was once it is open."""
+"""A whole broker whose gate is shut: nothing leaves it, and all goes on where it was once it is open."""
 import threading
 
 import pika
