@@ -10,8 +10,9 @@ from typing import Any
 
 from gomq_py.config.control import AUTO
 from gomq_py.config.kinds import (
-    ADDRESS, BOOLEAN, COUNT, FOLDER, KEEPALIVE, LOG_LEVEL, MEMORY, MODE, NAMES, NETWORKS, PASSWORD_HASH, PATH,
-    PORT, PROXY_PROTOCOL, SECRET, SOCKET_BUFFER, TEXT, Keepalive, Kind, choice, integer,
+    ADDRESS, BOOLEAN, COUNT, ENDPOINTS, ETCD_PREFIX, FOLDER, KEEPALIVE, LOG_LEVEL, MEMORY, MODE, NAMES,
+    NETWORKS, PASSWORD, PASSWORD_HASH, PATH, PORT, PROXY_PROTOCOL, SECRET, SOCKET_BUFFER, TEXT, Keepalive,
+    Kind, choice, integer,
 )
 
 # Prefixes of an option's environment variable; the first one that is set wins. So LavinMQ's container and
@@ -683,13 +684,36 @@ OPTIONS: tuple[Option, ...] = (
         flags=("--clustering-advertised-uri",), environment=("CLUSTERING_ADVERTISED_URI",),
     ),
     Option(
-        "clustering", "etcd_endpoints", NAMES, ("localhost:2379",), "Servers of etcd.",
+        "clustering", "etcd_endpoints", ENDPOINTS, ("localhost:2379",),
+        "Servers of etcd 3.4 or later: host, host:port, or an http:// or https:// URL of them, comma separated.",
         flags=("--clustering-etcd-endpoints",), environment=("CLUSTERING_ETCD_ENDPOINTS",),
         pending=_NO_CLUSTERING,
     ),
     Option(
-        "clustering", "etcd_prefix", TEXT, "gomq", "What the keys in etcd begin with.",
+        "clustering", "etcd_prefix", ETCD_PREFIX, "gomq", "What the keys in etcd begin with.",
         flags=("--clustering-etcd-prefix",), environment=("CLUSTERING_ETCD_PREFIX",), pending=_NO_CLUSTERING,
+    ),
+    Option(
+        "clustering", "etcd_user", TEXT, "",
+        "User for a login at etcd, with rights to read and write all keys below the prefix; empty: none.",
+        environment=("CLUSTERING_ETCD_USER",), pending=_NO_CLUSTERING,
+    ),
+    Option(
+        "clustering", "etcd_password", PASSWORD, "", "Password of that user.",
+        environment=("CLUSTERING_ETCD_PASSWORD",), pending=_NO_CLUSTERING,
+    ),
+    Option(
+        "clustering", "etcd_tls_ca_cert", PATH, "",
+        "Authorities (PEM) of the certificates of https:// endpoints; empty: the system's.",
+        pending=_NO_CLUSTERING,
+    ),
+    Option(
+        "clustering", "etcd_tls_cert", PATH, "", "Certificate (PEM) of this node for etcd; empty: none.",
+        pending=_NO_CLUSTERING,
+    ),
+    Option(
+        "clustering", "etcd_tls_key", PATH, "", "Key of that certificate; empty: it is in the same file.",
+        pending=_NO_CLUSTERING,
     ),
     Option(
         "clustering", "on_leader_elected", TEXT, "", "Command that runs when this node becomes the leader.",
