@@ -12,11 +12,13 @@ from gevent.event import Event
 
 from gomq_py.cluster.wire import frames
 from gomq_py.cluster.wire.frames import Frame, FrameReader
-from gomq_py.cluster.wire.messages import Ack
+from gomq_py.cluster.wire.messages import Ack, Refused
 
 # A leader says something at least every 0.5 s.
 SILENCE_S = 5.0
 ACK_S = 0.5
+# Time for telling the leader why this node leaves.
+LEAVING_S = 0.2
 READ_OCTETS = 256 * 1024
 
 
@@ -33,6 +35,7 @@ class Link:
         self._out: list[bytes] = []
         self._wake, self._has_listed = Event(), Event()
         self.is_closed = False
+        self._is_leaving = False
         self._fault: Exception | None = None
         self._greenlets: list[Any] = []
         try:
@@ -97,8 +100,23 @@ class Link:
         except OSError:
             pass
 
+    def leave(self, fault: Exception) -> None:
+        """As ``close``, for a fault of this node, which the leader is told of first. From any greenlet; never
+        switches.
+        """
+        self._fault = self._fault or fault
+        self._is_leaving = True
+        text = Refused(str(fault) or repr(fault))
+        self.send(frames.encode(frames.REFUSED, text.encode(), self.epoch))
+        try:
+            socket.socket.shutdown(self._socket, socket.SHUT_RD)
+        except OSError:
+            pass
+
     def end(self) -> None:
         """Close, and wait until nothing of this link is at work. May switch."""
+        if self._is_leaving:
+            gevent.joinall(self._greenlets[:1], LEAVING_S)
         self.close()
         gevent.joinall(self._greenlets)
         self._socket.close()
@@ -119,6 +137,8 @@ class Link:
                     out.append(frames.encode(frames.ACK, latest.encode(), self.epoch))
                 if out:
                     self._socket.sendall(b"".join(out))
+                if self._is_leaving and not self._out:
+                    return
         except Exception as error:
             self.close(error)
 

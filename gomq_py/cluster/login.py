@@ -82,8 +82,8 @@ class FollowerLogin:
     """The follower's side: send ``hello()``, then feed what the leader answers.
 
     Once ``done``: ``cluster_id``, ``epoch`` and ``run`` are the leader's, ``is_sync`` is whether a sync comes
-    first, ``counts_received`` as in messages.Welcome. Until then they are the follower's own: NO_ID as ``cluster_id`` is an empty folder, as ``run`` no
-    position.
+    first, ``counts_received`` as in messages.Welcome. Until then they are the follower's own: NO_ID as
+    ``cluster_id`` is an empty folder, as ``run`` no position.
     """
 
     def __init__(self, secret, node_id, cluster_id, epoch, run, position, name, random=os.urandom):
