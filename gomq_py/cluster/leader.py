@@ -4,10 +4,12 @@ Above the stream of events, the links and the syncs. A fault of a follower, or i
 costs that follower its connection; it never reaches the storage or another follower.
 """
 import contextlib
+from functools import partial
 
 import gevent
 from gevent.lock import Semaphore
 
+from gomq_py.cluster.adoption import Adoption
 from gomq_py.cluster.follower_link import (
     EXPECTED, RECEIVE_OCTETS, FollowerLink, LinkClosed, LinkError, text_of,
 )
@@ -40,10 +42,12 @@ class Leader:
     None.
 
     ``why_no_sync()`` returns why followers that need a sync are refused now, or "". It may switch.
+    ``find_listener(name)`` returns the listener of this node that serves clients of followers, or None.
     """
 
     def __init__(
-            self, secret, cluster_id, epoch, stream, register, root, bind, port, tls=None, why_no_sync=str):
+            self, secret, cluster_id, epoch, stream, register, root, bind, port, tls=None, why_no_sync=str,
+            find_listener=lambda name: None):
         self.cluster_id = cluster_id
         self.epoch = stream.epoch = epoch
         self.why_no_sync = why_no_sync
@@ -54,6 +58,7 @@ class Leader:
         self._bind = bind
         self._port = port
         self._tls = tls
+        self._adoption = Adoption(find_listener)
         self._listener = None
         self._links = []
         self._pending = {}  # greenlet: host, the oldest first
@@ -77,6 +82,7 @@ class Leader:
             self._listener.close()
             self._listener = None
         gevent.killall(list(self._pending))
+        self._adoption.close()
         self._stream.close_frame()
         for link in self._links:
             link.finish()
@@ -114,10 +120,10 @@ class Leader:
         self._pending[greenlet] = host
         try:
             with contextlib.ExitStack() as stack:
-                link = self._let_in(connection, address, stack)
+                serve = self._let_in(connection, address, stack)
                 self._pending.pop(greenlet, None)
-                if link is not None:
-                    self._run(link)
+                if serve is not None:
+                    serve()
         finally:
             self._pending.pop(greenlet, None)
             self._greenlets.discard(greenlet)
@@ -139,8 +145,8 @@ class Leader:
             oldest.kill(block=False)
 
     def _let_in(self, connection, address, stack):
-        """Do the handshake and the login. Returns a FollowerLink, or None for a peer that is refused. May
-        switch.
+        """Do the handshake and the login. Returns a function that serves the peer, or None for a peer that is
+        refused. May switch.
         """
         peer = format_address(address)
         try:
@@ -192,14 +198,21 @@ class Leader:
             except LoginRefused as error:
                 connection.sendall(error.answer)
                 raise
+        if isinstance(login.hello, messages.Forward):
+            if reader.buffered:
+                raise LinkError("octets came before the end of the login")
+            return partial(self._adoption.adopt, login.hello, connection, self._tls is not None)
         reader.limit = frames.MAX_PAYLOAD
-        return FollowerLink(
+        link = FollowerLink(
             connection, peer, login.hello, reader, self._stream, None if login.is_sync else entry)
+        return partial(self._run, link)
 
     def _check(self, login):
         """Raise FollowerRefused for a follower that has logged in, but cannot be served."""
         text = ""
-        if any(other.is_alive for other in self._links if other.hello.node_id == login.hello.node_id):
+        if isinstance(login.hello, messages.Forward):
+            text = self._adoption.why_not(login.hello)
+        elif any(other.is_alive for other in self._links if other.hello.node_id == login.hello.node_id):
             text = "another node has this id: a copied data folder? remove .cluster of one"
         elif login.is_sync:
             text = self.why_no_sync()

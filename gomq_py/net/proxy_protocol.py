@@ -110,7 +110,12 @@ def _plain(host: str) -> IPv4Address | IPv6Address:
 
 def _is_loopback_of_another_machine(announced: tuple[str, int], proxy: Any) -> bool:
     """Whether a proxy on another machine announces a loopback address, which is that machine's own."""
-    return isinstance(proxy, tuple) and _plain(announced[0]).is_loopback and not _plain(proxy[0]).is_loopback
+    return isinstance(proxy, tuple) and is_loopback(announced[0]) and not is_loopback(proxy[0])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an IP address is a machine's own."""
+    return _plain(host).is_loopback
 
 
 def _begins_header(connection: Any, timeout_s: float) -> bool:

@@ -24,10 +24,9 @@ READABLE, WRITABLE = 1, 2
 
 
 class Pumps:
-    """The pumps of one event loop. ``timers``: the hub's."""
+    """The pumps of one event loop."""
 
-    def __init__(self, timers: Any):
-        self._timers = timers
+    def __init__(self) -> None:
         self._room = memoryview(bytearray(READ_OCTETS))  # each read leaves it before the next one
         self._open: dict[_Pump, None] = {}
 
@@ -59,9 +58,6 @@ class Pumps:
     def forget(self, pump: "_Pump") -> None:
         self._open.pop(pump, None)
 
-    def in_time(self, callback: Callable[[], None]) -> Any:
-        return self._timers.start(ENDING_S * 1000, callback)
-
 
 class _Pump:
     __slots__ = ("_pumps", "_over", "_to_server", "_to_client", "_timer")
@@ -87,6 +83,7 @@ class _Pump:
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.stop()
+            timer.close()
         self._pumps.forget(self)
         over()
 
@@ -98,7 +95,8 @@ class _Pump:
         if self._to_server.has_ended:
             self.close()
         else:
-            self._timer = self._pumps.in_time(self.close)
+            self._timer = gevent.get_hub().loop.timer(ENDING_S)
+            self._timer.start(self.close, update=True)
 
 
 class _Direction:

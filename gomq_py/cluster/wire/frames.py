@@ -96,6 +96,11 @@ class FrameReader:
             self._at = 0
         self._octets += octets
 
+    @property
+    def buffered(self):
+        """Number of bytes that no frame was read from."""
+        return len(self._octets) - self._at
+
     def next(self):
         """The next frame, or None until more bytes arrive.
 

@@ -6,7 +6,6 @@ import gevent
 import pytest
 from gevent import socket, ssl
 
-from gomq_py.hub.timers import HubTimers
 from gomq_py.net import openssl, pump
 from gomq_py.net.listener import bind_tcp
 from gomq_py.net.pump import Pumps
@@ -41,7 +40,7 @@ class World:
     """``client`` and ``server``: the far ends of two connections that a pump joins."""
 
     def __init__(self, folder=None):
-        self.pumps = Pumps(HubTimers())
+        self.pumps = Pumps()
         self.client, self._inner = pair()
         self.server, self._outer = pair()
         if folder is not None:
@@ -162,7 +161,7 @@ def test_octets_that_tls_holds_already_pass(tmp_path):
     server, outer = shake_hands(*pair(), tmp_path / "certificates")
     server.sendall(b"first and later")
     assert outer.recv(5) == b"first"
-    pumps = Pumps(HubTimers())
+    pumps = Pumps()
     pumps.join(inner, outer, lambda: None)
 
     assert receive(client, 10) == b" and later"
