@@ -37,12 +37,14 @@ class LeaderLogin:
     it needs a sync; or ``hello`` is a messages.Forward.
 
     ``can_resume(run, position)``: whether the stream still has all events behind the position.
+    ``counts_received``: see messages.Welcome.
     """
 
-    def __init__(self, secret, cluster_id, epoch, run, can_resume, random=os.urandom):
+    def __init__(self, secret, cluster_id, epoch, run, can_resume, random=os.urandom, counts_received=False):
         self._secret = _checked(secret)
         self._challenge = messages.Challenge(cluster_id, epoch, run, random(NONCE_OCTETS))
         self._can_resume = can_resume
+        self._counts_received = counts_received
         self._signed = b""
         self._role = b""
         self._next = {frames.HELLO: self._greeted, frames.FORWARD: self._asked_to_forward}
@@ -81,7 +83,7 @@ class LeaderLogin:
         )
         self.done = True
         proof = _sign(self._secret, b"leader", self._signed)
-        return self._frame(frames.WELCOME, messages.Welcome(proof, self.is_sync))
+        return self._frame(frames.WELCOME, messages.Welcome(proof, self.is_sync, self._counts_received))
 
     def _frame(self, kind, message):
         return frames.encode(kind, message.encode(), self._challenge.epoch)
@@ -91,8 +93,8 @@ class FollowerLogin:
     """The follower's side: send ``hello()``, then feed what the leader answers.
 
     Once ``done``: ``cluster_id``, ``epoch`` and ``run`` are the leader's, ``is_sync`` is whether a sync comes
-    first. Until then they are the follower's own: NO_ID as ``cluster_id`` is an empty folder, as ``run`` no
-    position.
+    first, ``counts_received`` as in messages.Welcome. Until then they are the follower's own: NO_ID as
+    ``cluster_id`` is an empty folder, as ``run`` no position.
     """
 
     _KIND, _ROLE = frames.HELLO, b"follower"
@@ -107,6 +109,7 @@ class FollowerLogin:
         self.epoch = epoch
         self.run = run
         self.is_sync = True
+        self.counts_received = False
         self.done = False
         self._hello = hello.encode()
         self._challenge: Any = None
@@ -139,7 +142,7 @@ class FollowerLogin:
             raise LoginRefused("the leader has not proved that it knows the secret")
         self._check_welcome(welcome)
         self.cluster_id, self.epoch, self.run, _ = self._challenge
-        self.is_sync = welcome.is_sync
+        self.is_sync, self.counts_received = welcome.is_sync, welcome.counts_received
         self.done = True
         return b""
 
