@@ -7,12 +7,20 @@ Where promises wait for followers, the acknowledger hears of each acknowledgemen
 the set of in-sync nodes (``core.in_sync``) is decided by.
 """
 import contextlib
+<<<<<<< HEAD
+from functools import partial
+=======
 import time
+>>>>>>> b47b38e6db0d23c2b8e0796de64ec3a28374f18d
 
 import gevent
 from gevent.lock import Semaphore
 
+<<<<<<< HEAD
+from gomq_py.cluster.adoption import Adoption
+=======
 from gomq_py.cluster.core.in_sync import Progress
+>>>>>>> b47b38e6db0d23c2b8e0796de64ec3a28374f18d
 from gomq_py.cluster.follower_link import (
     EXPECTED, RECEIVE_OCTETS, FollowerLeaves, FollowerLink, LinkClosed, LinkError, text_of,
 )
@@ -47,12 +55,20 @@ class Leader:
     None.
 
     ``why_no_sync()`` returns why followers that need a sync are refused now, or "". It may switch.
+<<<<<<< HEAD
+    ``find_listener(name)`` returns the listener of this node that serves clients of followers, or None.
+=======
     ``acknowledger``: the Acknowledger of promises that wait for followers; None: none do.
+>>>>>>> b47b38e6db0d23c2b8e0796de64ec3a28374f18d
     """
 
     def __init__(
             self, secret, cluster_id, epoch, stream, register, root, bind, port, tls=None, why_no_sync=str,
+<<<<<<< HEAD
+            find_listener=lambda name: None):
+=======
             acknowledger=None):
+>>>>>>> b47b38e6db0d23c2b8e0796de64ec3a28374f18d
         self.cluster_id = cluster_id
         self.epoch = stream.epoch = epoch
         self.why_no_sync = why_no_sync
@@ -64,6 +80,7 @@ class Leader:
         self._bind = bind
         self._port = port
         self._tls = tls
+        self._adoption = Adoption(find_listener)
         self._listener = None
         self._links = []
         self._places = {}  # node: (stream.octets, stream.made) up to which it has flushed
@@ -99,6 +116,7 @@ class Leader:
             self._listener.close()
             self._listener = None
         gevent.killall(list(self._pending))
+        self._adoption.close()
         self._stream.close_frame()
         for link in self._links:
             link.finish()
@@ -170,10 +188,10 @@ class Leader:
         self._pending[greenlet] = host
         try:
             with contextlib.ExitStack() as stack:
-                link = self._let_in(connection, address, stack)
+                serve = self._let_in(connection, address, stack)
                 self._pending.pop(greenlet, None)
-                if link is not None:
-                    self._run(link)
+                if serve is not None:
+                    serve()
         finally:
             self._pending.pop(greenlet, None)
             self._greenlets.discard(greenlet)
@@ -195,8 +213,8 @@ class Leader:
             oldest.kill(block=False)
 
     def _let_in(self, connection, address, stack):
-        """Do the handshake and the login. Returns a FollowerLink, or None for a peer that is refused. May
-        switch.
+        """Do the handshake and the login. Returns a function that serves the peer, or None for a peer that is
+        refused. May switch.
         """
         peer = format_address(address)
         try:
@@ -256,15 +274,27 @@ class Leader:
             except LoginRefused as error:
                 connection.sendall(error.answer)
                 raise
+        if isinstance(login.hello, messages.Forward):
+            if reader.buffered:
+                raise LinkError("octets came before the end of the login")
+            return partial(self._adoption.adopt, login.hello, connection, self._tls is not None)
         reader.limit = frames.MAX_PAYLOAD
+<<<<<<< HEAD
+        link = FollowerLink(
+            connection, peer, login.hello, reader, self._stream, None if login.is_sync else entry)
+        return partial(self._run, link)
+=======
         return FollowerLink(
             connection, peer, login.hello, reader, self._stream, None if login.is_sync else entry, epoch,
             self._heard)
+>>>>>>> b47b38e6db0d23c2b8e0796de64ec3a28374f18d
 
     def _check(self, login):
         """Raise FollowerRefused for a follower that has logged in, but cannot be served."""
         text = ""
-        if any(other.is_alive for other in self._links if other.hello.node_id == login.hello.node_id):
+        if isinstance(login.hello, messages.Forward):
+            text = self._adoption.why_not(login.hello)
+        elif any(other.is_alive for other in self._links if other.hello.node_id == login.hello.node_id):
             text = "another node has this id: a copied data folder? remove .cluster of one"
         elif login.is_sync:
             text = self.why_no_sync()

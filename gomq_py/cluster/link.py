@@ -38,18 +38,7 @@ class Link:
         self._is_leaving = False
         self._fault: Exception | None = None
         self._greenlets: list[Any] = []
-        try:
-            self._socket = _connected(address)
-        except UnicodeError as error:  # of a label without letters, or with too many
-            raise OSError(f"{address[0]!r} is not a host name: {error}") from None
-        try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if tls is not None:
-                self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
-        except BaseException:
-            self._socket.close()
-            raise
+        self._socket = connect(address, tls)
 
     def begin(self, ack: Callable[[], Ack], hashed: Callable[["Link"], bool]) -> None:
         """After the login: send ``ack()`` when the position that counts has changed, and every 0.5 s; call
@@ -151,6 +140,23 @@ class Link:
                     pass
         except Exception as error:
             self.close(error)
+
+
+def connect(address: tuple[str, int], tls: Any) -> Any:
+    """A socket that is connected to a leader's cluster port; the arguments are those of ``Link``. Raises
+    OSError. May switch: a greenlet that is killed meanwhile leaves no socket behind.
+    """
+    try:
+        made = _connected(address)
+    except UnicodeError as error:  # of a label without letters, or with too many
+        raise OSError(f"{address[0]!r} is not a host name: {error}") from None
+    try:
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return made if tls is None else tls.wrap_socket(made, server_hostname=address[0])
+    except BaseException:
+        made.close()
+        raise
 
 
 def _connected(address: tuple[str, int]) -> Any:

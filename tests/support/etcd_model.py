@@ -7,9 +7,9 @@ caller's work: it makes a call without using the answer, or uses it later.
 """
 from typing import NamedTuple
 
-from gomq_py.cluster.core.coordinator import CoordinatorError
-from gomq_py.cluster.core.records import Kept, View
-from gomq_py.cluster.core.transactions import Outcome, Put
+from gomq_py.cluster.core.records import Kept
+from gomq_py.cluster.core.transactions import CoordinatorError, Outcome, Put
+from gomq_py.cluster.etcd.messages import view_from
 
 # Smallest time to live that etcd grants with its default timing: 1.5 times the election timeout, rounded up.
 LEAST_TTL_S = 2
@@ -48,7 +48,7 @@ class EtcdModel:
     def read(self):
         """The View of all keys. Raises CoordinatorError."""
         self._check()
-        return _view_of(self.revision, self.kept)
+        return view_from(self.revision, self.kept)
 
     def transact(self, transaction):
         """Carry out a Transaction if all its compares hold. Returns the Outcome.
@@ -62,7 +62,7 @@ class EtcdModel:
         is_done = all(self._holds(compare) for compare in transaction.compares)
         if is_done:
             self._carry_out(transaction.operations)
-        return Outcome(is_done, _view_of(self.revision, self.kept))
+        return Outcome(is_done, view_from(self.revision, self.kept))
 
     def grant(self, ttl_s):
         """A new lease of at least LEAST_TTL_S. Returns its id."""
@@ -82,11 +82,10 @@ class EtcdModel:
         return True
 
     def revoke(self, lease):
-        """End a lease, with its keys. Raises CoordinatorError if it has ended."""
+        """End a lease, with its keys, unless it has ended."""
         self._check()
-        if lease not in self._leases:
-            raise CoordinatorError("etcdserver: requested lease not found")
-        self.end_lease(lease)
+        if lease in self._leases:
+            self.end_lease(lease)
 
     def watch(self, wake):
         """Call ``wake()`` behind each change, in its caller's turn. Returns a Watch, to be closed."""
@@ -205,10 +204,3 @@ class Watch:
         if self in self._watches:
             self._watches.remove(self)
 
-
-def _view_of(revision, kept):
-    """The View of {key: Kept}."""
-    begin = "nodes/"
-    nodes = {key.removeprefix(begin): there for key, there in kept.items() if key.startswith(begin)}
-    return View(
-        revision, kept.get("cluster"), kept.get("leader"), kept.get("isr"), nodes, kept.get("secret"))
