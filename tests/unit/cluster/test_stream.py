@@ -86,7 +86,8 @@ def test_changes_of_one_turn_are_one_frame(stream, files, tmp_path):
 
 
 def test_frame_ends_where_the_leader_has_flushed(stream, files, tmp_path):
-    """A follower acknowledges positions of frames: a promise must not wait for what comes behind its flush."""
+    """A follower acknowledges positions of frames: a promise must not wait for what comes behind its flush.
+    """
     place = stream.end()
     files.make_folder(tmp_path / "one")
     files.register.flushed()
