@@ -7,20 +7,14 @@ Where promises wait for followers, the acknowledger hears of each acknowledgemen
 the set of in-sync nodes (``core.in_sync``) is decided by.
 """
 import contextlib
-<<<<<<< HEAD
-from functools import partial
-=======
 import time
->>>>>>> b47b38e6db0d23c2b8e0796de64ec3a28374f18d
+from functools import partial
 
 import gevent
 from gevent.lock import Semaphore
 
-<<<<<<< HEAD
 from gomq_py.cluster.adoption import Adoption
-=======
 from gomq_py.cluster.core.in_sync import Progress
->>>>>>> b47b38e6db0d23c2b8e0796de64ec3a28374f18d
 from gomq_py.cluster.follower_link import (
     EXPECTED, RECEIVE_OCTETS, FollowerLeaves, FollowerLink, LinkClosed, LinkError, text_of,
 )
@@ -55,20 +49,13 @@ class Leader:
     None.
 
     ``why_no_sync()`` returns why followers that need a sync are refused now, or "". It may switch.
-<<<<<<< HEAD
-    ``find_listener(name)`` returns the listener of this node that serves clients of followers, or None.
-=======
     ``acknowledger``: the Acknowledger of promises that wait for followers; None: none do.
->>>>>>> b47b38e6db0d23c2b8e0796de64ec3a28374f18d
+    ``find_listener(name)`` returns the listener of this node that serves clients of followers, or None.
     """
 
     def __init__(
             self, secret, cluster_id, epoch, stream, register, root, bind, port, tls=None, why_no_sync=str,
-<<<<<<< HEAD
-            find_listener=lambda name: None):
-=======
-            acknowledger=None):
->>>>>>> b47b38e6db0d23c2b8e0796de64ec3a28374f18d
+            acknowledger=None, find_listener=lambda name: None):
         self.cluster_id = cluster_id
         self.epoch = stream.epoch = epoch
         self.why_no_sync = why_no_sync
@@ -279,15 +266,10 @@ class Leader:
                 raise LinkError("octets came before the end of the login")
             return partial(self._adoption.adopt, login.hello, connection, self._tls is not None)
         reader.limit = frames.MAX_PAYLOAD
-<<<<<<< HEAD
         link = FollowerLink(
-            connection, peer, login.hello, reader, self._stream, None if login.is_sync else entry)
-        return partial(self._run, link)
-=======
-        return FollowerLink(
             connection, peer, login.hello, reader, self._stream, None if login.is_sync else entry, epoch,
             self._heard)
->>>>>>> b47b38e6db0d23c2b8e0796de64ec3a28374f18d
+        return partial(self._run, link)
 
     def _check(self, login):
         """Raise FollowerRefused for a follower that has logged in, but cannot be served."""

@@ -108,6 +108,21 @@ class Membership:
             self._files, root, read_secret(self._settings), *self._address(), socket.gethostname(),
             self._identity, follower_context(self._settings))
 
+    # Whether a follower passes its clients on to the leader. The warm copy of ``follow`` does not: who is
+    # connected to it has found the wrong node.
+    forwards = False
+
+    def forwarder(self, hub: Any) -> Any:
+        """The Forwarder of this follower, in the node's ``hub``; None if it serves no clients."""
+        if not self.forwards:
+            return None
+        # imported here: most followers serve no clients
+        from gomq_py.cluster.forwarding import Forwarder
+        follower = self._follower
+        return Forwarder(
+            hub, read_secret(self._settings), socket.gethostname(), self._address, lambda: follower.identity,
+            follower_context(self._settings))
+
     def start(self) -> None:
         """Begin to follow."""
         self._follower.start()
@@ -149,8 +164,10 @@ class Membership:
         if self._stream is not None or self._followed:
             self._identity = identities.of_leader(self._files, root, self._followed)
 
-    def open(self) -> None:
-        """Serve followers, if the settings want it. Raises BindError, ClusterError, OSError. May switch."""
+    def open(self, find_listener: Callable[[str], Any] = lambda name: None) -> None:
+        """Serve followers, if the settings want it. ``find_listener``: see cluster.leader.Leader. Raises
+        BindError, ClusterError, OSError. May switch.
+        """
         if self._stream is None:
             return
         from gomq_py.cluster.leader import Leader
@@ -159,7 +176,7 @@ class Membership:
         leader = Leader(
             read_secret(settings), identity.cluster_id, identity.epoch, self._stream, self._register,
             self._root, settings.clustering_bind, settings.clustering_port, leader_tls(settings),
-            self._why_no_sync)
+            self._why_no_sync, find_listener=find_listener)
         leader.open()
         self._leader = leader
 
