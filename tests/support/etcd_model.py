@@ -7,9 +7,9 @@ caller's work: it makes a call without using the answer, or uses it later.
 """
 from typing import NamedTuple
 
-from gomq_py.cluster.core.coordinator import CoordinatorError
+
 from gomq_py.cluster.core.records import Kept, View
-from gomq_py.cluster.core.transactions import Outcome, Put
+from gomq_py.cluster.core.transactions import CoordinatorError, Outcome, Put
 
 # Smallest time to live that etcd grants with its default timing: 1.5 times the election timeout, rounded up.
 LEAST_TTL_S = 2
