@@ -37,7 +37,7 @@ class Applier:
         self.received = self.flushed = self._applied = 0
         self.octets = 0  # that wait, or are being applied
         self.failure = self.damage = None
-        self.identity = None  # of the last sync that was swapped in
+        self.identity = None  # of a sync that was swapped in; whoever takes note of it clears it
         self.staging = None  # of a sync under way
         self._files = files
         self._root = root
@@ -49,7 +49,7 @@ class Applier:
         self._trusts_disk = True
         self._frames = deque()
         self._flush_at = None  # time of the next flush; None: nothing was applied since the last one
-        self._wake, self._room, self._idle = Event(), Event(), Event()
+        self._wake, self._room, self._idle, self._turned = Event(), Event(), Event(), Event()
         self._idle.set()
         self._is_stopping = False
         self._greenlet = None
@@ -101,6 +101,19 @@ class Applier:
             self._room.clear()
             self._room.wait()
 
+    def flush(self):
+        """Apply and flush all that waits. A sync under way changes nothing before it is whole. Returns
+        ``damage``. May switch.
+        """
+        while self.failure is None and (
+                self._frames or self._flush_at is not None or not self._idle.is_set()):
+            if self._flush_at is not None:
+                self._flush_at = 0.0
+            self._turned.clear()
+            self._wake.set()
+            self._turned.wait()
+        return self.damage
+
     # the greenlet
 
     def _run(self):
@@ -116,6 +129,7 @@ class Applier:
                     self._turn(batch, is_due)
                 finally:
                     self._idle.set()
+                    self._turned.set()
 
     def _pause_s(self):
         if self._frames or self._is_stopping:
@@ -137,11 +151,12 @@ class Applier:
         if batch and self._flush_at is None and self.staging is None:
             self._flush_at = time.monotonic() + self._flush_s
         try:
-            is_flushed = in_thread(self._work, batch, is_due)
+            done, is_flushed = in_thread(self._work, batch, is_due)
         except Exception as error:
             self._fail(error)
             return
-        self.octets -= sum(len(frame.payload) for frame in batch)
+        self._frames.extendleft(reversed(batch[done:]))
+        self.octets -= sum(len(frame.payload) for frame in batch[:done])
         self._room.set()
         if is_flushed:
             self._flush_at = None
@@ -170,20 +185,23 @@ class Applier:
     # in a thread
 
     def _work(self, batch, is_due):
-        """Returns whether everything is flushed now."""
-        target = self.staging or self._replica
+        """Apply frames, up to a flush. Returns how many were applied, and whether all of them are flushed."""
+        target, done = self.staging or self._replica, 0
         for frame in batch:
             events.decode(frame.payload, target)
             self._applied = frame.position
+            done += 1
             if self.staging is not None and self.staging.is_whole:
                 target = self._complete()
                 is_due = True
-        if self.staging is not None:
-            return False
-        if is_due:
-            target.flush()
-            self.flushed = self._applied
-        return is_due
+            elif self.staging is None and target.is_behind_flush:
+                is_due = True  # the leader has flushed this: a promise may wait for it
+                break
+        if self.staging is not None or not is_due:
+            return done, False
+        target.flush()
+        self.flushed = self._applied
+        return done, True
 
     def _complete(self):
         self._replica = self.staging.complete(self._next_identity)

@@ -12,43 +12,36 @@ from gevent.event import Event
 
 from gomq_py.cluster.wire import frames
 from gomq_py.cluster.wire.frames import Frame, FrameReader
-from gomq_py.cluster.wire.messages import Ack
+from gomq_py.cluster.wire.messages import Ack, Refused
 
 # A leader says something at least every 0.5 s.
 SILENCE_S = 5.0
 ACK_S = 0.5
+# Time for telling the leader why this node leaves.
+LEAVING_S = 0.2
 READ_OCTETS = 256 * 1024
 
 
 class Link:
-    """A connection to ``address``, (host, port); ``tls``: a ``gevent.ssl.SSLContext``, or None. ``epoch``:
-    the leader's, set at login. Raises OSError. May switch: a greenlet that is killed meanwhile leaves no
-    socket behind.
+    """A connection to ``address``, (host, port); ``tls``: a ``gevent.ssl.SSLContext``, or None. ``epoch``,
+    ``counts_received``: the leader's, set at login (see login.FollowerLogin). Raises OSError. May switch: a
+    greenlet that is killed meanwhile leaves no socket behind.
     """
 
     def __init__(self, address: tuple[str, int], tls: Any):
         self.reader = FrameReader(frames.LOGIN_MAX_PAYLOAD)
         self.epoch = 0
+        self.counts_received = False
         self._out: list[bytes] = []
         self._wake, self._has_listed = Event(), Event()
         self.is_closed = False
+        self._is_leaving = False
         self._fault: Exception | None = None
         self._greenlets: list[Any] = []
-        try:
-            self._socket = _connected(address)
-        except UnicodeError as error:  # of a label without letters, or with too many
-            raise OSError(f"{address[0]!r} is not a host name: {error}") from None
-        try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if tls is not None:
-                self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
-        except BaseException:
-            self._socket.close()
-            raise
+        self._socket = connect(address, tls)
 
     def begin(self, ack: Callable[[], Ack], hashed: Callable[["Link"], bool]) -> None:
-        """After the login: send ``ack()`` when its flushed position has changed, and every 0.5 s; call
+        """After the login: send ``ack()`` when the position that counts has changed, and every 0.5 s; call
         ``hashed(link)`` after each ``wake``, until it returns False.
         """
         self.reader.limit = frames.MAX_PAYLOAD
@@ -96,8 +89,23 @@ class Link:
         except OSError:
             pass
 
+    def leave(self, fault: Exception) -> None:
+        """As ``close``, for a fault of this node, which the leader is told of first. From any greenlet; never
+        switches.
+        """
+        self._fault = self._fault or fault
+        self._is_leaving = True
+        text = Refused(str(fault) or repr(fault))
+        self.send(frames.encode(frames.REFUSED, text.encode(), self.epoch))
+        try:
+            socket.socket.shutdown(self._socket, socket.SHUT_RD)
+        except OSError:
+            pass
+
     def end(self) -> None:
         """Close, and wait until nothing of this link is at work. May switch."""
+        if self._is_leaving:
+            gevent.joinall(self._greenlets[:1], LEAVING_S)
         self.close()
         gevent.joinall(self._greenlets)
         self._socket.close()
@@ -105,18 +113,21 @@ class Link:
     # greenlets
 
     def _write(self, ack: Callable[[], Ack]) -> None:
-        flushed, ack_at = 0, time.monotonic()
+        counted, ack_at = 0, time.monotonic()
         try:
             while not self.is_closed:
                 self._wake.wait(max(0.0, ack_at - time.monotonic()))
                 self._wake.clear()
                 out, self._out = self._out, []
                 latest = ack()
-                if latest.flushed != flushed or time.monotonic() >= ack_at:
-                    flushed, ack_at = latest.flushed, time.monotonic() + ACK_S
+                counts = latest.received if self.counts_received else latest.flushed
+                if counts != counted or time.monotonic() >= ack_at:
+                    counted, ack_at = counts, time.monotonic() + ACK_S
                     out.append(frames.encode(frames.ACK, latest.encode(), self.epoch))
                 if out:
                     self._socket.sendall(b"".join(out))
+                if self._is_leaving and not self._out:
+                    return
         except Exception as error:
             self.close(error)
 
@@ -129,6 +140,23 @@ class Link:
                     pass
         except Exception as error:
             self.close(error)
+
+
+def connect(address: tuple[str, int], tls: Any) -> Any:
+    """A socket that is connected to a leader's cluster port; the arguments are those of ``Link``. Raises
+    OSError. May switch: a greenlet that is killed meanwhile leaves no socket behind.
+    """
+    try:
+        made = _connected(address)
+    except UnicodeError as error:  # of a label without letters, or with too many
+        raise OSError(f"{address[0]!r} is not a host name: {error}") from None
+    try:
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return made if tls is None else tls.wrap_socket(made, server_hostname=address[0])
+    except BaseException:
+        made.close()
+        raise
 
 
 def _connected(address: tuple[str, int]) -> Any:

@@ -7,10 +7,12 @@ MessageError. Integers are big endian; an id is 16 octets, NO_ID for none.
                nonce 32, the node's name in printable UTF-8 (1 to 255 octets)
     CHALLENGE  cluster id, epoch u64, run, nonce 32
     PROOF      32 octets
-    WELCOME    proof 32, u8: 1 if a sync comes first, else 0
+    WELCOME    proof 32, u8: 1 if a sync comes first; + 2 if promises need no flush of the follower
     REFUSED    text in UTF-8
     HASHES     file id u64, count u32, block_digest u64 of each MiB of the follower's file (count 0: no file)
     ACK        position received u64, position flushed u64
+    FORWARD    node id, cluster id, epoch u64, nonce 32, u8 and the node's name (as in HELLO), u8 and the
+               listener's name in ASCII, PROXY header (version 2) of the client
 """
 from struct import Struct
 from typing import NamedTuple
@@ -30,7 +32,9 @@ _CHALLENGE = Struct(">16sQ16s32s")
 _WELCOME = Struct(">32sB")
 _HASHES = Struct(">QI")
 _ACK = Struct(">QQ")
+_FORWARD = Struct(">16s16sQ32s")
 assert (_HELLO.size, _CHALLENGE.size, _WELCOME.size, _HASHES.size, _ACK.size) == (96, 72, 33, 12, 16)
+assert _FORWARD.size == 72
 
 
 class MessageError(Exception):
@@ -59,6 +63,34 @@ class Hello(NamedTuple):
         if not 0 < len(name) <= NAME_OCTETS:
             raise MessageError(f"a HELLO has {len(payload)} bytes")
         return cls._make((*_HELLO.unpack_from(payload), _name(name)))
+
+
+class Forward(NamedTuple):
+    """The first frame of a follower that passes a client on: its own ids, the name of the ``listener`` that
+    the client has come to, such as "amqps", and the ``proxy`` header that tells the client's address.
+    """
+
+    node_id: bytes
+    cluster_id: bytes
+    epoch: int
+    nonce: bytes
+    name: str
+    listener: str
+    proxy: bytes
+
+    def encode(self):
+        name, listener = self.name.encode(), self.listener.encode()
+        return b"".join((
+            _FORWARD.pack(*self[:4]), bytes((len(name),)), name, bytes((len(listener),)), listener,
+            self.proxy))
+
+    @classmethod
+    def decode(cls, payload):
+        name, at = _short(payload, _FORWARD.size)
+        listener, at = _short(payload, at)
+        if not listener.isalnum():
+            raise MessageError(f"a FORWARD names the listener {listener!r}")
+        return cls(*_FORWARD.unpack_from(payload), _name(name), str(listener, "ascii"), payload[at:])
 
 
 class Challenge(NamedTuple):
@@ -93,20 +125,23 @@ class Proof(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """The leader's signature of both. ``is_sync``: a sync comes first."""
+    """The leader's signature of both. ``is_sync``: a sync comes first. ``counts_received``: the leader's
+    promises wait for what is received, and not for its flush, so the follower acknowledges it at once.
+    """
 
     digest: bytes
     is_sync: bool
+    counts_received: bool = False
 
     def encode(self):
-        return _WELCOME.pack(*self)
+        return _WELCOME.pack(self.digest, self.is_sync + 2 * self.counts_received)
 
     @classmethod
     def decode(cls, payload):
-        digest, is_sync = _unpack(_WELCOME, payload, "WELCOME")
-        if is_sync > 1:
-            raise MessageError(f"a WELCOME says {is_sync} in place of 0 or 1")
-        return cls(digest, bool(is_sync))
+        digest, flags = _unpack(_WELCOME, payload, "WELCOME")
+        if flags > 3:
+            raise MessageError(f"a WELCOME says {flags} in place of 0 to 3")
+        return cls(digest, bool(flags & 1), bool(flags & 2))
 
 
 class Refused(NamedTuple):
@@ -184,9 +219,17 @@ def _unpack(fields, payload, name):
     return fields.unpack(payload)
 
 
+def _short(payload, at):
+    """(octets, at least one, with their length in front of them at ``at``; the position behind them)."""
+    end = at + 1 + payload[at] if at < len(payload) else 0
+    if not at + 1 < end <= len(payload):
+        raise MessageError(f"a FORWARD has {len(payload)} bytes")
+    return payload[at + 1:end], end
+
+
 def _name(octets):
     """A node's name, which is shown to operators: printable."""
     name = str(octets, "utf-8", "replace")
     if not name.isprintable() or "\ufffd" in name:
-        raise MessageError("the name in a HELLO is not printable UTF-8")
+        raise MessageError("the name of a node is not printable UTF-8")
     return name
