@@ -9,6 +9,7 @@ identity, on the disk, before anything is acknowledged to that leader.
 """
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gevent
@@ -66,17 +67,20 @@ class Follower:
 
     ``files`` has no replicators; ``identity`` is the folder's (identity.of_follower); ``tls``: a client's
     ``gevent.ssl.SSLContext``, or None (the standard library's would block the hub).
-    ``flush_s``: longest time between a change and its flush.
+    ``flush_s``: longest time between a change and its flush. ``refused(address)`` is called when the leader
+    refuses a connection (ECONNREFUSED).
     """
 
     def __init__(
             self, files: Any, root: str, secret: bytes, host: str, port: int, name: str, identity: Identity,
-            tls: Any = None, flush_s: float = FLUSH_S):
+            tls: Any = None, flush_s: float = FLUSH_S,
+            refused: Callable[[tuple[str, int]], None] = lambda address: None):
         self.identity = identity
         self._login_with = secret, name
         self._address: Any = (host, port) if host else None
         self._shown = format_address((host, port)) if host else ""
         self._tls = tls
+        self._refused = refused
         self._files, self._root = files, root
         self._applier = Applier(files, root, self._progress, self._applier_failed, flush_s)
         self._run_id = NO_ID  # of the leader, if its position here means something
@@ -227,6 +231,8 @@ class Follower:
         self._connecting = gevent.spawn(_attempt, address, self._tls)
         self._connecting.name = "cluster: connects"
         made = self._connecting.get()
+        if isinstance(made, ConnectionRefusedError):
+            self._refused(address)
         if isinstance(made, Exception):
             raise made
         return made if isinstance(made, Link) else None  # a GreenletExit

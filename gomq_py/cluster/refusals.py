@@ -36,6 +36,7 @@ class Refusals:
         self._reported_s = float("inf")
         if self._trying is not None:
             self._trying.kill(block=False)
+            self._trying = None
 
     def _try(self, address: Address) -> None:
         try:

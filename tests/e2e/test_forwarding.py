@@ -1,4 +1,5 @@
 """Clients of a follower are served by the leader: real clients, through the follower's listeners."""
+import base64
 import json
 import ssl
 import urllib.error
@@ -39,7 +40,8 @@ class Pair:
                          "mqtts_port": 0, "https_port": 0}
         leads, follows = {}, {}
         if cluster_tls is not None:
-            leads = {"cluster_tls_cert": str(cluster_tls.certificate), "cluster_tls_key": str(cluster_tls.key)}
+            leads = {
+                "cluster_tls_cert": str(cluster_tls.certificate), "cluster_tls_key": str(cluster_tls.key)}
             follows = {"cluster_tls_ca_cert": str(cluster_tls.authority)}
         self.leader = Node(Settings.checked(
             data_dir=str(folder / "leader"), cluster=True, clustering_port=0,
@@ -133,7 +135,6 @@ def http(port, path, context=None, user="guest"):
     """(status, JSON) of a GET."""
     request = urllib.request.Request(f"{'https' if context else 'http'}://localhost:{port}{path}")
     if user:
-        import base64
         request.add_header("Authorization", "Basic " + base64.b64encode(f"{user}:{user}".encode()).decode())
     try:
         with urllib.request.urlopen(request, timeout=in_time(20), context=context) as answer:
