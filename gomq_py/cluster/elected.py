@@ -31,6 +31,7 @@ from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.leadership import Leadership
 from gomq_py.cluster.membership import DAMAGED, follower_context, leader_tls, read_secret, shown
 from gomq_py.cluster.publisher_holds import PublisherHolds
+from gomq_py.cluster.refusals import Refusals
 from gomq_py.cluster.stream import EventStream
 from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.settings import Settings
@@ -48,8 +49,6 @@ CALL_PART, CALL_S = 0.36, 1.8
 # A node that finds damage lets a member lead that is not known to have any.
 # Longest time for an orderly transfer, between two looks, and what the broker is low on meanwhile.
 DRAIN_S, DRAIN_LOOK_S, DRAINS = 5.0, 0.02, "leadership"
-# Pause between two connections that are refused, and time for the second.
-PROBE_S = 0.15
 HANDS_OVER = "damage was found in this data folder, and another member of the in-sync set may be sound"
 
 
@@ -94,7 +93,7 @@ class ElectedMembership:
         self._reason = "etcd was not asked yet"
         self._leader_address: tuple[str, int] | None = None
         self._forwarder: Any = None
-        self._probing: Any = None  # greenlet
+        self._refusals = Refusals(self._is_gone)
         self._on_elected: Callable[[], None] = _do_nothing
         self._on_deposed: Callable[[str], None] = _ignore
 
@@ -131,8 +130,7 @@ class ElectedMembership:
         settings, identity = self._settings, self._identity
         self._follower = Follower(
             self._files, self._root, self._secret, "", 0, socket.gethostname(), identity,
-            follower_context(settings))
-        self._follower.on_refused = self._refused
+            follower_context(settings), refused=self._refusals.refused)
         self._follower.start()
         self._coordination = Coordination(
             self._coordinator, self, identity.node_id.hex(), socket.gethostname(), self._address,
@@ -165,7 +163,7 @@ class ElectedMembership:
         self._forwarder = Forwarder(
             hub, self._secret, socket.gethostname(), lambda: self._leader_address,
             lambda: self._identity if self._follower is None else self._follower.identity,
-            follower_context(self._settings), self._refused)
+            follower_context(self._settings), self._refusals.refused)
         return self._forwarder
 
     def why_not_promote(self, is_forced: bool) -> str:
@@ -389,6 +387,7 @@ class ElectedMembership:
         """Stop serving followers, or following, and let another node lead. May be called again. May switch."""
         if self._beginning is not None:
             self._beginning.kill()
+        self._refusals.close()
         leader, self._leader = self._leader, None
         if leader is not None:
             leader.close()
@@ -406,23 +405,10 @@ class ElectedMembership:
             self._leader_address = address
             self._forwarder.leader_changed()
 
-    def _refused(self, address: tuple[str, int]) -> None:
-        """Nobody listens at the leader's address, it seems: a second try decides. Does not switch."""
-        if self._probing is None and self._coordination is not None and address == self._leader_address:
-            self._probing = gevent.spawn(self._probe, address)
-            self._probing.name = "cluster: is the leader gone?"
-
-    def _probe(self, address: tuple[str, int]) -> None:
-        try:
-            gevent.sleep(PROBE_S)
-            socket.create_connection(address, PROBE_S).close()
-        except ConnectionRefusedError:
-            assert self._coordination is not None
-            self._coordination.is_gone(format_address(address))
-        except OSError:
-            pass  # lost on its way: its lease tells
-        finally:
-            self._probing = None
+    def _is_gone(self, address: tuple[str, int]) -> None:
+        """Nobody listens at the leader's address."""
+        if self._coordination is not None:
+            gevent.spawn(self._coordination.is_gone, format_address(address)).name = "cluster: no leader"
 
 
 def _agreed(coordination: Coordination) -> dict[str, Any]:
