@@ -50,7 +50,8 @@ def run_etcd(data):
     stream = draw.rest()
 
     if number & 128:
-        assert _lines([stream]) == _lines(pieces(stream, sizes))
+        whole, pieced = _lines([stream]), _lines(pieces(stream, sizes))
+        assert whole == pieced[:len(whole)]  # a fault hides the lines that have come with it
     else:
         read = READERS[number % len(READERS)]
         assert _answer([stream], read) == _answer(pieces(stream, sizes), read)
