@@ -17,8 +17,8 @@ from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.content import forms
-from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, SIDE_DOORS, Doors, is_wanted
-from gomq_py.errors import DefinitionsError
+from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, PROTOCOLS, SIDE_DOORS, Doors, is_wanted
+from gomq_py.errors import ClusterError, DefinitionsError
 from gomq_py.federation.supervisor import Federation
 from gomq_py.hub.context import Hub
 from gomq_py.hub.scheduler import SliceClock
@@ -43,7 +43,8 @@ forms.register(crossing.MQTTForm())
 LEADER, FOLLOWER = "leader", "follower"
 # The parts of a node and the method that closes each, in this order.
 _ENDS = (
-    ("shovels", "close"), ("federation", "stop"), ("doors", "close"), ("_management", "close"),
+    ("shovels", "close"), ("federation", "stop"), ("doors", "close"), ("_forwarder", "close"),
+    ("_management", "close"),
     ("hub", "take_leave"), ("broker", "close"), ("_committer", "stop"), ("_membership", "close"),
     ("hub", "close"),
 )
@@ -74,10 +75,9 @@ class Node:
         self._management: Any = None
         self._committer: Any = None
         self._membership: Any = None
-        if settings.cluster or settings.cluster_leader:
-            # imported here: most brokers have no followers
-            from gomq_py.cluster.membership import Membership
-            self._membership = Membership(settings)
+        self._forwarder: Any = None  # passes a follower's clients on
+        if settings.clustering or settings.cluster or settings.cluster_leader:
+            self._membership = _membership(settings)
             replicators = (*replicators, *self._membership.replicators)
         self._unserved: list[tuple[str, Any]] = []  # listening sockets that a follower keeps for promote
         self._files = Files(replicators)
@@ -99,6 +99,8 @@ class Node:
         self._committer = GroupCommit(
             self._files, enabled=settings.sync, slow_s=settings.slow_sync_warning, slice_clock=SliceClock)
         self.durability = Durability(self._committer)
+        if self._membership is not None:
+            self._membership.guard(self.durability)
         self.hub = self.hub or Hub(settings)
         kinds = all_kinds(settings.mqtt_exchange)
         broker = Broker(self._data_dir, self._files, self.durability, settings, self.hub, kinds)
@@ -122,24 +124,36 @@ class Node:
         another object that writes into it. Raises ClusterError, DataDirError, OSError.
         """
         self._data_dir.follow()
-        if self.settings.cluster_leader:
+        if self.settings.cluster_leader or self.settings.clustering:
             self._membership.follow(self._data_dir.path)
         self.role = FOLLOWER
 
-    def open_follower_doors(self, promote: Callable[[], None], inherited: Any = ()) -> None:
+    def open_follower_doors(
+            self, promote: Callable[[], None], deposed: Callable[[str], None] = lambda reason: None,
+            inherited: Any = ()) -> None:
         """Open a follower's management doors, and begin to follow. ``promote()`` is called when an operator
-        asks for a promotion; ``inherited``: see ``open_doors``. Raises BindError, OSError. May switch.
+        asks for a promotion, or the node is elected; ``deposed(reason)`` when the elected node leads no more
+        and must begin anew. ``inherited``: see ``open_doors``. Raises BindError, OSError. May switch.
         """
         # imported here: a leader needs none of it
         from gomq_py.http.follower import FollowerManagement
         self.hub = Hub(self.settings)
+        forwarder = self._forwarder = self._membership.forwarder(self.hub)
+        handlers, forward, http = {}, None, None
+        served = set(SIDE_DOORS)
+        if forwarder is not None:
+            forward, http = forwarder.handler, forwarder.until_end
+            protocols = [name for name in PROTOCOLS if is_wanted(name, self.settings, inherited)]
+            handlers = {name: (forward(name), forwarder.gate(name), False) for name in protocols}
+            served = {name for name, _ in inherited}
         management = FollowerManagement(
-            self.settings, self.cluster_figures, self.why_not_promote, promote)
+            self.settings, self.cluster_figures, self.why_not_promote, promote, http, self.change_cluster)
         self._unserved = list(inherited)
-        side_doors = [(name, listening.dup()) for name, listening in inherited if name in SIDE_DOORS]
-        self.doors = Doors(self.settings, {}, management.door, self.hub.slow_turns, side_doors)
+        doors = [(name, listening.dup()) for name, listening in inherited if name in served]
+        self.doors = Doors(
+            self.settings, handlers, management.door, self.hub.slow_turns, doors, forward)
         self.doors.open()
-        self._membership.start()
+        self._membership.start(promote, deposed)
 
     def promote(self, inherited: Any = ()) -> None:
         """Make a follower the leader, and open its listeners. What has come from the leader is on disk first.
@@ -153,6 +167,9 @@ class Node:
         if self.doors is not None:
             self.doors.close()
             self.doors = None
+        if self._forwarder is not None:
+            self._forwarder.close()
+            self._forwarder = None
         self.lead()
         unserved, self._unserved = self._unserved, []
         self.open_doors((*inherited, *unserved))
@@ -161,16 +178,23 @@ class Node:
         """Why this node is not to be promoted now, or ""; ``is_forced``: also to an older state."""
         return self._membership.why_not_promote(is_forced)
 
-    def accept_damage(self) -> None:
-        """Let followers sync although damage was found in this folder. Raises OSError. May switch."""
+    def change_cluster(self, what: str) -> None:
+        """Do what an operator asks for: "accept_damage", "adopt", "force_leader", "transfer_leadership".
+
+        Raises ClusterError where that is not possible now; OSError. May switch.
+        """
         if self._membership is not None:
-            self._membership.accept_damage()
+            self._membership.change(what)
+        elif what != "accept_damage":
+            raise ClusterError("this broker is in no cluster")
 
     def must_follow(self) -> bool:
-        """Whether the settings name a leader that this node has to follow. Blocks. May switch. Raises
-        ClusterError, OSError.
+        """Whether the node begins as a follower: the settings name a leader that it has to follow, or the
+        cluster elects one. Blocks. May switch. Raises ClusterError, OSError.
         """
-        return bool(self.settings.cluster_leader) and self._membership.must_follow(self._data_dir.path)
+        settings = self.settings
+        return bool(settings.clustering or settings.cluster_leader) and self._membership.must_follow(
+            self._data_dir.path)
 
     def cluster_figures(self) -> dict[str, Any]:
         """The node's role, and of a leader the state of its followers; the answer to /api/cluster."""
@@ -184,7 +208,7 @@ class Node:
         BindError, ClusterError, OSError. May switch.
         """
         if self._membership is not None:  # first: a fault of it must cost no client its connection
-            self._membership.open(self._find_listener)
+            self._membership.open(self.hub, self.broker, self._find_listener)
         handlers = {AMQP: (*self._serving(AMQP), True)}
         if is_wanted(MQTT, self.settings, inherited):
             handlers[MQTT] = (*self._serving(MQTT), False)
@@ -244,7 +268,7 @@ class Node:
         held = [(getattr(self, name), end) for name, end in _ENDS]
         self.broker = self.hub = self.amqp = self.mqtt = self.doors = self.durability = None
         self.connector = self.shovels = self.federation = self._management = self._committer = None
-        self._open_shovel = self._membership = None
+        self._open_shovel = self._membership = self._forwarder = None
         for room, end in held:
             if room is not None:
                 shutdown.do(getattr(room, end))
@@ -273,5 +297,16 @@ class Node:
             from gomq_py.http.door import Management
             self._management = Management(
                 self.broker, self.hub, self.settings, lambda: self.listeners, self._serving,
-                self.doors.options, self.shovels, self.federation, self.cluster_figures, self.accept_damage)
+                self.doors.options, self.shovels, self.federation, self.cluster_figures,
+                self.change_cluster)
         return self._management.door(protocol, listening, tls)
+
+
+def _membership(settings: Settings) -> Any:
+    """The node's part in replication, as the settings ask for it."""
+    # imported here: most brokers have no followers
+    if settings.clustering:
+        from gomq_py.cluster.elected import ElectedMembership
+        return ElectedMembership(settings)
+    from gomq_py.cluster.membership import Membership
+    return Membership(settings)
