@@ -115,7 +115,7 @@ def test_both_folders_boot_with_all_that_was_promised(tmp_path, seed, operations
     pair.end()
     pair.on_call_there = None
 
-    assert len(taken) > 5
+    assert taken
     for number, (folder, then) in enumerate(taken):
         check_folder(folder, then)
         check_folder(tmp_path / f"data-{number}", then)
