@@ -83,10 +83,13 @@ class Applier:
         return self.damage
 
     def begin_sync(self, identity):
-        """Give up all that waits, and begin a sync; ``identity`` is that of the folder afterwards.
+        """Begin a sync; ``identity`` is that of the folder afterwards. What waits is applied and flushed
+        first, since it counts until the sync is whole; if it belongs to a sync, it is given up.
 
         Raises OSError, DataDirError. May switch.
         """
+        if self.staging is None:
+            self.flush()
         self._frames.clear()
         self._idle.wait()
         self._forget()
