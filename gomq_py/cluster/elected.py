@@ -4,11 +4,12 @@ Used by node, in place of membership. The node begins as a follower; the coordin
 follows and when it leads. Nothing here decides who leads.
 """
 import os
-import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
 import gevent
+from gevent import socket
 from gevent.event import Event
 
 from gomq_py.cluster import identity as identities
@@ -16,6 +17,7 @@ from gomq_py.cluster.acknowledger import Acknowledger
 from gomq_py.cluster.coordination import RETRY_S, Coordination, Folder
 from gomq_py.cluster.core.coordinator import Coordinator
 from gomq_py.cluster.core.elector import Follow
+from gomq_py.cluster.core.overrides import NotPossible, adopt, force_leader
 from gomq_py.cluster.core.promises import Promises
 from gomq_py.cluster.core.records import (
     SECRET, InSyncRecord, LeaderRecord, NodeRecord, RecordError, decode_secret, decoded,
@@ -29,11 +31,13 @@ from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.leadership import Leadership
 from gomq_py.cluster.membership import DAMAGED, follower_context, leader_tls, read_secret, shown
 from gomq_py.cluster.publisher_holds import PublisherHolds
+from gomq_py.cluster.refusals import Refusals
 from gomq_py.cluster.stream import EventStream
 from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.settings import Settings
 from gomq_py.errors import ClusterError
 from gomq_py.hub.threads import in_thread
+from gomq_py.net.listener import format_address
 from gomq_py.observability.log import logger
 from gomq_py.storage.disk.data_dir import content_of
 from gomq_py.storage.disk.plain_files import PlainFiles
@@ -43,6 +47,8 @@ LOG = logger("cluster")
 # Part of lease_ttl that one call of etcd may take, and the most seconds: two keepalives may fail.
 CALL_PART, CALL_S = 0.36, 1.8
 # A node that finds damage lets a member lead that is not known to have any.
+# Longest time for an orderly transfer, between two looks, and what the broker is low on meanwhile.
+DRAIN_S, DRAIN_LOOK_S, DRAINS = 5.0, 0.02, "leadership"
 HANDS_OVER = "damage was found in this data folder, and another member of the in-sync set may be sound"
 
 
@@ -77,6 +83,7 @@ class ElectedMembership:
         self._follower: Any = None
         self._leader: Any = None
         self._holds: Any = None
+        self._alarms: Any = None
         self._leadership: Leadership | None = None
         self._is_first = False  # the cluster's doors have not been open yet
         self._is_whole = True
@@ -85,7 +92,8 @@ class ElectedMembership:
         self._accepted_count = 0
         self._reason = "etcd was not asked yet"
         self._leader_address: tuple[str, int] | None = None
-        self._leader_changed: Callable[[], None] = _do_nothing
+        self._forwarder: Any = None
+        self._refusals = Refusals(self._is_gone)
         self._on_elected: Callable[[], None] = _do_nothing
         self._on_deposed: Callable[[str], None] = _ignore
 
@@ -118,11 +126,11 @@ class ElectedMembership:
 
     def _begin(self) -> None:
         if not self._secret:
-            self._secret = self._secret_of_cluster()
+            self._secret = self._forwarder.secret = self._secret_of_cluster()
         settings, identity = self._settings, self._identity
         self._follower = Follower(
             self._files, self._root, self._secret, "", 0, socket.gethostname(), identity,
-            follower_context(settings))
+            follower_context(settings), refused=self._refusals.refused)
         self._follower.start()
         self._coordination = Coordination(
             self._coordinator, self, identity.node_id.hex(), socket.gethostname(), self._address,
@@ -147,6 +155,16 @@ class ElectedMembership:
                 LOG.warning("%s", reason)
                 self._reason = reason
             gevent.sleep(RETRY_S)
+
+    def forwarder(self, hub: Any) -> Any:
+        """The Forwarder of this follower, in the node's ``hub``."""
+        # imported here: a leader has none
+        from gomq_py.cluster.forwarding import Forwarder
+        self._forwarder = Forwarder(
+            hub, self._secret, socket.gethostname(), lambda: self._leader_address,
+            lambda: self._identity if self._follower is None else self._follower.identity,
+            follower_context(self._settings), self._refusals.refused)
+        return self._forwarder
 
     def why_not_promote(self, is_forced: bool) -> str:
         """Why this follower is not to be promoted by hand: never is it."""
@@ -255,6 +273,7 @@ class ElectedMembership:
         leader.open()
         self._leader = leader
         self._disk.watch_probe(broker.resource_watch)
+        self._alarms = broker.alarms
         self._holds = PublisherHolds(
             broker.alarms, leader, self._stream, lambda: leadership.in_sync.required, settings.max_lag_bytes)
         leadership.serve(hub.gate, broker.alarms, leader, self._holds)
@@ -274,12 +293,55 @@ class ElectedMembership:
         self._coordination.resign(reason)
         Event().wait()  # the node is closed meanwhile
 
-    def accept_damage(self) -> None:
-        """Let followers sync again, although damage was found: an operator has decided. Raises OSError. May
-        switch.
+    def change(self, what: str) -> None:
+        """Do what an operator asks for. Raises ClusterError, OSError. May switch.
+
+        "accept_damage": let followers sync again, although damage was found. "adopt", "force_leader": see
+        core.overrides. "transfer_leadership": let another node in sync lead.
         """
-        self._accepted_count = self._damage_count()
-        self._set_damaged(False)
+        if what == "accept_damage":
+            self._accepted_count = self._damage_count()
+            self._set_damaged(False)
+        elif self._coordination is None:
+            raise ClusterError(f"not now: {self._reason}")
+        elif what == "transfer_leadership":
+            self._transfer()
+        else:
+            try:
+                self._coordination.override({"adopt": adopt, "force_leader": force_leader}[what])
+            except (NotPossible, CoordinatorError, Unanswered) as error:
+                raise ClusterError(str(error)) from error
+
+    def _transfer(self) -> None:
+        leadership, coordination = self._leadership, self._coordination
+        if leadership is None or coordination is None or not leadership.opened.is_set():
+            raise ClusterError("this node does not lead")
+        if len(leadership.in_sync.members) < 2:
+            raise ClusterError("no other node is in sync: it would have to come back at once")
+        if not self._drain():
+            raise ClusterError(f"the nodes in sync have not everything after {DRAIN_S:g} s: try again")
+        gevent.spawn(coordination.resign, "an operator has asked for another leader").name = "cluster: resigns"
+
+    def _drain(self) -> bool:
+        """Hold publishers until every node in sync has everything, for DRAIN_S at most. Returns whether they
+        have; publishers stay held then. May switch.
+        """
+        self._alarms.set(DRAINS, DRAINS, "another node is to lead")
+        until_s = time.monotonic() + DRAIN_S
+        while self._lacks():
+            if time.monotonic() > until_s:
+                self._alarms.clear(DRAINS)
+                return False
+            gevent.sleep(DRAIN_LOOK_S)
+        return True
+
+    def _lacks(self) -> bool:
+        """Whether a promise waits, or a node in sync has not flushed everything."""
+        assert self._leadership is not None
+        progress, position = self._leader.progress, self._stream.position
+        return bool(len(self._promises)) or any(
+            node not in progress or progress[node].flushed < position
+            for node in self._leadership.in_sync.required)
 
     def _why_no_sync(self) -> str:
         """Why no follower may sync from this leader, or "". Raises OSError. May switch."""
@@ -308,22 +370,24 @@ class ElectedMembership:
             figures |= {
                 "node_id": identity.node_id.hex(), "cluster": folder.cluster, "epoch": folder.epoch,
                 "damaged": folder.is_damaged}
+        figures |= {"state": "waiting", "lag_bytes": 0, "lag_seconds": 0.0}
         if coordination is None:
-            return figures | {"state": "waiting", "reason": self._reason, "error": self._reason}
+            return figures | {"reason": self._reason, "etcd_error": self._reason, "followers": []}
         figures |= _agreed(coordination)
         if self._follower is not None:
-            return shown(self._follower.status._asdict(), address="leader") | figures
+            return figures | shown(self._follower.status._asdict(), address="leader")
         leadership, leader = self._leadership, self._leader
         followers = [] if leader is None else [
             shown(follower._asdict(), node_id="node") for follower in leader.followers]
         return figures | {
-            "replicates": True, "position": self._stream.position, "followers": followers,
+            "state": "leading", "replicates": True, "position": self._stream.position, "followers": followers,
             "fenced": leadership is None or leadership.is_fenced, "promises": len(self._promises)}
 
     def close(self) -> None:
         """Stop serving followers, or following, and let another node lead. May be called again. May switch."""
         if self._beginning is not None:
             self._beginning.kill()
+        self._refusals.close()
         leader, self._leader = self._leader, None
         if leader is not None:
             leader.close()
@@ -339,7 +403,12 @@ class ElectedMembership:
     def _set_leader(self, address: tuple[str, int] | None) -> None:
         if address != self._leader_address:
             self._leader_address = address
-            self._leader_changed()
+            self._forwarder.leader_changed()
+
+    def _is_gone(self, address: tuple[str, int]) -> None:
+        """Nobody listens at the leader's address."""
+        if self._coordination is not None:
+            gevent.spawn(self._coordination.is_gone, format_address(address)).name = "cluster: no leader"
 
 
 def _agreed(coordination: Coordination) -> dict[str, Any]:
