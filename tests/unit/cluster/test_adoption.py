@@ -8,6 +8,14 @@ from gomq_py.cluster.wire.messages import NO_ID, Forward
 from gomq_py.net.proxy_protocol import SIGNATURE, header_of
 
 
+class Full:
+    """A listener without room."""
+
+    def has_room_for(self, address):
+        assert address == ("192.0.2.7", 5)
+        return False
+
+
 def forward(proxy, name="node-b", listener="amqp"):
     return Forward(NO_ID, NO_ID, 1, bytes(32), name, listener, proxy)
 
@@ -35,7 +43,7 @@ def test_name_of_a_node_is_no_address(name):
     (b"AMQP", "a header was due"), (SIGNATURE + b"\x21\x12\0\x0c" + bytes(12), "unknown address family"),
 ])
 def test_client_without_a_whole_header_is_refused(proxy, text):
-    assert text in Adoption(lambda name: object()).why_not(forward(proxy))
+    assert text in Adoption(lambda name: Full()).why_not(forward(proxy))
 
 
 def test_client_of_a_listener_that_is_not_open_is_refused():
@@ -48,3 +56,10 @@ def test_client_of_a_listener_that_is_not_open_is_refused():
     other.close()
     assert one.recv(1) == b""
     one.close()
+
+
+def test_client_for_whom_there_is_no_room_waits_at_its_follower():
+    asked = forward(header_of(("192.0.2.7", 5), ("192.0.2.1", 6)))
+
+    assert Adoption(lambda name: Full()).why_not(asked) == (
+        "too many amqp clients wait for their login at the leader")
