@@ -1,8 +1,8 @@
 """Messages: bodies of requests to etcd's JSON gateway, and checks of its answers. Without I/O.
 
-An answer is JSON as of proto3: 64-bit numbers are text, octets are base64, and fields that are 0, false or empty
-are left out. Whatever else arrives is an AnswerError: an answer that cannot be read says nothing about whether
-the request was carried out.
+An answer is JSON as of proto3: 64-bit numbers are text, octets are base64, and fields that are 0, false or
+empty are left out. Anything else is an AnswerError: an answer that cannot be read does not tell whether the
+request was carried out.
 """
 import base64
 import binascii
@@ -24,7 +24,7 @@ WATCH, AUTHENTICATE = "/v3/watch", "/v3/auth/authenticate"
 # Field that a compare's revision stands in, by Compare.target.
 COMPARED = {"create": "create_revision", "mod": "mod_revision"}
 MOST_INTEGER = (1 << 63) - 1
-_DIGITS = re.compile(r"\d{1,19}")
+_DIGITS = re.compile(r"[0-9]{1,19}")
 # A token becomes a header: any text that is one, and no longer than a large JWT.
 _TOKEN = re.compile(r"[\x21-\x7e]{1,8192}")
 
