@@ -19,7 +19,7 @@ from gomq_py.cluster.login import ForwarderLogin, LoginRefused
 from gomq_py.cluster.wire import frames
 from gomq_py.cluster.wire.frames import FrameError, FrameReader
 from gomq_py.cluster.wire.messages import MessageError
-from gomq_py.net.listener import format_address, host_of
+from gomq_py.net.listener import format_address, host_of, serve
 from gomq_py.net.proxy_protocol import header_of
 from gomq_py.net.pump import Pumps
 from gomq_py.observability.log import logger
@@ -84,6 +84,10 @@ class Forwarder:
         ``when_gone`` (see net.listener); None if the caller must close the socket.
         """
         return partial(self._forward, listener)
+
+    def until_end(self, connection: Any, address: Any) -> None:
+        """Pass a client of the HTTP listener on, until its end. May switch."""
+        serve(self.handler("http"), connection, address)
 
     def leader_changed(self) -> None:
         """Have waiting clients look for the leader again, and end the connections to a former one."""
