@@ -20,9 +20,12 @@ from gomq_py.cluster.core.elector import (
 )
 from gomq_py.cluster.core.in_sync import InSync
 from gomq_py.cluster.core.lease import EVERY, Lease
+from gomq_py.cluster.core.overrides import NotPossible
 from gomq_py.cluster.core.promises import Promises
-from gomq_py.cluster.core.records import NODES, NodeRecord
-from gomq_py.cluster.core.transactions import CoordinatorError, Outcome, Put, Transaction, Unanswered
+from gomq_py.cluster.core.records import LEADER, NODES, InSyncRecord, LeaderRecord, NodeRecord, decoded
+from gomq_py.cluster.core.transactions import (
+    CREATE, Compare, CoordinatorError, Delete, Outcome, Put, Transaction, Unanswered,
+)
 from gomq_py.cluster.leadership import Leadership, boot_time_s
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -32,6 +35,9 @@ LOG = logger("cluster")
 RETRY_S = 0.5
 # A folder that cannot be flushed is asked again after this time.
 FOLDER_S = 2.0
+# A node deletes the ``leader`` of a process that is gone no more often: a firewall that refuses it would keep
+# the cluster without a leader.
+GONE_S = 60.0
 
 
 class Folder(NamedTuple):
@@ -57,7 +63,7 @@ class Member(Protocol):
     def hangs(self) -> bool:
         """Whether a flush or a look at the disk has hung for so long that another node is to lead."""
 
-    def follow(self, address: str) -> str:
+    def follow_leader(self, address: str) -> str:
         """Follow the leader at "host:port". Returns why that is impossible, or ""."""
 
     def settle(self) -> bool:
@@ -66,8 +72,11 @@ class Member(Protocol):
     def take(self, cluster: str, epoch: int) -> None:
         """Write cluster and epoch into the folder, flushed. Raises OSError."""
 
-    def elected(self, leadership: Leadership) -> None:
-        """Begin to lead, in a greenlet of its own; doors open once ``leadership.opened`` is set."""
+    def elected(self, leadership: Leadership, is_first: bool) -> None:
+        """Begin to lead, in a greenlet of its own: read the folder, ``leadership.start()``, and open doors
+        once ``leadership.opened`` is set. ``is_first``: no door of this cluster has been open yet, so that an
+        empty folder has lost nothing.
+        """
 
     def lead_on(self, epoch: int) -> None:
         """Go on as leader in a higher epoch."""
@@ -86,7 +95,7 @@ class Coordination:
     def __init__(
             self, coordinator: Coordinator, member: Member, node: str, name: str, address: str,
             promises: Promises, lease_ttl_s: float = 5.0, ack_timeout_s: float = 3.0, min_isr: int = 1,
-            max_lag_octets: int = 0, clock: Callable[[], float] = boot_time_s):
+            clock: Callable[[], float] = boot_time_s):
         folder = member.folder
         self.decision: Decision = Wait("etcd was not asked yet")
         self.leadership: Leadership | None = None
@@ -95,14 +104,14 @@ class Coordination:
         self._coordinator, self._member, self._promises = coordinator, member, promises
         self._node, self._record = node, NodeRecord(name, address).encode()
         self._ttl_s, self._clock = lease_ttl_s, clock
-        self._in_sync_options = min_isr, ack_timeout_s
-        self._max_lag_octets = max_lag_octets
+        self._min_isr, self._ack_timeout_s = min_isr, ack_timeout_s
         self._elector = Elector(node, folder.cluster, folder.epoch, address)
         self._lease = Lease(lease_ttl_s)
         self._lease_id = 0
         self._revision = 0  # create revision of `leader` in the present election
         self._wake = Event()
         self._pause_s: float | None = None
+        self._gone_s = -GONE_S  # time at which a leader was said to be gone
         self._quiet = QuietLog(LOG)
         self._said = ""
         self._has_ended = False
@@ -132,6 +141,38 @@ class Coordination:
         """Lead no more, and let others be elected at once: all they need was flushed. May switch."""
         if not self._has_ended:
             self._depose(reason)
+
+    def override(self, what: Callable[[Any, str, str, int], Transaction]) -> None:
+        """Do ``what`` an operator asks for, a function of core.overrides. Raises NotPossible, CoordinatorError,
+        Unanswered. May switch.
+        """
+        folder = self._member.folder
+        transaction = what(self._coordinator.read(), self._node, folder.cluster, folder.epoch)
+        if not self._coordinator.transact(transaction).is_done:
+            raise NotPossible("etcd has changed meanwhile: look again")
+        LOG.warning("an operator has changed the cluster's keys: %s", what.__name__)
+        self.look()
+
+    def is_gone(self, address: str) -> None:
+        """Delete ``leader``: nobody listens at its address. Once a minute at most, and not for a node that is
+        not in sync, which nobody would succeed. May switch.
+        """
+        view, now_s = self.view, self._clock()
+        if self._has_ended or self.leadership is not None or view is None or view.leader is None:
+            return
+        leader, in_sync = decoded(view.leader, LeaderRecord.decode), decoded(view.in_sync, InSyncRecord.decode)
+        if (
+            leader is None or leader.address != address or in_sync is None
+            or self._node not in in_sync.members or now_s < self._gone_s + GONE_S
+        ):
+            return
+        self._gone_s = now_s
+        LOG.warning("nobody listens at the leader's address %s: another node is to be elected", address)
+        try:
+            self._coordinator.transact(Transaction(
+                (Compare(LEADER, CREATE, view.leader.create_revision),), (Delete(LEADER),)))
+        except (Unanswered, CoordinatorError) as error:
+            self._failed(error)
 
     @property
     def leads(self) -> bool:
@@ -207,7 +248,7 @@ class Coordination:
     def _follow(self, decision: Follow) -> None:
         if self._lease_id:
             self._forget_lease()
-        why = self._member.follow(decision.address)
+        why = self._member.follow_leader(decision.address)
         if why:
             self.decision = Wait(why)
         self._say(why)
@@ -316,16 +357,15 @@ class Coordination:
             return
         self._elector.folder(lead.cluster, lead.epoch)
         in_sync = InSync(
-            self._node, lead.epoch, lead.revision, lead.record, lead.mod_revision, *self._in_sync_options,
-            lead.former)
+            self._node, lead.epoch, lead.revision, lead.record, lead.mod_revision, self._min_isr,
+            self._ack_timeout_s, lead.former)
         self._revision = lead.revision
         if leadership is None:
             LOG.warning("this node was elected leader, in epoch %d", lead.epoch)
             self.leadership = Leadership(
-                self._coordinator, self._promises, self._lease, in_sync, self._max_lag_octets, self._clock)
+                self._coordinator, self._promises, self._lease, in_sync, self._min_isr, self._clock)
             self.leadership.know(True)
-            self.leadership.start()
-            self._member.elected(self.leadership)
+            self._member.elected(self.leadership, lead.record.members.get(self._node) == 0)
         else:
             LOG.warning("this node was elected again, in epoch %d: clients stay connected", lead.epoch)
             self._member.lead_on(lead.epoch)
