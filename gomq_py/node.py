@@ -18,7 +18,7 @@ from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.content import forms
 from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, PROTOCOLS, SIDE_DOORS, Doors, is_wanted
-from gomq_py.errors import ClusterError, DefinitionsError
+from gomq_py.errors import DefinitionsError
 from gomq_py.federation.supervisor import Federation
 from gomq_py.hub.context import Hub
 from gomq_py.hub.scheduler import SliceClock
@@ -183,12 +183,6 @@ class Node:
         if self._membership is not None:
             self._membership.accept_damage()
 
-    def forget_node(self, name: str) -> None:
-        """Remove another node, by name or id, from an elected cluster. Raises ClusterError. May switch."""
-        if not self.settings.clustering:
-            raise ClusterError("this broker elects no leader: its followers are known by their connections alone")
-        self._membership.forget(name)
-
     def must_follow(self) -> bool:
         """Whether the node begins as a follower: the settings name a leader that it has to follow, or the
         cluster elects one. Blocks. May switch. Raises ClusterError, OSError.
@@ -298,8 +292,7 @@ class Node:
             from gomq_py.http.door import Management
             self._management = Management(
                 self.broker, self.hub, self.settings, lambda: self.listeners, self._serving,
-                self.doors.options, self.shovels, self.federation, self.cluster_figures, self.accept_damage,
-                self.forget_node)
+                self.doors.options, self.shovels, self.federation, self.cluster_figures, self.accept_damage)
         return self._management.door(protocol, listening, tls)
 
 

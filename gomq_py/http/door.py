@@ -34,7 +34,7 @@ class Management:
 
     def __init__(
         self, broker, hub, settings, listeners, serving, options, shovels=None, federation=None,
-        cluster_figures=dict, accept_damage=dict, forget_node=dict,
+        cluster_figures=dict, accept_damage=dict,
     ):
         """``listeners()`` returns the open listeners of this process; ``hub`` has the connected clients.
 
@@ -42,7 +42,7 @@ class Management:
         ``options`` are set on the sockets of those clients (net.socket_options.SocketOptions). ``shovels``
         and ``federation`` are the broker's supervisors (shovel.supervisor, federation.supervisor), or None.
         ``cluster_figures()`` returns the answer to /api/cluster; ``accept_damage()`` lets followers sync
-        although damage was found; ``forget_node(name)`` removes a node from an elected cluster.
+        although damage was found.
         """
         self._upgrades = Upgrades(settings, serving, hub, options)
         interval_s, log_source = settings.stats_interval / 1000, Waker()
@@ -51,7 +51,7 @@ class Management:
             Rates(interval_s, settings.stats_log_size, spawn=hub.spawn), Index(hub.timers, interval_s),
             Feed(broker.events), shovels, federation, Doctor(),
             LogRing(partial(_wake, log_source, threading.get_native_id())), log_source, cluster_figures,
-            accept_damage, forget_node)
+            accept_damage)
         hub.at_close(self._node.index.close)
         self._apps = {}
         self._settings = settings
@@ -121,13 +121,12 @@ class Node:
     ``listeners()`` returns the open listeners, with protocol, address and port; ``name`` is the node's:
     ``gomq@host``. ``shovels``: a shovel.supervisor.Shovels, or None; ``federation``: a
     federation.supervisor.Federation, or None. ``doctor`` is a http.doctor.Doctor, ``log`` a LogRing,
-    ``log_source`` wakes the log's followers. ``cluster_figures()``, ``accept_damage()``, ``forget_node(name)``: see
-    Management.
+    ``log_source`` wakes the log's followers. ``cluster_figures()``, ``accept_damage()``: see Management.
     """
 
     def __init__(
         self, broker, clients, settings, listeners, name, rates, index, feed, shovels=None, federation=None,
-        doctor=None, log=None, log_source=None, cluster_figures=dict, accept_damage=dict, forget_node=dict,
+        doctor=None, log=None, log_source=None, cluster_figures=dict, accept_damage=dict,
     ):
         self.broker = broker
         self.clients = clients
@@ -143,7 +142,6 @@ class Node:
         self.log_source = log_source
         self.cluster_figures = cluster_figures
         self.accept_damage = accept_damage
-        self.forget_node = forget_node
         self.name = name
         self.started_monotonic = time.monotonic()
 

@@ -1,11 +1,9 @@
 """/api/cluster: tells this node's role, and how far the copies on its followers are; lets followers sync from
-a leader whose folder was damaged; forgets nodes that do not come back.
+a leader whose folder was damaged.
 """
 from flask import Blueprint
 
-from gomq_py.errors import ClusterError
 from gomq_py.http.answers import json_answer, no_content, node
-from gomq_py.http.errors import answer
 from gomq_py.http.login import ADMINISTRATOR, MONITORING, access
 
 blueprint = Blueprint("cluster", __name__)
@@ -23,15 +21,4 @@ def cluster():
 def accept_damage():
     """Let followers sync from this leader, although damage was found in its data folder."""
     node().accept_damage()
-    return no_content()
-
-
-@blueprint.delete("/api/cluster/nodes/<name>")
-@access(ADMINISTRATOR)
-def forget_node(name):
-    """Remove a node, by name or id, that does not come back, from an elected cluster."""
-    try:
-        node().forget_node(name)
-    except ClusterError as error:
-        return answer(409, "conflict", str(error))
     return no_content()
