@@ -243,7 +243,9 @@ class FollowerLink:
                     return
                 if self._wake.wait(HEARTBEAT_S):
                     continue
-                octets = frames.encode(frames.HEARTBEAT, b"", self.epoch, self._stream.position)
+                octets = frames.encode(
+                    frames.HEARTBEAT, messages.Heartbeat(time.time_ns()).encode(), self.epoch,
+                    self._stream.position)
             self._is_sending = True
             self._connection.sendall(octets)
             self._is_sending = False

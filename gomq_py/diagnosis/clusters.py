@@ -5,8 +5,6 @@ fine, too.
 """
 from gomq_py.diagnosis.checks import BAD, WARNING, Finding
 
-# Clocks that are further apart let messages expire early or late after a failover.
-SKEW_S = 1.0
 # A follower is late by this age of the oldest change that it lacks.
 LATE_S = 10.0
 
@@ -84,11 +82,6 @@ def _of_follower(follower):
         yield _found(
             WARNING, follower.get("name") or "follower",
             f"is {lag_s:.0f} s and {follower.get('lag_bytes')} octets behind", "see its disk and its network")
-    skew_s = follower.get("clock_skew_seconds")
-    if skew_s is not None and abs(skew_s) > SKEW_S:
-        yield _found(
-            WARNING, follower.get("name") or "follower", f"has a clock {skew_s:+.1f} s off the leader's",
-            "set the clocks (NTP): messages would expire early or late after a failover")
 
 
 def _found(level, subject, text, remedy):
