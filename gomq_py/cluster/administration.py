@@ -24,7 +24,8 @@ LEADING, FENCED, DISCONNECTED = "leading", "fenced", "disconnected"
 REMOVAL_S, LOOK_S = 5.0, 0.05
 
 
-def figures(coordination: Any, node: str, own: Mapping[str, Any], followers: Sequence[Any]) -> dict[str, Any]:
+def figures(
+        coordination: Any, node: str, own: Mapping[str, Any], followers: Sequence[Any]) -> dict[str, Any]:
     """The cluster as the node with this id sees it, for /api/cluster.
 
     ``own``: the figures of this node as a follower, or an empty mapping; ``followers``: those of a leader's
@@ -46,7 +47,8 @@ def figures(coordination: Any, node: str, own: Mapping[str, Any], followers: Seq
     leader_node = "" if leader is None else leader.node
     states: dict[str, Mapping[str, Any]] = {one["node"]: one for one in followers}
     if leadership is not None:
-        states[node] = {"state": FENCED if leadership.is_fenced else LEADING, "lag_bytes": 0, "lag_seconds": 0.0}
+        states[node] = {
+            "state": FENCED if leadership.is_fenced else LEADING, "lag_bytes": 0, "lag_seconds": 0.0}
     elif own:
         states[node] = own
     absent = {"state": DISCONNECTED if leadership is not None else None}
@@ -84,7 +86,16 @@ def _node(
         "lag_bytes": state.get("lag_bytes"), "lag_seconds": state.get("lag_seconds")}
 
 
-def forget(coordinator: Coordinator, coordination: Any, node: str, named: str, connected: Sequence[str]) -> None:
+def calls(etcd: Any) -> dict[str, Any]:
+    """How long the calls of a cluster.etcd.client.Etcd took, and how many have failed."""
+    taken = etcd.call_seconds
+    return {
+        "buckets": [list(pair) for pair in taken.cumulative()], "seconds": round(taken.total, 6),
+        "failures": etcd.failures}
+
+
+def forget(
+        coordinator: Coordinator, coordination: Any, node: str, named: str, connected: Sequence[str]) -> None:
     """Remove a node from the in-sync set, and its name from etcd. ``node``: the id of this one, which leads;
     ``named``: id or name of the other; ``connected``: ids of the followers that are connected.
 
@@ -115,7 +126,7 @@ def _found(named: str, known: Mapping[str, NodeRecord | None]) -> str:
         return named
     found = [node for node, record in known.items() if record is not None and record.name == named]
     if len(found) > 1:
-        raise ClusterError(f"{len(found)} nodes are named {named!r}: give the id, of {', '.join(sorted(found))}")
+        raise ClusterError(f"{len(found)} nodes are named {named!r}: give the id, one of {', '.join(found)}")
     if not found:
         raise ClusterError(f"no node has the name or id {named!r}: see cluster_status")
     return found[0]
@@ -130,5 +141,5 @@ def _remove(leadership: Any, node: str, named: str) -> None:
             gevent.sleep(LOOK_S)
         return
     raise ClusterError(
-        f"{named} is still in sync: with {len(in_sync.members)} such nodes none is removed below min_isr, or etcd "
-        "does not answer. Let another node come into sync first")
+        f"{named} is still in sync: with {len(in_sync.members)} such nodes none is removed below min_isr, or "
+        "etcd does not answer. Let another node come into sync first")

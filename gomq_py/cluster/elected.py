@@ -4,6 +4,7 @@ Used by node, in place of membership. The node begins as a follower; the coordin
 follows and when it leads. Nothing here decides who leads.
 """
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,15 +12,14 @@ import gevent
 from gevent import socket
 from gevent.event import Event
 
+from gomq_py.cluster import administration, shared_settings
 from gomq_py.cluster import identity as identities
 from gomq_py.cluster.acknowledger import Acknowledger
 from gomq_py.cluster.coordination import RETRY_S, Coordination, Folder
 from gomq_py.cluster.core.coordinator import Coordinator
-from gomq_py.cluster.core.elector import Follow
+from gomq_py.cluster.core.overrides import NotPossible, adopt, force_leader
 from gomq_py.cluster.core.promises import Promises
-from gomq_py.cluster.core.records import (
-    SECRET, InSyncRecord, LeaderRecord, NodeRecord, RecordError, decode_secret, decoded,
-)
+from gomq_py.cluster.core.records import SECRET, RecordError, decode_secret
 from gomq_py.cluster.core.transactions import (
     CREATE, Compare, CoordinatorError, Put, Transaction, Unanswered,
 )
@@ -29,6 +29,7 @@ from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.leadership import Leadership
 from gomq_py.cluster.membership import DAMAGED, follower_context, leader_tls, read_secret, shown
 from gomq_py.cluster.publisher_holds import PublisherHolds
+from gomq_py.cluster.refusals import Refusals
 from gomq_py.cluster.stream import EventStream
 from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.settings import Settings
@@ -44,8 +45,8 @@ LOG = logger("cluster")
 # Part of lease_ttl that one call of etcd may take, and the most seconds: two keepalives may fail.
 CALL_PART, CALL_S = 0.36, 1.8
 # A node that finds damage lets a member lead that is not known to have any.
-# Pause between two connections that are refused, and time for the second.
-PROBE_S = 0.15
+# Longest time for an orderly transfer, between two looks, and what the broker is low on meanwhile.
+DRAIN_S, DRAIN_LOOK_S, DRAINS = 5.0, 0.02, "leadership"
 HANDS_OVER = "damage was found in this data folder, and another member of the in-sync set may be sound"
 
 
@@ -80,6 +81,7 @@ class ElectedMembership:
         self._follower: Any = None
         self._leader: Any = None
         self._holds: Any = None
+        self._alarms: Any = None
         self._leadership: Leadership | None = None
         self._is_first = False  # the cluster's doors have not been open yet
         self._is_whole = True
@@ -89,7 +91,7 @@ class ElectedMembership:
         self._reason = "etcd was not asked yet"
         self._leader_address: tuple[str, int] | None = None
         self._forwarder: Any = None
-        self._probing: Any = None  # greenlet
+        self._refusals = Refusals(self._is_gone)
         self._on_elected: Callable[[], None] = _do_nothing
         self._on_deposed: Callable[[str], None] = _ignore
 
@@ -126,12 +128,12 @@ class ElectedMembership:
         settings, identity = self._settings, self._identity
         self._follower = Follower(
             self._files, self._root, self._secret, "", 0, socket.gethostname(), identity,
-            follower_context(settings))
-        self._follower.on_refused = self._refused
+            follower_context(settings), refused=self._refusals.refused)
         self._follower.start()
         self._coordination = Coordination(
             self._coordinator, self, identity.node_id.hex(), socket.gethostname(), self._address,
-            self._promises, float(settings.lease_ttl), float(settings.ack_timeout), settings.min_isr)
+            self._promises, float(settings.lease_ttl), float(settings.ack_timeout), settings.min_isr,
+            settings=shared_settings.told(settings))
         self._coordination.start()
 
     def _secret_of_cluster(self) -> bytes:
@@ -160,7 +162,7 @@ class ElectedMembership:
         self._forwarder = Forwarder(
             hub, self._secret, socket.gethostname(), lambda: self._leader_address,
             lambda: self._identity if self._follower is None else self._follower.identity,
-            follower_context(self._settings), self._refused)
+            follower_context(self._settings), self._refusals.refused)
         return self._forwarder
 
     def why_not_promote(self, is_forced: bool) -> str:
@@ -270,6 +272,7 @@ class ElectedMembership:
         leader.open()
         self._leader = leader
         self._disk.watch_probe(broker.resource_watch)
+        self._alarms = broker.alarms
         self._holds = PublisherHolds(
             broker.alarms, leader, self._stream, lambda: leadership.in_sync.required, settings.max_lag_bytes)
         leadership.serve(hub.gate, broker.alarms, leader, self._holds)
@@ -289,12 +292,60 @@ class ElectedMembership:
         self._coordination.resign(reason)
         Event().wait()  # the node is closed meanwhile
 
-    def accept_damage(self) -> None:
-        """Let followers sync again, although damage was found: an operator has decided. Raises OSError. May
-        switch.
+    def change(self, what: str, node: str = "") -> None:
+        """Do what an operator asks for. Raises ClusterError, OSError. May switch.
+
+        "accept_damage": let followers sync again, although damage was found. "adopt", "force_leader": see
+        core.overrides. "transfer_leadership": let another node in sync lead. "forget_node": see
+        administration.forget; ``node``: the other's name or id.
         """
-        self._accepted_count = self._damage_count()
-        self._set_damaged(False)
+        if what == "accept_damage":
+            self._accepted_count = self._damage_count()
+            self._set_damaged(False)
+        elif self._coordination is None:
+            raise ClusterError(f"not now: {self._reason}")
+        elif what == "transfer_leadership":
+            self._transfer()
+        elif what == "forget_node":
+            connected = [] if self._leader is None else list(self._leader.progress)
+            administration.forget(
+                self._coordinator, self._coordination, self._identity.node_id.hex(), node, connected)
+        else:
+            try:
+                self._coordination.override({"adopt": adopt, "force_leader": force_leader}[what])
+            except (NotPossible, CoordinatorError, Unanswered) as error:
+                raise ClusterError(str(error)) from error
+
+    def _transfer(self) -> None:
+        leadership, coordination = self._leadership, self._coordination
+        if leadership is None or coordination is None or not leadership.opened.is_set():
+            raise ClusterError("this node does not lead")
+        if len(leadership.in_sync.members) < 2:
+            raise ClusterError("no other node is in sync: it would have to come back at once")
+        if not self._drain():
+            raise ClusterError(f"the nodes in sync have not everything after {DRAIN_S:g} s: try again")
+        gevent.spawn(coordination.resign, "an operator has asked for another leader").name = "cluster: resigns"
+
+    def _drain(self) -> bool:
+        """Hold publishers until every node in sync has everything, for DRAIN_S at most. Returns whether they
+        have; publishers stay held then. May switch.
+        """
+        self._alarms.set(DRAINS, DRAINS, "another node is to lead")
+        until_s = time.monotonic() + DRAIN_S
+        while self._lacks():
+            if time.monotonic() > until_s:
+                self._alarms.clear(DRAINS)
+                return False
+            gevent.sleep(DRAIN_LOOK_S)
+        return True
+
+    def _lacks(self) -> bool:
+        """Whether a promise waits, or a node in sync has not flushed everything."""
+        assert self._leadership is not None
+        progress, position = self._leader.progress, self._stream.position
+        return bool(len(self._promises)) or any(
+            node not in progress or progress[node].flushed < position
+            for node in self._leadership.in_sync.required)
 
     def _why_no_sync(self) -> str:
         """Why no follower may sync from this leader, or "". Raises OSError. May switch."""
@@ -323,22 +374,27 @@ class ElectedMembership:
             figures |= {
                 "node_id": identity.node_id.hex(), "cluster": folder.cluster, "epoch": folder.epoch,
                 "damaged": folder.is_damaged}
+        figures |= {"state": "waiting", "lag_bytes": 0, "lag_seconds": 0.0}
         if coordination is None:
-            return figures | {"state": "waiting", "reason": self._reason, "error": self._reason}
-        figures |= _agreed(coordination)
-        if self._follower is not None:
-            return shown(self._follower.status._asdict(), address="leader") | figures
+            return figures | {"reason": self._reason, "etcd_error": self._reason, "followers": []}
         leadership, leader = self._leadership, self._leader
+        own = {} if self._follower is None else shown(self._follower.status._asdict(), address="leader")
         followers = [] if leader is None else [
             shown(follower._asdict(), node_id="node") for follower in leader.followers]
+        figures |= administration.figures(coordination, figures["node_id"], own, followers)
+        if hasattr(self._coordinator, "call_seconds"):  # a test's coordinator may take no time
+            figures["etcd_calls"] = administration.calls(self._coordinator)
+        if own:
+            return figures | own
         return figures | {
-            "replicates": True, "position": self._stream.position, "followers": followers,
+            "state": "leading", "replicates": True, "position": self._stream.position, "followers": followers,
             "fenced": leadership is None or leadership.is_fenced, "promises": len(self._promises)}
 
     def close(self) -> None:
         """Stop serving followers, or following, and let another node lead. May be called again. May switch."""
         if self._beginning is not None:
             self._beginning.kill()
+        self._refusals.close()
         leader, self._leader = self._leader, None
         if leader is not None:
             leader.close()
@@ -356,46 +412,10 @@ class ElectedMembership:
             self._leader_address = address
             self._forwarder.leader_changed()
 
-    def _refused(self, address: tuple[str, int]) -> None:
-        """Nobody listens at the leader's address, it seems: a second try decides. Does not switch."""
-        if self._probing is None and self._coordination is not None and address == self._leader_address:
-            self._probing = gevent.spawn(self._probe, address)
-            self._probing.name = "cluster: is the leader gone?"
-
-    def _probe(self, address: tuple[str, int]) -> None:
-        try:
-            gevent.sleep(PROBE_S)
-            socket.create_connection(address, PROBE_S).close()
-        except ConnectionRefusedError:
-            assert self._coordination is not None
-            self._coordination.is_gone(format_address(address))
-        except OSError:
-            pass  # lost on its way: its lease tells
-        finally:
-            self._probing = None
-
-
-def _agreed(coordination: Coordination) -> dict[str, Any]:
-    """What etcd was seen to hold last, and what this node makes of it."""
-    view, decision = coordination.view, coordination.decision
-    figures: dict[str, Any] = {
-        "decision": type(decision).__name__.lower(), "reason": getattr(decision, "reason", ""),
-        "etcd_error": coordination.error}
-    if isinstance(decision, Follow):
-        figures["leader"] = decision.address
-    if view is None:
-        return figures
-    leader, in_sync = decoded(view.leader, LeaderRecord.decode), decoded(view.in_sync, InSyncRecord.decode)
-    if coordination.leadership is not None:
-        members = coordination.leadership.in_sync.members
-    else:
-        members = {} if in_sync is None else in_sync.members
-    nodes = {node: decoded(kept, NodeRecord.decode) for node, kept in view.nodes.items()}
-    return figures | {
-        "leader_node": "" if leader is None else leader.node, "in_sync": sorted(members),
-        "nodes": [
-            {"node": node, "name": record.name, "address": record.address, "in_sync": node in members}
-            for node, record in sorted(nodes.items()) if record is not None]}
+    def _is_gone(self, address: tuple[str, int]) -> None:
+        """Nobody listens at the leader's address."""
+        if self._coordination is not None:
+            gevent.spawn(self._coordination.is_gone, format_address(address)).name = "cluster: no leader"
 
 
 def advertised(settings: Settings) -> str:

@@ -14,8 +14,8 @@ from gomq_py.observability.log import logger
 
 LOG = logger("cluster")
 VERSION = "version"
-# Attributes of Settings. What is promised, and how fast a leader is replaced; what queues and clients are given
-# where they say nothing; limits by which a client is refused. Ports are left out: a proxy may hide them.
+# Attributes of Settings. What is promised, and how fast a leader is replaced; what queues and clients are
+# given where they say nothing; limits by which a client is refused. No ports: a proxy may hide them.
 SHARED = (
     "sync", "min_isr", "ack_timeout", "lease_ttl", "max_lag_bytes",
     "default_consumer_prefetch", "consumer_timeout", "default_consistent_hash_algorithm", "segment_size",
@@ -80,8 +80,8 @@ class Warner:
         for one in self.found:
             if one not in before:
                 LOG.warning(
-                    "settings differ: %s is %r on this node and %r on %s, which may lead one day", one.setting,
-                    one.here, one.there, one.name)
+                    "settings differ: %s is %r on this node and %r on %s, which may lead one day",
+                    one.setting, one.here, one.there, one.name)
 
 
 def _text(value: str) -> str:

@@ -11,6 +11,8 @@ LEADER = "leader"
 ALARMS = {"mem_alarm": "memory", "disk_free_alarm": "disk"}
 # EX_UNAVAILABLE, with which rabbitmq-diagnostics ends where a check fails.
 EXIT_FAILED = 69
+# What a follower of an elected cluster tells of itself.
+FOLLOWER = ("role", "node", "leader", "state", "reason", "error", "lag_bytes", "lag_seconds")
 COLUMNS = ("name", "role", "epoch", "state", "lag_bytes", "lag_seconds", "address", "node")
 
 
@@ -30,9 +32,8 @@ def cluster_status(session):
     figures = figures_of(session.api)
     elected = _elected(figures) if figures.get("elects") else {}
     if figures["role"] != LEADER:
-        kept = figures if not elected else {
-            name: figures[name] for name in ("role", "node", "leader", "state", "reason", "error", "lag_bytes", "lag_seconds")
-            if figures.get(name) not in (None, "")}
+        names = FOLLOWER if elected else figures
+        kept = {name: figures[name] for name in names if not elected or figures.get(name) not in (None, "")}
         session.out.fields({name.replace("_", " ").capitalize(): kept[name] for name in kept} | elected)
         return
     nodes = session.api.get("nodes")
@@ -57,7 +58,8 @@ def _elected(figures):
         "Leader": _named(figures, figures.get("leader_node") or ""),
         "Epoch": figures.get("epoch"),
         "In sync": [_named(figures, node) for node in members],
-        "Not in sync": [_named(figures, one["node"]) for one in figures.get("nodes", []) if not one["in_sync"]],
+        "Not in sync": [
+            _named(figures, one["node"]) for one in figures.get("nodes", []) if not one["in_sync"]],
         "Needed for a confirm": figures.get("min_isr", 1),
         "Fenced": figures.get("fenced", False),
         "Etcd": figures.get("etcd_error") or "answers",
@@ -86,7 +88,7 @@ def list_in_sync_replicas(session):
 @command("forget_cluster_node")
 @argument("node")
 def forget_cluster_node(session, node):
-    """Remove a node, by name or id, that does not come back: from the in-sync set, and from the list of nodes.
+    """Remove a node, by name or id, that does not come back, from the in-sync set and from the list of nodes.
     On the leader. A node that is connected is not forgotten; one that comes back joins again.
     """
     session.api.delete("cluster", "nodes", node)
@@ -94,8 +96,8 @@ def forget_cluster_node(session, node):
 
 @command("check_if_node_is_quorum_critical")
 def check_if_node_is_quorum_critical(session):
-    """Fail if confirms, or the service, would stop with this node: wait before you stop it. Exit code 69 then,
-    as of rabbitmq-diagnostics.
+    """Fail if confirms, or the service, would stop with this node: wait before you stop it. Exit code 69
+    then, as of rabbitmq-diagnostics.
     """
     try:
         session.api.get("health", "checks", "node-is-quorum-critical")

@@ -51,13 +51,15 @@ def _of_election(figures):
     yield _gauge("in_sync_nodes", "Nodes that have all that is confirmed", len(members))
     yield _gauge("nodes", "Nodes that etcd knows", len(nodes))
     yield _gauge("has_leader", "1 where etcd names a leader", int(bool(figures.get("leader_node"))))
-    yield _gauge("is_fenced", "1 where this leader confirms and delivers nothing", int(figures.get("fenced", False)))
+    yield _gauge(
+        "is_fenced", "1 where this leader confirms and delivers nothing", int(figures.get("fenced", False)))
     yield _gauge(
         "settings_differ", "Settings of other nodes that differ from this leader's",
         len(figures.get("settings_differ", ())))
     calls = figures.get("etcd_calls")
     if calls is not None:
-        family = HistogramMetricFamily(f"{PREFIX}etcd_call_seconds", "Time of a call of etcd, over all its servers")
+        family = HistogramMetricFamily(
+            f"{PREFIX}etcd_call_seconds", "Time of a call of etcd, over all its servers")
         family.add_metric((), [(bound, count) for bound, count in calls["buckets"]], calls["seconds"])
         yield family
         failures = CounterMetricFamily(

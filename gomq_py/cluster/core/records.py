@@ -77,8 +77,8 @@ class InSyncRecord(NamedTuple):
 
 
 class NodeRecord(NamedTuple):
-    """The value of ``nodes/<id>``, for operators. ``settings``: those that should be alike on all nodes; empty
-    if the node has told none.
+    """The value of ``nodes/<id>``, for operators. ``settings``: those that should be alike on all nodes;
+    empty if the node has told none.
     """
 
     name: str

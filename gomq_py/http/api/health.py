@@ -81,7 +81,7 @@ def health():
 @blueprint.get("/api/health/checks/node-is-quorum-critical")
 @access(MANAGEMENT)
 def health_of_replicas():
-    """Check that confirms go on if this node of an elected cluster stops; 503 if not. A single node passes."""
+    """Check that confirms go on if this node of a cluster stops; 503 if not. A single node passes."""
     figures = node().cluster_figures()
     reason = clusters.why_critical(figures)
     if reason:

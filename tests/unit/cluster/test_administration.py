@@ -4,11 +4,14 @@ import pytest
 from gomq_py.cluster import administration
 from gomq_py.cluster.core.in_sync import Progress
 from gomq_py.cluster.core.records import NODES, NodeRecord
+from gomq_py.cluster.core.transactions import CoordinatorError
 from gomq_py.errors import ClusterError
-from tests.unit.cluster.test_coordination import (  # noqa: F401  (fixtures)
-    ONE, THREE, TWO, begin, clock, etcd, in_sync_in, put_cluster, put_leader, wait,
+from tests.unit.cluster import test_coordination
+from tests.unit.cluster.test_coordination import (
+    ONE, THREE, TWO, in_sync_in, put_cluster, put_leader, wait,
 )
 
+begin, clock, etcd = test_coordination.begin, test_coordination.clock, test_coordination.etcd
 LINK = {"node": TWO, "name": "two", "state": "streaming", "lag_bytes": 7, "lag_seconds": 0.5}
 
 
@@ -49,7 +52,7 @@ def test_leader_shows_itself_its_links_and_who_is_absent(etcd, begin):
     found = by_node(figures)
     assert (figures["leader_node"], figures["in_sync"], figures["min_isr"]) == (ONE, [ONE, TWO], 1)
     assert figures["lease_seconds_left"] == 4.0
-    assert [(one["role"], one["state"], one["in_sync"]) for one in (found[ONE], found[TWO], found[THREE])] == [
+    assert [(found[one]["role"], found[one]["state"], found[one]["in_sync"]) for one in (ONE, TWO, THREE)] == [
         ("leader", "leading", True), ("follower", "streaming", True), ("follower", "disconnected", False)]
     assert (found[TWO]["lag_bytes"], found[TWO]["version"], found[TWO]["address"]) == (7, "0.2", "two:5679")
     assert (found[TWO]["epoch"], found[THREE]["epoch"]) == (4, None)
@@ -72,7 +75,6 @@ def test_follower_shows_its_own_lag_and_not_that_of_others(etcd, begin):
 
 
 def test_node_without_an_answer_of_etcd_shows_why(etcd, begin):
-    from gomq_py.cluster.core.transactions import CoordinatorError
     etcd.fault = CoordinatorError("no etcd answers")
     node = begin()
     wait(lambda: node.coordination.error)
