@@ -101,6 +101,7 @@ OPERATIONS = {
     ("health.health_of_this_node", "GET"): STATUS,
     ("health.health", "GET"): STATUS,
     ("health.health_of_replicas", "GET"): STATUS,
+    ("health.health_in_cluster", "GET"): STATUS,
     ("health.health_by_answering", "GET"): STATUS,
     ("health.health_of_port", "GET"): STATUS,
     ("health.health_of_protocol", "GET"): STATUS,

@@ -52,7 +52,8 @@ def test_leader_shows_itself_its_links_and_who_is_absent(etcd, begin):
     found = by_node(figures)
     assert (figures["leader_node"], figures["in_sync"], figures["min_isr"]) == (ONE, [ONE, TWO], 1)
     assert figures["lease_seconds_left"] == 4.0
-    assert [(found[one]["role"], found[one]["state"], found[one]["in_sync"]) for one in (ONE, TWO, THREE)] == [
+    shown_of = [(found[one]["role"], found[one]["state"], found[one]["in_sync"]) for one in (ONE, TWO, THREE)]
+    assert shown_of == [
         ("leader", "leading", True), ("follower", "streaming", True), ("follower", "disconnected", False)]
     assert (found[TWO]["lag_bytes"], found[TWO]["version"], found[TWO]["address"]) == (7, "0.2", "two:5679")
     assert (found[TWO]["epoch"], found[THREE]["epoch"]) == (4, None)

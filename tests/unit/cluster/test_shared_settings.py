@@ -14,9 +14,9 @@ def kept(name, settings, revision=1):
 
 
 def test_no_secret_and_nothing_of_one_machine_is_told():
-    told_options = [BY_ATTRIBUTE[attribute] for attribute in shared_settings.SHARED]
+    options = [BY_ATTRIBUTE[attribute] for attribute in shared_settings.SHARED]
 
-    assert [one.attribute for one in told_options if one.kind.secret or one.kind.name in ("path", "folder")] == []
+    assert [one.attribute for one in options if one.kind.secret or one.kind.name in ("path", "folder")] == []
 
 
 def test_what_is_told_comes_back_from_the_record():
@@ -31,7 +31,8 @@ def test_what_is_told_comes_back_from_the_record():
 def test_long_or_strange_value_is_told_as_its_digest():
     settings = told(Settings(oauth_issuer="x" * 1000, oauth_audience="a\nb"))
 
-    assert settings["[oauth] issuer"].startswith("digest ") and settings["[oauth] audience"].startswith("digest ")
+    assert settings["[oauth] issuer"].startswith("digest ")
+    assert settings["[oauth] audience"].startswith("digest ")
     assert told(Settings(oauth_issuer="x" * 1000))["[oauth] issuer"] == settings["[oauth] issuer"]
 
 

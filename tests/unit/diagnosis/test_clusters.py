@@ -11,7 +11,8 @@ def figures(*members, min_isr=1, node_id=ONE, nodes=(ONE, TWO, THREE), **more):
     return {
         "role": "leader", "node": "gomq@one", "elects": True, "node_id": node_id, "in_sync": list(members),
         "min_isr": min_isr, "leader_node": ONE, "followers": [],
-        "nodes": [{"node": node, "name": "", "in_sync": node in members, "state": None} for node in nodes], **more}
+        "nodes": [
+            {"node": node, "name": "", "in_sync": node in members, "state": None} for node in nodes], **more}
 
 
 @pytest.mark.parametrize("found, word", [

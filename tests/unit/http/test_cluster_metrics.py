@@ -7,7 +7,8 @@ ONE, TWO = "1" * 32, "2" * 32
 
 def lines(figures):
     text = b"".join(rendered(cluster_families(figures))).decode()
-    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if line[0] != "#"}
+    samples = (line.rpartition(" ") for line in text.splitlines() if line[0] != "#")
+    return {name: float(value) for name, _, value in samples}
 
 
 def test_broker_without_followers_has_hardly_any():
@@ -17,12 +18,12 @@ def test_broker_without_followers_has_hardly_any():
 
 def test_leader_of_an_elected_cluster_tells_its_set_lease_followers_and_etcd():
     follower = {
-        "name": "two", "node": TWO, "state": "syncing", "lag_bytes": 3, "lag_seconds": 0.5, "sync_done_bytes": 10,
-        "sync_total_bytes": 40}
+        "name": "two", "node": TWO, "state": "syncing", "lag_bytes": 3, "lag_seconds": 0.5,
+        "sync_done_bytes": 10, "sync_total_bytes": 40}
     found = lines({
         "role": "leader", "elects": True, "node_id": ONE, "epoch": 4, "min_isr": 2, "in_sync": [ONE],
-        "nodes": [{}, {}], "leader_node": ONE, "fenced": False, "promises": 5, "lease_seconds_left": 3.5,
-        "settings_differ": [{}], "followers": [follower],
+        "nodes": [{}, {}], "leader_node": ONE, "fenced": False, "promises": 5,
+        "lease_seconds_left": 3.5, "settings_differ": [{}], "followers": [follower],
         "etcd_calls": {"buckets": [["0.001", 2], ["+Inf", 3]], "seconds": 0.25, "failures": 1}})
 
     label = f'{{follower="two",node="{TWO}"}}'
@@ -37,7 +38,8 @@ def test_leader_of_an_elected_cluster_tells_its_set_lease_followers_and_etcd():
         "gomq_cluster_etcd_failures_total": 1,
         "gomq_cluster_followers_syncing": 1, "gomq_cluster_followers_streaming": 0,
         f"gomq_cluster_follower_lag_bytes{label}": 3, f"gomq_cluster_follower_lag_seconds{label}": 0.5,
-        f"gomq_cluster_follower_sync_done_bytes{label}": 10, f"gomq_cluster_follower_sync_total_bytes{label}": 40}
+        f"gomq_cluster_follower_sync_done_bytes{label}": 10,
+        f"gomq_cluster_follower_sync_total_bytes{label}": 40}
 
 
 def test_follower_tells_its_lag_and_its_clock():
