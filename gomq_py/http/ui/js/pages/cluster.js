@@ -11,7 +11,7 @@ const STATES = {leading: "good", streaming: "good", syncing: "warn", fenced: "ba
 export const title = () => "Cluster";
 
 export async function show(root, params, context) {
-    const facing = h("div");
+    const facing = h("div", {class: "page"});
     const list = table({
         id: "cluster", caption: "Nodes of the cluster", context, order: "name", key: row => row.node,
         empty: "This broker has no followers: its data is on this machine only.", text: row => [row.name, row.node, row.address].join("\n"),
