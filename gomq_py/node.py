@@ -258,6 +258,13 @@ class Node:
         listeners = self.doors.listeners if self.doors is not None else []
         return listeners if self._membership is None else [*listeners, *self._membership.listeners]
 
+    def drain(self) -> None:
+        """Before an orderly end of a leader: have its cluster's nodes take everything, for some seconds at
+        most. May switch.
+        """
+        if self._membership is not None:
+            self._membership.drain()
+
     def close(self, before_lock: Callable[[], None] | None = None) -> None:
         """Close the listeners, connections and broker; then call ``before_lock()`` and unlock the data
         folder. A second call does nothing. After an error the other parts are closed as well, and the first

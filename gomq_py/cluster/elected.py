@@ -6,6 +6,7 @@ follows and when it leads. Nothing here decides who leads.
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gevent
@@ -15,8 +16,8 @@ from gevent.event import Event
 from gomq_py.cluster import administration, shared_settings
 from gomq_py.cluster import identity as identities
 from gomq_py.cluster.acknowledger import Acknowledger
+from gomq_py.cluster.boot_keepalives import BootKeepalives
 from gomq_py.cluster.coordination import RETRY_S, Coordination, Folder
-from gomq_py.cluster.core.coordinator import Coordinator
 from gomq_py.cluster.core.overrides import NotPossible, adopt, force_leader
 from gomq_py.cluster.core.promises import Promises
 from gomq_py.cluster.core.records import SECRET, RecordError, decode_secret
@@ -26,7 +27,7 @@ from gomq_py.cluster.core.transactions import (
 from gomq_py.cluster.disk_watch import DiskWatch
 from gomq_py.cluster.follower import Follower
 from gomq_py.cluster.leader import Leader
-from gomq_py.cluster.leadership import Leadership
+from gomq_py.cluster.leadership import Leadership, boot_time_s
 from gomq_py.cluster.membership import DAMAGED, follower_context, leader_tls, read_secret, shown
 from gomq_py.cluster.publisher_holds import PublisherHolds
 from gomq_py.cluster.refusals import Refusals
@@ -59,11 +60,11 @@ def _ignore(reason: str) -> None:
 
 
 class ElectedMembership:
-    """One object per Node. ``replicators``: what a leader's Files have to tell. ``coordinator``: tests give
-    their own; None: etcd.
+    """One object per Node. ``replicators``: what a leader's Files have to tell. ``connect()`` makes a
+    Coordinator; None: a client of the etcd that the settings name.
     """
 
-    def __init__(self, settings: Settings, coordinator: Coordinator | None = None):
+    def __init__(self, settings: Settings, connect: Callable[[], Any] | None = None):
         self._settings = settings
         self._files = PlainFiles()  # of this node's own file, and of a follower: nobody is told
         self._root = os.path.abspath(settings.data_dir)
@@ -72,7 +73,9 @@ class ElectedMembership:
         self._promises = Promises()
         self._acknowledger = Acknowledger(self._promises, counts_received=not settings.sync)
         self._disk = DiskWatch()
-        self._coordinator: Any = coordinator
+        self._connect = connect or partial(_client_of_etcd, settings)
+        self._coordinator: Any = None
+        self._keepalives: Any = None
         self._identity: Any = None
         self._secret = b""
         self._address = ""
@@ -108,15 +111,13 @@ class ElectedMembership:
         if settings.cluster_secret_file or settings.cluster_password:
             self._secret = read_secret(settings)
         self._identity = identities.of_member(self._files, self._root)
-        if self._coordinator is None:
-            from gomq_py.cluster.etcd.client import of_settings
-            self._coordinator = of_settings(settings, min(CALL_S, CALL_PART * settings.lease_ttl))
+        self._coordinator = self._connect()
 
     def start(
             self, on_elected: Callable[[], None] = _do_nothing,
             on_deposed: Callable[[str], None] = _ignore) -> None:
-        """Begin to look for the cluster. ``on_elected()`` is to make the node a leader, ``on_deposed(reason)``
-        is to begin it anew as a follower; both return at once.
+        """Begin to look for the cluster. ``on_elected()`` is to make the node a leader,
+        ``on_deposed(reason)`` to begin it anew as a follower; both return at once.
         """
         self._on_elected, self._on_deposed = on_elected, on_deposed
         self._beginning = gevent.spawn(self._begin)
@@ -203,8 +204,8 @@ class ElectedMembership:
             content = in_thread(content_of, self._root)
             if content:
                 return (
-                    f"{self._root} holds {content[0]!r} and belongs to no cluster: a node that joins one needs "
-                    "an empty folder")
+                    f"{self._root} holds {content[0]!r} and belongs to no cluster: a node that joins one "
+                    "needs an empty folder")
         self._set_leader(address_of(address))
         self._follower.follow(self._leader_address)
         return ""
@@ -233,6 +234,10 @@ class ElectedMembership:
     def elected(self, leadership: Leadership, is_first: bool) -> None:
         """Have the node lead."""
         self._leadership, self._is_first = leadership, is_first
+        coordination = self._coordination
+        assert coordination is not None
+        self._keepalives = BootKeepalives(
+            self._connect, coordination.lease_id, float(self._settings.lease_ttl), boot_time_s)
         self._on_elected()
 
     def lead_on(self, epoch: int) -> None:
@@ -264,7 +269,8 @@ class ElectedMembership:
     def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
         """Serve followers, and wait until doors may open. Raises BindError, OSError. May switch."""
         settings, leadership = self._settings, self._leadership
-        assert leadership is not None
+        assert leadership is not None and self._coordination is not None
+        self._coordination.kept_alive(*self._keepalives.stop())
         leader = Leader(
             self._secret, self._identity.cluster_id, self._identity.epoch, self._stream, self._register,
             self._root, settings.clustering_bind, settings.clustering_port, leader_tls(settings),
@@ -324,7 +330,17 @@ class ElectedMembership:
             raise ClusterError("no other node is in sync: it would have to come back at once")
         if not self._drain():
             raise ClusterError(f"the nodes in sync have not everything after {DRAIN_S:g} s: try again")
-        gevent.spawn(coordination.resign, "an operator has asked for another leader").name = "cluster: resigns"
+        greenlet = gevent.spawn(coordination.resign, "an operator has asked for another leader")
+        greenlet.name = "cluster: resigns"
+
+    def drain(self) -> None:
+        """Before an orderly end: have every node in sync take everything, so that one of them leads at once.
+        A fenced leader, and one alone, does not wait. May switch.
+        """
+        leadership = self._leadership
+        if self._leader is not None and leadership is not None and leadership.opened.is_set() \
+                and not leadership.is_fenced and len(leadership.in_sync.members) > 1:
+            self._drain()
 
     def _drain(self) -> bool:
         """Hold publishers until every node in sync has everything, for DRAIN_S at most. Returns whether they
@@ -391,9 +407,12 @@ class ElectedMembership:
             "fenced": leadership is None or leadership.is_fenced, "promises": len(self._promises)}
 
     def close(self) -> None:
-        """Stop serving followers, or following, and let another node lead. May be called again. May switch."""
+        """Stop serving followers, or following, and let another node lead. May be called again. May switch.
+        """
         if self._beginning is not None:
             self._beginning.kill()
+        if self._keepalives is not None:
+            self._keepalives.stop()
         self._refusals.close()
         leader, self._leader = self._leader, None
         if leader is not None:
@@ -416,6 +435,12 @@ class ElectedMembership:
         """Nobody listens at the leader's address."""
         if self._coordination is not None:
             gevent.spawn(self._coordination.is_gone, format_address(address)).name = "cluster: no leader"
+
+
+def _client_of_etcd(settings: Settings) -> Any:
+    # imported here: tests have other coordinators
+    from gomq_py.cluster.etcd.client import of_settings
+    return of_settings(settings, min(CALL_S, CALL_PART * settings.lease_ttl))
 
 
 def advertised(settings: Settings) -> str:

@@ -228,6 +228,9 @@ class Membership:
             shown(follower._asdict(), node_id="node") for follower in self._leader.followers]
         return figures | {"replicates": True, "position": self._stream.position, "followers": followers}
 
+    def drain(self) -> None:
+        """No follower is waited for."""
+
     def close(self) -> None:
         """Stop serving followers, or following. May be called again. May switch."""
         leader, self._leader = self._leader, None

@@ -104,14 +104,15 @@ def accept_damage(session):
 
 @command("transfer_leadership")
 def transfer_leadership(session):
-    """Let another node that is in sync lead in place of this one, which follows then. Clients connect anew."""
+    """Let another node that is in sync lead in place of this one, which follows then. Clients connect anew.
+    """
     session.api.post("cluster", "transfer-leadership")
 
 
 @command("cluster_adopt")
 def cluster_adopt(session):
-    """Write the cluster's keys, which etcd has lost, anew from this node's data folder. Do it on the node that
-    led last: what only others have is lost.
+    """Write the cluster's keys, which etcd has lost, anew from this node's data folder. Do it on the node
+    that led last: what only others have is lost.
     """
     session.api.post("cluster", "adopt")
 

@@ -41,8 +41,8 @@ class Management:
         ``serving(protocol)`` returns (handler, admission gate) of "amqp" or "mqtt" over a WebSocket;
         ``options`` are set on the sockets of those clients (net.socket_options.SocketOptions). ``shovels``
         and ``federation`` are the broker's supervisors (shovel.supervisor, federation.supervisor), or None.
-        ``cluster_figures()`` returns the answer to /api/cluster; ``change_cluster(what)`` does what an operator
-        asks for (cluster.elected).
+        ``cluster_figures()`` returns the answer to /api/cluster; ``change_cluster(what)`` does what an
+        operator asks for (cluster.elected).
         """
         self._upgrades = Upgrades(settings, serving, hub, options)
         interval_s, log_source = settings.stats_interval / 1000, Waker()

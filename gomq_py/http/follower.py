@@ -37,8 +37,9 @@ class FollowerManagement:
     ``cluster_figures()`` returns the answer to /api/cluster; ``promote()`` begins to make the node a leader,
     and returns at once; ``why_not_promote(is_forced)`` says what speaks against it now, or "".
     ``forward(connection, address)`` passes a client of the HTTP listener on to the leader, until its end;
-    None: nobody is passed on. ``change_cluster(what)`` does what an operator asks for. A client whose first request is for a path of the follower's own is served
-    here, and each of its connections for one request.
+    None: nobody is passed on. A client whose first request is for a path of the follower's own is served
+    here, and each of its connections for one request. ``change_cluster(what)`` does what an operator asks
+    for.
     """
 
     def __init__(

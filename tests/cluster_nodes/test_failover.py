@@ -1,4 +1,4 @@
-"""Three nodes and a real etcd: one is elected, another one takes over, and nothing that was confirmed is lost."""
+"""Three nodes and a real etcd: one is elected, another one takes over, and nothing confirmed is lost."""
 import json
 import signal
 
@@ -53,8 +53,8 @@ def test_stopped_leader_hands_over_at_once(cluster):
 
 
 def test_leader_that_stood_still_delivers_nothing_and_follows_its_successor(cluster):
-    """SIGSTOP beyond the lease: on waking it is fenced before it reads a socket, then begins anew, in the same
-    process.
+    """SIGSTOP beyond the lease: on waking it is fenced before it reads a socket, then begins anew, in the
+    same process.
     """
     first = cluster.wait_in_sync(3)
     client = Client(cluster).connect()
@@ -169,4 +169,18 @@ def test_too_few_nodes_in_sync_confirm_nothing(tmp_path, etcd):
         others[0].spawn()
 
         client.publish(20)
+        check(client)
+
+
+def test_boot_that_takes_longer_than_the_lease_is_not_cut_short(tmp_path, etcd):
+    with Cluster(tmp_path, etcd, environment={"GOMQ_TEST_BOOT_S": "4"}) as cluster:
+        first = cluster.wait_in_sync(3)
+        client = Client(cluster).connect()
+        client.publish(20)
+
+        first.kill()
+        second = cluster.leader(but=first)
+        client.publish(20)
+
+        assert second.figures["epoch"] == 2
         check(client)

@@ -18,11 +18,11 @@ FAULTS = (pika.exceptions.AMQPError, AMQPConnectorException, OSError)
 class ElectedNode(BrokerProcess):
     """One node. Its ports stay when it is started again."""
 
-    def __init__(self, folder, etcd, **options):
+    def __init__(self, folder, etcd, environment=(), **options):
         cluster_port = reserve()
         super().__init__(
-            folder, environment={"GOMQ_CLUSTER_PASSWORD": SECRET}, clustering=True, port=reserve(),
-            http_port=reserve(), control_unix_path=f"{folder}.sock", clustering_port=cluster_port,
+            folder, environment={"GOMQ_CLUSTER_PASSWORD": SECRET, **dict(environment)}, clustering=True,
+            port=reserve(), http_port=reserve(), control_unix_path=f"{folder}.sock", clustering_port=cluster_port,
             clustering_advertised_uri=f"127.0.0.1:{cluster_port}",
             clustering_etcd_endpoints=etcd.endpoint if hasattr(etcd, "endpoint") else etcd,
             clustering_lease_ttl=LEASE_TTL_S, clustering_ack_timeout=ACK_TIMEOUT_S, **options)
@@ -149,5 +149,3 @@ class Client:
     def close(self):
         if self._connection is not None and self._connection.is_open:
             self._connection.close()
-
-

@@ -1,5 +1,5 @@
-"""/api/cluster: tells this node's role, who is in sync, and how far the copies on its followers are; does what
-only an operator may decide.
+"""/api/cluster: tells this node's role, who is in sync, and how far the copies on its followers are; does
+what only an operator may decide.
 """
 from flask import Blueprint
 
