@@ -1,30 +1,21 @@
 """Shared settings: those that should be alike on all nodes of a cluster, because any of them may lead.
 
-Each node writes the values of its own into ``nodes/<id>``; the leader compares, and warns once of each
-difference. Secrets, and what belongs to one machine (folders, addresses, sizes of its memory), are left out.
+They are marked in the table of options: what is promised, how fast a leader is replaced, what queues and
+clients are given where they say nothing, and limits by which a client is refused. Secrets are none of them,
+nor is what belongs to one machine: folders, addresses, ports, sizes of its memory. Each node writes its own
+values into ``nodes/<id>``; the leader compares, and warns once of each difference.
 """
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import gomq_py
 from gomq_py.cluster.core.records import MAX_TEXT, Kept, NodeRecord, decoded
-from gomq_py.config.settings import BY_ATTRIBUTE, Settings
+from gomq_py.config.settings import OPTIONS, Settings
 from gomq_py.digests import blake2b
 from gomq_py.observability.log import logger
 
 LOG = logger("cluster")
 VERSION = "version"
-# Attributes of Settings. What is promised, and how fast a leader is replaced; what queues and clients are
-# given where they say nothing; limits by which a client is refused. No ports: a proxy may hide them.
-SHARED = (
-    "sync", "min_isr", "ack_timeout", "lease_ttl", "max_lag_bytes",
-    "default_consumer_prefetch", "consumer_timeout", "default_consistent_hash_algorithm", "segment_size",
-    "event_exchange", "log_exchange", "heartbeat", "frame_max", "channel_max", "max_message_size",
-    "max_consumers_per_channel", "mqtt_default_vhost", "mqtt_exchange", "mqtt_permission_check_enabled",
-    "mqtt_anonymous_user", "mqtt_client_id_validation", "mqtt_max_packet_size", "mqtt_max_session_expiry",
-    "mqtt_session_overflow", "mqtt_max_topic_levels", "auth_backends", "oauth_issuer",
-    "oauth_resource_server_id", "oauth_audience", "oauth_scope_prefix", "default_user_only_loopback",
-)
 
 
 class Difference(NamedTuple):
@@ -42,10 +33,10 @@ class Difference(NamedTuple):
 def told(settings: Settings) -> dict[str, str]:
     """{setting: its value as text}, and the version, for the other nodes."""
     found = {VERSION: gomq_py.__version__}
-    for attribute in SHARED:
-        option = BY_ATTRIBUTE[attribute]
-        assert not option.kind.secret
-        found[f"[{option.section}] {option.key}"] = _text(option.kind.show(getattr(settings, attribute)))
+    for option in OPTIONS:
+        if option.shared:
+            shown = option.kind.show(getattr(settings, option.attribute))
+            found[f"[{option.section}] {option.key}"] = _text(shown)
     return found
 
 

@@ -115,19 +115,6 @@ def _create_app(node, is_control):
     def cluster():
         return json_answer(node.cluster_figures())
 
-    def alive():
-        return _verdict("")
-
-    def in_service():
-        serves = node.forwards and node.cluster_figures().get("leader")
-        return _verdict("" if serves else _reason(node))
-
-    def in_sync():
-        return _verdict(clusters.why_not_in_sync(node.cluster_figures()))
-
-    def quorum_critical():
-        return _verdict(clusters.why_critical(node.cluster_figures()))
-
     def metrics():
         return paced_answer(rendered(cluster_families(node.cluster_figures())), CONTENT_TYPE)
 
@@ -149,12 +136,7 @@ def _create_app(node, is_control):
         raise Unavailable(_reason(node))
 
     app.add_url_rule("/api/cluster", view_func=cluster)
-    for name in ALIVE:
-        app.add_url_rule(f"/api/health/checks/{name}", view_func=alive)
-    for name in IN_SERVICE:
-        app.add_url_rule(f"/api/health/checks/{name}", view_func=in_service)
-    app.add_url_rule("/api/health/checks/is-in-sync", view_func=in_sync)
-    app.add_url_rule("/api/health/checks/node-is-quorum-critical", view_func=quorum_critical)
+    _add_checks(app, node)
     app.add_url_rule("/metrics", view_func=metrics)
     if is_control:
         app.add_url_rule("/api/cluster/promote", view_func=promote, methods=("POST",))
@@ -165,6 +147,28 @@ def _create_app(node, is_control):
     for path in ("/", "/<path:path>"):
         app.add_url_rule(path, "refuse", refuse, methods=methods)
     return app
+
+
+def _add_checks(app, node):
+    def alive():
+        return _verdict("")
+
+    def in_service():
+        serves = node.forwards and node.cluster_figures().get("leader")
+        return _verdict("" if serves else _reason(node))
+
+    def in_sync():
+        return _verdict(clusters.why_not_in_sync(node.cluster_figures()))
+
+    def quorum_critical():
+        return _verdict(clusters.why_critical(node.cluster_figures()))
+
+    for name in ALIVE:
+        app.add_url_rule(f"/api/health/checks/{name}", view_func=alive)
+    for name in IN_SERVICE:
+        app.add_url_rule(f"/api/health/checks/{name}", view_func=in_service)
+    app.add_url_rule("/api/health/checks/is-in-sync", view_func=in_sync)
+    app.add_url_rule("/api/health/checks/node-is-quorum-critical", view_func=quorum_critical)
 
 
 def _last_answer(response):

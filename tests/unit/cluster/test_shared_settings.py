@@ -1,10 +1,9 @@
 """Settings that should be alike on all nodes: what is told of them, and what differs."""
 import pytest
 
-from gomq_py.cluster import shared_settings
 from gomq_py.cluster.core.records import Kept, NodeRecord
 from gomq_py.cluster.shared_settings import Difference, Warner, differences, told
-from gomq_py.config.settings import BY_ATTRIBUTE, Settings
+from gomq_py.config.settings import OPTIONS, Settings
 
 ONE, TWO, THREE = "1" * 32, "2" * 32, "3" * 32
 
@@ -14,8 +13,9 @@ def kept(name, settings, revision=1):
 
 
 def test_no_secret_and_nothing_of_one_machine_is_told():
-    options = [BY_ATTRIBUTE[attribute] for attribute in shared_settings.SHARED]
+    options = [option for option in OPTIONS if option.shared]
 
+    assert len(options) > 20
     assert [one.attribute for one in options if one.kind.secret or one.kind.name in ("path", "folder")] == []
 
 
