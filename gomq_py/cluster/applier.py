@@ -37,7 +37,7 @@ class Applier:
         self.received = self.flushed = self._applied = 0
         self.octets = 0  # that wait, or are being applied
         self.failure = self.damage = None
-        self.identity = None  # of the last sync that was swapped in
+        self.identity = None  # of a sync that was swapped in; whoever takes note of it clears it
         self.staging = None  # of a sync under way
         self._files = files
         self._root = root
@@ -49,7 +49,7 @@ class Applier:
         self._trusts_disk = True
         self._frames = deque()
         self._flush_at = None  # time of the next flush; None: nothing was applied since the last one
-        self._wake, self._room, self._idle = Event(), Event(), Event()
+        self._wake, self._room, self._idle, self._turned = Event(), Event(), Event(), Event()
         self._idle.set()
         self._is_stopping = False
         self._greenlet = None
@@ -101,6 +101,18 @@ class Applier:
             self._room.clear()
             self._room.wait()
 
+    def flush(self):
+        """Apply and flush all that waits. A sync under way changes nothing before it is whole. Returns
+        ``damage``. May switch.
+        """
+        while self.failure is None and (self._frames or self._flush_at is not None or not self._idle.is_set()):
+            if self._flush_at is not None:
+                self._flush_at = 0.0
+            self._turned.clear()
+            self._wake.set()
+            self._turned.wait()
+        return self.damage
+
     # the greenlet
 
     def _run(self):
@@ -116,6 +128,7 @@ class Applier:
                     self._turn(batch, is_due)
                 finally:
                     self._idle.set()
+                    self._turned.set()
 
     def _pause_s(self):
         if self._frames or self._is_stopping:
@@ -180,10 +193,12 @@ class Applier:
                 is_due = True
         if self.staging is not None:
             return False
-        if is_due:
+        # a promise may wait for what the leader has flushed
+        if is_due or target.is_behind_flush:
             target.flush()
             self.flushed = self._applied
-        return is_due
+            return True
+        return False
 
     def _complete(self):
         self._replica = self.staging.complete(self._next_identity)

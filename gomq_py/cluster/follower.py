@@ -3,6 +3,9 @@
 Connects to the leader's cluster port, logs in, and hands the leader's events to the applier, which writes
 them in a thread. Where the leader has no events behind the follower's position any more, a sync comes first.
 After any fault of the connection the follower connects again; after a fault of the folder it syncs anew.
+
+Another node may become the leader at any time (``follow``). The epoch of a leader is in the folder's identity,
+on the disk, before anything is acknowledged to that leader.
 """
 import time
 from collections import deque
@@ -11,6 +14,7 @@ from typing import Any, NamedTuple
 import gevent
 from gevent.event import Event
 
+from gomq_py.cluster import identity as identities
 from gomq_py.cluster.applier import FLUSH_S, Applier
 from gomq_py.cluster.identity import Identity
 from gomq_py.cluster.link import Link
@@ -27,6 +31,7 @@ from gomq_py.storage.errors import DataDirError
 
 LOG = logger("cluster")
 CONNECTING, SYNCING, STREAMING, STOPPED = "connecting", "syncing", "streaming", "stopped"
+WAITING = "waiting"  # for a leader
 
 # What ends a connection without being a fault of this program.
 FAULTS = (OSError, FrameError, EventError, MessageError, LoginRefused, DataDirError, ReplicaError)
@@ -37,6 +42,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 FILES_PER_TURN, BLOCKS_PER_TURN = 64, 8
 # Positions of the leader with the time at which they were heard of: at most one per this many seconds.
 HEARD_S = 0.1
+# A leader that has said something within this time is alive: two heartbeats.
+HEARS_S = 1.0
 
 
 class Status(NamedTuple):
@@ -55,6 +62,7 @@ class Status(NamedTuple):
 
 class Follower:
     """Follows the leader at (``host``, ``port``) with the data folder ``root``, which the caller has locked.
+    An empty ``host``: nobody, until ``follow`` is called.
 
     ``files`` has no replicators; ``identity`` is the folder's (identity.of_follower); ``tls``: a client's
     ``gevent.ssl.SSLContext``, or None (the standard library's would block the hub).
@@ -66,15 +74,20 @@ class Follower:
             tls: Any = None, flush_s: float = FLUSH_S):
         self.identity = identity
         self._login_with = secret, name
-        self._address = host, port
-        self._shown = format_address(self._address)
+        self._address: Any = (host, port) if host else None
+        self._shown = format_address((host, port)) if host else ""
         self._tls = tls
+        self._files, self._root = files, root
         self._applier = Applier(files, root, self._progress, self._applier_failed, flush_s)
         self._run_id = NO_ID  # of the leader, if its position here means something
         self._link: Any = None
         self._connecting: Any = None  # greenlet
         self._greenlet: Any = None
-        self._stopping = Event()
+        self._is_stopping = False
+        self._again = Event()  # ends the pause before the next try
+        self._is_free = Event()  # no connection is open, being made or at work
+        self._is_free.set()
+        self._spoke_s = 0.0  # time of the leader's last frame
         self._state = STOPPED
         self._error = ""
         self._pause_s = FIRST_PAUSE_S
@@ -83,7 +96,7 @@ class Follower:
 
     def start(self) -> None:
         """Begin to follow."""
-        self._state = CONNECTING
+        self._seek()
         self._applier.start()
         self._greenlet = gevent.spawn(self._run)
         self._greenlet.name = "cluster: follows"
@@ -95,11 +108,9 @@ class Follower:
         Returns None, or the exception because of which the folder may lack, on the disk, what was received:
         then it must not be promoted.
         """
-        self._stopping.set()
-        if self._connecting is not None:
-            self._connecting.kill()
-        if self._link is not None:
-            self._link.close()
+        self._is_stopping = True
+        self._again.set()
+        self._hang_up()
         if self._greenlet is not None:
             self._greenlet.join()
             failure = self._applier.stop()
@@ -109,6 +120,34 @@ class Follower:
                 self._error = str(failure) or repr(failure)
         self._state = STOPPED
         return self._applier.damage
+
+    def follow(self, address: tuple[str, int] | None) -> None:
+        """Follow the leader at ``address``, (host, port), from now on; None: nobody. What was received stays,
+        and a leader of the same run goes on behind it. When this returns, a connection to another address has
+        ended, and nothing more is acknowledged there. May switch.
+        """
+        if address == self._address:
+            return
+        self._address = address
+        self._shown = "" if address is None else format_address(address)
+        self._error, self._pause_s = "", FIRST_PAUSE_S
+        self._hang_up()
+        self._is_free.wait()
+        self._again.set()
+
+    def flush(self) -> Exception | None:
+        """Apply and flush all that was received: before a campaign, after ``follow(None)``. A sync under way
+        changes nothing before it is whole. May switch.
+
+        Returns None, or the exception because of which the folder may lack, on the disk, what was received.
+        """
+        return self._applier.flush()
+
+    @property
+    def hears_leader(self) -> bool:
+        """Whether the leader, connected and logged in, has said something within the last second."""
+        link = self._link
+        return link is not None and not link.is_closed and time.monotonic() < self._spoke_s + HEARS_S
 
     @property
     def is_whole(self) -> bool:
@@ -134,33 +173,45 @@ class Follower:
     # the greenlet
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
+        while not self._is_stopping:
+            self._again.clear()
+            self._seek()
+            address = self._address
+            if address is None:
+                self._again.wait()
+                continue
+            self._is_free.clear()
             try:
-                self._follow()
+                self._follow(address)
             except FAULTS as error:
-                self._say(error)
+                if not self._is_stopping and address == self._address:
+                    self._say(error)
             except Exception as error:
                 LOG.exception("the follower of %s has failed; it connects again", self._shown)
                 self._error = repr(error)
-            self._state = CONNECTING
-            self._stopping.wait(self._pause_s)
+            finally:
+                self._link = self._connecting = None
+                self._is_free.set()
+            self._seek()
+            self._again.wait(self._pause_s)
             self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 
+    def _seek(self) -> None:
+        self._state = WAITING if self._address is None else CONNECTING
+
     def _say(self, error: Exception) -> None:
-        if self._stopping.is_set():
-            return
         text = str(error)
         if text != self._error:  # the same fault every 5 s is said once
             LOG.warning("following %s: %s", self._shown, text)
         self._error = text
 
-    def _follow(self) -> None:
+    def _follow(self, address: tuple[str, int]) -> None:
         """Connect, and read until the connection ends. Raises what has ended it."""
-        link = self._link = self._connected()
+        link = self._link = self._connected(address)
         if link is None:
             return
         try:
-            if self._stopping.is_set():
+            if self._is_stopping or address != self._address:
                 return
             self._log_in(link)
             link.begin(self._ack, self._hashed)
@@ -169,17 +220,23 @@ class Follower:
         finally:
             link.end()
 
-    def _connected(self) -> Any:
-        """A new Link; None if ``stop`` came first. Raises OSError. May switch."""
-        if self._stopping.is_set():
-            return None
-        # in a greenlet of its own, which stop() kills: a resolver or a host without an answer takes minutes
-        self._connecting = gevent.spawn(_attempt, self._address, self._tls)
+    def _connected(self, address: tuple[str, int]) -> Any:
+        """A new Link; None if it is not wanted any more. Raises OSError. May switch."""
+        # in a greenlet of its own, which _hang_up() kills: a resolver or a host without an answer takes
+        # minutes
+        self._connecting = gevent.spawn(_attempt, address, self._tls)
         self._connecting.name = "cluster: connects"
         made = self._connecting.get()
         if isinstance(made, Exception):
             raise made
         return made if isinstance(made, Link) else None  # a GreenletExit
+
+    def _hang_up(self) -> None:
+        """End the connection, or the try to make one, soon. May switch."""
+        if self._connecting is not None:
+            self._connecting.kill()
+        if self._link is not None:
+            self._link.close()
 
     def _log_in(self, link: Any) -> None:
         run = self._run_id if self._applier.can_resume else NO_ID
@@ -190,7 +247,7 @@ class Follower:
         link.send_now(login.hello())
         while not login.done:
             link.send_now(login.feed(link.next_frame()))
-        link.epoch = login.epoch
+        link.epoch, link.counts_received = login.epoch, login.counts_received
         if login.is_sync:
             self._run_id = NO_ID
             self._heard.clear()
@@ -201,16 +258,26 @@ class Follower:
         if login.is_sync:
             self._state = SYNCING
         else:
+            self._raise_epoch(login.epoch)
             self._streams()
         LOG.info(
             "following %s, %s", self._shown,
             "with a sync" if login.is_sync else f"from position {self._applier.received} on")
 
+    def _raise_epoch(self, epoch: int) -> None:
+        """Note the epoch of a leader that goes on in a higher one. Raises OSError. May switch."""
+        if epoch > self.identity.epoch:
+            raised = self.identity._replace(epoch=epoch)
+            in_thread(identities.write, self._files, self._root, raised)
+            self.identity = raised
+
     def _take(self, link: Any, frame: Any) -> None:
         if self._applier.failure is not None:
             raise self._applier.failure
-        if frame.epoch != link.epoch:
+        # events that a leader has kept are of the epoch in which they happened
+        if frame.epoch != link.epoch and (frame.kind != frames.EVENTS or frame.epoch > link.epoch):
             raise FrameError(f"a frame is of epoch {frame.epoch}, the leader of {link.epoch}")
+        self._spoke_s = time.monotonic()
         if frame.kind in (frames.EVENTS, frames.HEARTBEAT) and self._state == STREAMING:
             self._pause_s = FIRST_PAUSE_S
         if frame.kind == frames.EVENTS:
@@ -218,6 +285,8 @@ class Follower:
                 raise FrameError(
                     f"position {frame.position} came behind position {self._applier.received}")
             self._hear(frame.position)
+            if link.counts_received:
+                link.wake()  # before put(), which may wait; the acknowledgement is made after this turn
             self._applier.put(frame)
         elif frame.kind == frames.HEARTBEAT:
             self._hear(frame.position)
@@ -244,8 +313,8 @@ class Follower:
     # what the applier says
 
     def _progress(self) -> None:
-        if self._applier.identity is not None:
-            self.identity = self._applier.identity  # also if the connection has ended meanwhile
+        if self._applier.identity is not None:  # also if the connection has ended meanwhile
+            self.identity, self._applier.identity = self._applier.identity, None
         if self._applier.staging is None and self._state == SYNCING:
             self._streams()
             LOG.info("the copy of %s is complete", self._shown)

@@ -21,14 +21,15 @@ READ_OCTETS = 256 * 1024
 
 
 class Link:
-    """A connection to ``address``, (host, port); ``tls``: a ``gevent.ssl.SSLContext``, or None. ``epoch``:
-    the leader's, set at login. Raises OSError. May switch: a greenlet that is killed meanwhile leaves no
+    """A connection to ``address``, (host, port); ``tls``: a ``gevent.ssl.SSLContext``, or None. ``epoch``,
+    ``counts_received``: the leader's, set at login (see login.FollowerLogin). Raises OSError. May switch: a greenlet that is killed meanwhile leaves no
     socket behind.
     """
 
     def __init__(self, address: tuple[str, int], tls: Any):
         self.reader = FrameReader(frames.LOGIN_MAX_PAYLOAD)
         self.epoch = 0
+        self.counts_received = False
         self._out: list[bytes] = []
         self._wake, self._has_listed = Event(), Event()
         self.is_closed = False
@@ -48,7 +49,7 @@ class Link:
             raise
 
     def begin(self, ack: Callable[[], Ack], hashed: Callable[["Link"], bool]) -> None:
-        """After the login: send ``ack()`` when its flushed position has changed, and every 0.5 s; call
+        """After the login: send ``ack()`` when the position that counts has changed, and every 0.5 s; call
         ``hashed(link)`` after each ``wake``, until it returns False.
         """
         self.reader.limit = frames.MAX_PAYLOAD
@@ -105,15 +106,16 @@ class Link:
     # greenlets
 
     def _write(self, ack: Callable[[], Ack]) -> None:
-        flushed, ack_at = 0, time.monotonic()
+        counted, ack_at = 0, time.monotonic()
         try:
             while not self.is_closed:
                 self._wake.wait(max(0.0, ack_at - time.monotonic()))
                 self._wake.clear()
                 out, self._out = self._out, []
                 latest = ack()
-                if latest.flushed != flushed or time.monotonic() >= ack_at:
-                    flushed, ack_at = latest.flushed, time.monotonic() + ACK_S
+                counts = latest.received if self.counts_received else latest.flushed
+                if counts != counted or time.monotonic() >= ack_at:
+                    counted, ack_at = counts, time.monotonic() + ACK_S
                     out.append(frames.encode(frames.ACK, latest.encode(), self.epoch))
                 if out:
                     self._socket.sendall(b"".join(out))

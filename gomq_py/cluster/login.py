@@ -33,12 +33,14 @@ class LeaderLogin:
     it needs a sync.
 
     ``can_resume(run, position)``: whether the stream still has all events behind the position.
+    ``counts_received``: see messages.Welcome.
     """
 
-    def __init__(self, secret, cluster_id, epoch, run, can_resume, random=os.urandom):
+    def __init__(self, secret, cluster_id, epoch, run, can_resume, random=os.urandom, counts_received=False):
         self._secret = _checked(secret)
         self._challenge = messages.Challenge(cluster_id, epoch, run, random(NONCE_OCTETS))
         self._can_resume = can_resume
+        self._counts_received = counts_received
         self._signed = b""
         self._next = (frames.HELLO, self._greeted)
         self.hello = None
@@ -70,7 +72,7 @@ class LeaderLogin:
         )
         self.done = True
         proof = _sign(self._secret, b"leader", self._signed)
-        return self._frame(frames.WELCOME, messages.Welcome(proof, self.is_sync))
+        return self._frame(frames.WELCOME, messages.Welcome(proof, self.is_sync, self._counts_received))
 
     def _frame(self, kind, message):
         return frames.encode(kind, message.encode(), self._challenge.epoch)
@@ -80,7 +82,7 @@ class FollowerLogin:
     """The follower's side: send ``hello()``, then feed what the leader answers.
 
     Once ``done``: ``cluster_id``, ``epoch`` and ``run`` are the leader's, ``is_sync`` is whether a sync comes
-    first. Until then they are the follower's own: NO_ID as ``cluster_id`` is an empty folder, as ``run`` no
+    first, ``counts_received`` as in messages.Welcome. Until then they are the follower's own: NO_ID as ``cluster_id`` is an empty folder, as ``run`` no
     position.
     """
 
@@ -90,6 +92,7 @@ class FollowerLogin:
         self.epoch = epoch
         self.run = run
         self.is_sync = True
+        self.counts_received = False
         self.done = False
         self._hello = messages.Hello(
             node_id, cluster_id, epoch, run, position, random(NONCE_OCTETS), name).encode()
@@ -124,7 +127,7 @@ class FollowerLogin:
         if not welcome.is_sync and self.run != self._challenge.run:  # NO_ID is no leader's
             raise LoginRefused("the leader goes on without a sync in another run than this node asked for")
         self.cluster_id, self.epoch, self.run, _ = self._challenge
-        self.is_sync = welcome.is_sync
+        self.is_sync, self.counts_received = welcome.is_sync, welcome.counts_received
         self.done = True
         return b""
 

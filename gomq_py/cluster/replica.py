@@ -49,7 +49,7 @@ class Replica:
         self._open = OrderedDict()  # id -> plain File, the one used last at the end
         self._dirty = set()  # ids
         self._dirty_folders = set()
-        self._is_behind_flush = False
+        self.is_behind_flush = False  # the last operations ended with flushed()
         # whether a flush or a read has failed: files may then be other on the disk than they read
         self.is_doubtful = False
         self._folder = files.open_folder(self._root)
@@ -75,7 +75,7 @@ class Replica:
                     self._flush_each()
         self._dirty.clear()
         self._dirty_folders.clear()
-        self._is_behind_flush = False
+        self.is_behind_flush = False
 
     # the operations: see cluster.wire.events
 
@@ -141,7 +141,7 @@ class Replica:
 
     def flushed(self):
         """Flush before the next operation."""
-        self._is_behind_flush = True
+        self.is_behind_flush = True
 
     def listed_folder(self, path):
         """Only a Staging knows this."""
@@ -160,7 +160,7 @@ class Replica:
     # helpers
 
     def _begin(self):
-        if self._is_behind_flush:
+        if self.is_behind_flush:
             self.flush()
 
     def _flush_each(self):

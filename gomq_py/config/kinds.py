@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any
+from urllib.parse import urlsplit
 
 from gomq_py import salted_hash
 
@@ -20,6 +21,7 @@ MOST = 9007199254740992
 KEEPALIVE_S_MAX, PROBES_MAX = 32767, 127
 # Fewer can be guessed by whoever has seen one login.
 SECRET_OCTETS = 16
+ETCD_PORT = 2379
 LOG_LEVELS = ("debug", "info", "warn", "error", "fatal", "none")
 
 
@@ -225,6 +227,39 @@ def _address(text: str) -> str:
     return text
 
 
+def endpoint_parts(text: str) -> tuple[str, int, bool]:
+    """(host, port, whether with TLS) of an etcd server: host, host:port, or an http:// or https:// URL of
+    them. Raises ValueError, without the text, which may hold a password.
+    """
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:  # of brackets, or of a port
+        host, port = None, None
+    if (
+        not host or port == 0 or parts.scheme not in ("http", "https") or "@" in parts.netloc
+        or parts.path.strip("/") or parts.query or parts.fragment or not parts.netloc.isprintable()
+        or " " in parts.netloc
+    ):
+        raise ValueError(
+            "etcd servers, comma separated, such as etcd-1:2379, [::1]:2379 or https://etcd-2:2379")
+    return host, port or ETCD_PORT, parts.scheme == "https"
+
+
+def _endpoints(text: str) -> tuple[str, ...]:
+    endpoints = _names(text)
+    for endpoint in endpoints or ("",):
+        endpoint_parts(endpoint)
+    return endpoints
+
+
+def _etcd_prefix(text: str) -> str:
+    text = _text(text).strip("/")
+    if not text or not text.isprintable():
+        raise ValueError("a beginning of keys: printable text that is not empty")
+    return text
+
+
 def _secret(text: str) -> str:
     text = _text(text)
     if text and len(text.encode()) < SECRET_OCTETS:
@@ -237,12 +272,15 @@ PATH = Kind("path", _text)
 FOLDER = Kind("folder", _folder)
 ADDRESS = Kind("host:port", _address)
 SECRET = Kind("secret", _secret, lambda value: "***" if value else "", secret=True)
+PASSWORD = Kind("password", _text, lambda value: "***" if value else "", secret=True)
+ETCD_PREFIX = Kind("beginning of keys", _etcd_prefix)
 PASSWORD_HASH = Kind("password hash", _password_hash, lambda value: "***" if value else "", secret=True)
 BOOLEAN = Kind("yes or no", _boolean, _show_boolean)
 LOG_LEVEL = Kind("one of " + ", ".join(LOG_LEVELS), _log_level)
 NETWORKS = Kind("addresses and networks, comma separated", _networks, _show_networks)
 MODE = Kind("permissions in octal", _mode, "{:03o}".format)
 NAMES = Kind("names, comma separated", _names, ", ".join)
+ENDPOINTS = Kind("etcd servers, comma separated", _endpoints, ", ".join, secret=True)
 KEEPALIVE = Kind("idle:interval:probes, or false", _keepalive, _show_keepalive)
 PROXY_PROTOCOL = Kind(
     "false, true, 1 or 2", _proxy_protocol, lambda version: str(version) if version else "false"
@@ -252,6 +290,6 @@ COUNT = integer(0)
 SOCKET_BUFFER = integer(0, 1073741823)  # the kernel doubles this within 31 bits
 MEMORY = Kind("share or octets", _possible_memory)
 _PATHS = (PATH, FOLDER)
-_LISTS = (NAMES, NETWORKS)
+_LISTS = (NAMES, NETWORKS, ENDPOINTS)
 # Every value can be shown as a text; these kinds accept only a text or a path.
-_TEXTS = (_text, _folder, _password_hash, _address, _secret)
+_TEXTS = (_text, _folder, _password_hash, _address, _secret, _etcd_prefix)

@@ -10,8 +10,9 @@ from typing import Any
 
 from gomq_py.config.control import AUTO
 from gomq_py.config.kinds import (
-    ADDRESS, BOOLEAN, COUNT, FOLDER, KEEPALIVE, LOG_LEVEL, MEMORY, MODE, NAMES, NETWORKS, PASSWORD_HASH, PATH,
-    PORT, PROXY_PROTOCOL, SECRET, SOCKET_BUFFER, TEXT, Keepalive, Kind, choice, integer,
+    ADDRESS, BOOLEAN, COUNT, ENDPOINTS, ETCD_PREFIX, FOLDER, KEEPALIVE, LOG_LEVEL, MEMORY, MODE, NAMES,
+    NETWORKS, PASSWORD, PASSWORD_HASH, PATH, PORT, PROXY_PROTOCOL, SECRET, SOCKET_BUFFER, TEXT, Keepalive,
+    Kind, choice, integer,
 )
 
 # Prefixes of an option's environment variable; the first one that is set wins. So LavinMQ's container and
@@ -34,6 +35,8 @@ SHOWN_CHARACTERS = 200
 _OF_THIS_MACHINE = tuple(ip_network(network) for network in (
     "0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "::/128", "::1/128", "fe80::/10"))
 _NO_CLUSTERING = "clustering"
+# Whether `enabled` of [clustering] is accepted; tests of parts set it.
+HAS_ELECTIONS = False
 
 
 @dataclass(frozen=True)
@@ -628,7 +631,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "clustering", "enabled", BOOLEAN, False,
         "Elect the leader through etcd. In this version a broker where it is true does not start.",
-        name="clustering", flags=("--clustering",), environment=("CLUSTERING",), pending=_NO_CLUSTERING,
+        name="clustering", flags=("--clustering",), environment=("CLUSTERING",),
     ),
     Option(
         "clustering", "replicate", BOOLEAN, False,
@@ -675,26 +678,73 @@ OPTIONS: tuple[Option, ...] = (
         flags=("--clustering-port", "--cluster-port"), environment=("CLUSTERING_PORT",),
     ),
     Option(
-        "clustering", "advertised_uri", TEXT, "", "How followers reach this node.",
+        "clustering", "advertised_uri", TEXT, "",
+        "host:port at which the other nodes of an elected cluster reach this one's cluster port; a scheme in "
+        "front is left out. Empty: the host's name, and the port.",
         flags=("--clustering-advertised-uri",), environment=("CLUSTERING_ADVERTISED_URI",),
-        pending=_NO_CLUSTERING,
     ),
     Option(
-        "clustering", "etcd_endpoints", NAMES, ("localhost:2379",), "Servers of etcd.",
+        "clustering", "etcd_endpoints", ENDPOINTS, ("localhost:2379",),
+        "Servers of etcd 3.4 or later: host, host:port, or an http:// or https:// URL of them, comma separated.",
         flags=("--clustering-etcd-endpoints",), environment=("CLUSTERING_ETCD_ENDPOINTS",),
         pending=_NO_CLUSTERING,
     ),
     Option(
-        "clustering", "etcd_prefix", TEXT, "gomq", "What the keys in etcd begin with.",
+        "clustering", "etcd_prefix", ETCD_PREFIX, "gomq", "What the keys in etcd begin with.",
         flags=("--clustering-etcd-prefix",), environment=("CLUSTERING_ETCD_PREFIX",), pending=_NO_CLUSTERING,
     ),
     Option(
+        "clustering", "etcd_user", TEXT, "",
+        "User for a login at etcd, with rights to read and write all keys below the prefix; empty: none.",
+        environment=("CLUSTERING_ETCD_USER",), pending=_NO_CLUSTERING,
+    ),
+    Option(
+        "clustering", "etcd_password", PASSWORD, "", "Password of that user.",
+        environment=("CLUSTERING_ETCD_PASSWORD",), pending=_NO_CLUSTERING,
+    ),
+    Option(
+        "clustering", "etcd_tls_ca_cert", PATH, "",
+        "Authorities (PEM) of the certificates of https:// endpoints; empty: the system's.",
+        pending=_NO_CLUSTERING,
+    ),
+    Option(
+        "clustering", "etcd_tls_cert", PATH, "", "Certificate (PEM) of this node for etcd; empty: none.",
+        pending=_NO_CLUSTERING,
+    ),
+    Option(
+        "clustering", "etcd_tls_key", PATH, "", "Key of that certificate; empty: it is in the same file.",
+        pending=_NO_CLUSTERING,
+    ),
+    Option(
         "clustering", "on_leader_elected", TEXT, "", "Command that runs when this node becomes the leader.",
-        flags=("--clustering-on-leader-elected",), pending=_NO_CLUSTERING,
+        flags=("--clustering-on-leader-elected",),
     ),
     Option(
         "clustering", "on_leader_lost", TEXT, "", "Command that runs when it no longer is.",
-        flags=("--clustering-on-leader-lost",), pending=_NO_CLUSTERING,
+        flags=("--clustering-on-leader-lost",),
+    ),
+    Option(
+        "clustering", "lease_ttl", integer(2, 3600), 5,
+        "Seconds after which an elected leader that etcd does not hear of has a successor. It delivers and "
+        "confirms nothing from 0.8 of them on.",
+        flags=("--clustering-lease-ttl",),
+    ),
+    Option(
+        "clustering", "ack_timeout", integer(1, 3600), 3,
+        "Seconds without progress after which confirms do not wait for an in-sync follower any more: it may "
+        "not be elected until it has caught up.",
+        flags=("--clustering-ack-timeout",),
+    ),
+    Option(
+        "clustering", "min_isr", integer(1, 64), 1,
+        "Least number of nodes, with the leader, that have every confirmed message. With fewer in sync nothing "
+        "is confirmed, and publishers are held.",
+        flags=("--clustering-min-isr",),
+    ),
+    Option(
+        "clustering", "max_lag_bytes", integer(1 << 20), 64 << 20,
+        "Octets of changes by which an in-sync follower may be behind; beyond them publishers are held.",
+        flags=("--clustering-max-lag-bytes",),
     ),
     Option(
         "clustering", "max_unsynced_actions", COUNT, 0, "Without effect in LavinMQ too.",
@@ -855,14 +905,19 @@ class Settings:
         """An error text if the settings ask for an elected leader, which this version lacks, or for followers
         without a secret or a port, otherwise None. An operator would rely on copies on other nodes.
         """
-        if self.clustering:
+        if self.clustering and (self.cluster or self.cluster_leader):
+            return (
+                f"{self.origin('clustering')}: `enabled` of [clustering] excludes `replicate` and `follow`: the "
+                "nodes of an elected cluster do both by themselves")
+        if self.clustering and not HAS_ELECTIONS:
             return (
                 f"{self.origin('clustering')}: this version elects no leader, and would keep the only copy "
                 "of every message: leave `enabled` of [clustering] at false; `replicate` and `follow` keep a "
                 "copy on another node"
             )
-        if self.cluster and self.clustering_port < 0:
-            return f"{self.origin('clustering_port')}: `replicate` of [clustering] needs a port"
+        if (self.cluster or self.clustering) and self.clustering_port < 0:
+            key = "enabled" if self.clustering else "replicate"
+            return f"{self.origin('clustering_port')}: `{key}` of [clustering] needs a port"
         for attribute, key in (("cluster", "replicate"), ("cluster_leader", "follow")):
             if getattr(self, attribute) and not (self.cluster_secret_file or self.cluster_password):
                 return (

@@ -15,6 +15,7 @@ from gomq_py.hub.buffers import BodyBuffers, HubBuffers
 from gomq_py.hub.clients import SHUTDOWN, Clients
 from gomq_py.hub.coalescer import Coalescer
 from gomq_py.hub.endings import Endings
+from gomq_py.hub.gate import Gate
 from gomq_py.hub.heartbeats import Heartbeats
 from gomq_py.hub.lingering_close import Lingering
 from gomq_py.hub.scheduler import Scheduler
@@ -43,6 +44,7 @@ class Hub:
         self._greenlets = {}  # as an ordered set
         self.is_closed = False
         self.scheduler = Scheduler()
+        self.gate = Gate(self.scheduler)
         self.timers = HubTimers()
         self.endings = Endings(self.scheduler)
         leftovers = Leftovers(self.timers, self.endings, partial(self.spawn, give_back))

@@ -22,7 +22,8 @@ cdef class TurnTaker:
 cdef class Scheduler:
     cdef public uint64_t now_ms
     cdef public bint walking
-    cdef list touched
+    cdef readonly bint is_shut
+    cdef list touched, resting
     cdef object late, jobs, budget, quiet, loop, clock, timer, turns_clock
     cdef readonly object failed_jobs
     cdef bint armed, closed

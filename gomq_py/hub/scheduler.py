@@ -14,6 +14,9 @@ logged and counted, and the job is told; other jobs go on. Each kind of job is a
 metrics use the name of the class, and each class must define ``failed``, which says what happens after a
 fault.
 
+While the scheduler is *shut* nothing is delivered: TurnTakers only write to files, and jobs that move
+messages (``moves_messages``) rest. Turns and jobs go on where they were once it is opened (hub.gate).
+
 SliceClock limits how long a slice, or a loop whose items do not all cost the same, may keep the hub before
 other work gets its turn.
 """
@@ -84,11 +87,13 @@ class Job:
     """A piece of long work that the Scheduler does in slices, one per poll of the loop.
 
     ``running`` is set by the scheduler, which does not start a running job a second time.
+    ``moves_messages``: whether the job rests while the scheduler is shut.
     """
 
     __slots__ = ("running",)
 
     name = ""
+    moves_messages = False
 
     def __init__(self):
         self.running = False
@@ -138,12 +143,13 @@ class Scheduler:
     and does jobs in slices, one per poll of the loop.
 
     ``now_ms`` is the time of the batch in Unix milliseconds: read once per batch, good enough for timestamps
-    and expiry. ``failed_jobs``: {name of a job: how many of its slices raised}.
+    and expiry. ``failed_jobs``: {name of a job: how many of its slices raised}. ``is_shut``: nothing is to be
+    delivered now.
     """
 
     __slots__ = (
         "now_ms", "failed_jobs", "walking", "touched", "late", "jobs", "budget", "quiet", "loop", "clock",
-        "timer", "armed", "closed", "turns_clock",
+        "timer", "armed", "closed", "turns_clock", "is_shut", "resting",
     )
 
     def __init__(self, loop=None, clock=None, budget=None, turns_clock=None):
@@ -156,7 +162,8 @@ class Scheduler:
         self.quiet = QuietLog(LOG)
         self.failed_jobs = Counter()
         self.now_ms = self.clock()
-        self.walking = self.armed = self.closed = False
+        self.walking = self.armed = self.closed = self.is_shut = False
+        self.resting = []  # jobs that rest while it is shut
         self.touched = []
         self.late = deque()
         self.jobs = deque()
@@ -197,6 +204,19 @@ class Scheduler:
             if not self.armed:
                 self._arm()
 
+    def shut(self):
+        """Give no turns, and no slices to jobs that move messages, until open(). Works within a batch, too.
+        """
+        self.is_shut = True
+
+    def open(self):
+        """Undo shut(): all that has waited goes on after the next poll of the loop."""
+        self.is_shut = False
+        resting, self.resting = self.resting, []
+        self.jobs.extend(resting)
+        if (self.jobs or self.late or self.touched) and not self.armed:
+            self._arm()
+
     def close(self):
         """Drop all waiting turns and jobs, and drop new ones, too."""
         self.closed = True
@@ -217,7 +237,7 @@ class Scheduler:
         if self.late:
             self._write_out_late()
         if self.touched:
-            if self.late and len(self.touched) > FEW_TURNS:
+            if self.is_shut or self.late and len(self.touched) > FEW_TURNS:
                 self._put_behind()
             else:
                 self._finish()
@@ -273,7 +293,7 @@ class Scheduler:
             taker.touched = False
             try:
                 taker.write_out()
-                if budget > 0 and (clock is None or not clock.is_over()):
+                if budget > 0 and not self.is_shut and (clock is None or not clock.is_over()):
                     budget -= taker.turn()
                 else:
                     taker.touched = True
@@ -289,6 +309,8 @@ class Scheduler:
     def _arm(self):
         if self.closed:
             self._let_go()
+            return
+        if self.is_shut and not self.jobs and not self.touched:  # what waits in ``late`` waits for open()
             return
         if self.timer is None:
             if self.loop is None:
@@ -306,18 +328,22 @@ class Scheduler:
         self.touched = []
         self.late = deque()
         self.jobs = deque()
+        self.resting = []
 
     def _run_late(self):
         self.timer.stop()
         self.armed = False
         self.now_ms = self.clock()
-        late = self.late
-        self.late = deque()
-        touched = self.touched
-        self.touched = []
-        touched.extend(late)
-        self.touched = touched
-        self._finish()
+        if self.is_shut:
+            self._put_behind()
+        else:
+            late = self.late
+            self.late = deque()
+            touched = self.touched
+            self.touched = []
+            touched.extend(late)
+            self.touched = touched
+            self._finish()
         if self.jobs:
             self._run_jobs()
         if (self.jobs or self.late or self.touched) and not self.armed:
@@ -330,6 +356,9 @@ class Scheduler:
         self.budget.begin()
         for _ in range(len(self.jobs)):
             job = self.jobs.popleft()
+            if self.is_shut and job.moves_messages:
+                self.resting.append(job)
+                continue
             try:
                 goes_on = self._step(job)
             except Exception as error:

@@ -113,12 +113,14 @@ class Webhook:
 
 class Poster:
     """Posts messages to one of its URIs; each failed attempt makes the next URI the current one. ``trouble``:
-    why a message is being retried, or None. ``on_trouble(text)`` is called when retrying begins.
+    why a message is being retried, or None. ``on_trouble(text)`` is called when retrying begins, and
+    ``until_open()``, which may switch, before each attempt.
     """
 
     def __init__(self, webhook: Webhook, link_uris: list[uris.LinkURI]):
         self.trouble: str | None = None
         self.on_trouble: Callable[[str], None] | None = None
+        self.until_open: Callable[[], None] | None = None
         self._webhook = webhook
         self._uris = link_uris
         self._closed = Event()
@@ -159,6 +161,8 @@ class Poster:
 
     def _attempt(self, message: Any) -> "_Failure | None":
         """Post once. Returns None, or a _Failure to retry. Raises RefusedByTarget, OSError. May switch."""
+        if self.until_open is not None:
+            self.until_open()
         self._check_open()
         target, headers = self._target(message), self._headers(message)
         try:
@@ -295,6 +299,7 @@ class WebhookTargetWriter(TargetWriter):
         self._posting = None
         self._why = None
         poster.on_trouble = self._troubled
+        poster.until_open = hub.gate.wait
 
     def start(self, session):
         self._session = session

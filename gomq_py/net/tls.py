@@ -86,11 +86,15 @@ def _load_certificate(context: Any, certificate: str, key: str) -> None:
 
 def client_context(authorities: str, certificate: str = "", key: str = "") -> Any:
     """The context of a client that checks the server's certificate and name, and may have a certificate of
-    its own. Reads files, so never call it in a serving hub. Raises TLSError.
+    its own. ``authorities``: a file; empty: the system's. Reads files, so never call it in a serving hub.
+    Raises TLSError.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = VERSIONS["1.2"]
-    _trust(context, authorities)
+    if authorities:
+        _trust(context, authorities)
+    else:
+        context.load_default_certs()
     if certificate:
         _load_certificate(context, certificate, key)
     return context

@@ -28,10 +28,12 @@ class PlayedLeader:
         self.acks, self.hashes = [], []
         self.tls = None
 
-    def accept(self, secret=SECRET, cluster_id=CLUSTER, epoch=1, can_resume=True):
+    def accept(self, secret=SECRET, cluster_id=CLUSTER, epoch=1, can_resume=True, counts_received=False):
         """Let a follower in; returns its Hello."""
         self.greet()
-        login = LeaderLogin(secret, cluster_id, epoch, RUN, lambda run, position: can_resume and run == RUN)
+        login = LeaderLogin(
+            secret, cluster_id, epoch, RUN, lambda run, position: can_resume and run == RUN,
+            counts_received=counts_received)
         self.reader = FrameReader()
         while not login.done:
             try:

@@ -24,6 +24,7 @@ DEBIAN_PACKAGES = {
     "/usr/share/doc/ruby-bunny": "ruby-bunny",
     "strace": "strace",
     "mosquitto": "mosquitto",
+    "etcd": "etcd-server",
     "mosquitto_sub": "mosquitto-clients",
     "node": "nodejs",
     "/usr/share/nodejs/mqtt": "node-mqtt",

@@ -68,7 +68,8 @@ MAP = {
         "",
     },
     # nodes of a cluster speak to each other; it copies files, and sees no broker
-    "cluster": LEAVES | {"hub", "net", "storage", "storage.disk", "cluster.wire"},
+    "cluster": LEAVES | {"hub", "net", "storage", "storage.disk", "cluster.wire", "cluster.core"},
+    "cluster.core": set(),
     # core: vhosts, exchanges, queues, policies
     "broker": LEAVES | {"hub"},
     "broker.features": {"broker", "content", "digests", "errors", "patterns"},

@@ -44,7 +44,7 @@ class ReplyConsumer(Destination):
         not read its socket, or has negotiated too small a frame for the header.
         """
         connection = self.channel.connection
-        if connection.output.broken or connection.output.blocked:
+        if connection.output.broken or connection.output.blocked or connection.scheduler.is_shut:
             # Unread answers must not pile up; RabbitMQ's pseudo-queue keeps no answers either.
             return 0
         try:

@@ -113,7 +113,8 @@ class Queue(routes.Destination):
         than all else, if that consumer needs no acks and no other message is ready. Returns 1: written;
         LATER: the consumer may take it soon; 0: store it.
         """
-        if self.paused or self.holds or self.turning or self._waiting_for_files is not None:
+        if self.paused or self.holds or self.turning or self.scheduler.is_shut \
+                or self._waiting_for_files is not None:
             return 0
         consumer = self.ring.show_next()
         if consumer is None:
@@ -236,7 +237,7 @@ class Queue(routes.Destination):
         basic.get. Unreadable messages before it are set aside.
         """
         for _ in range(UNREADABLE_MAX):
-            if not self.waiting() or not self.peek(message):
+            if self.scheduler.is_shut or not self.waiting() or not self.peek(message):
                 return False
             if message.kind == forms.BASIC:
                 return True
@@ -262,15 +263,17 @@ class Queue(routes.Destination):
         return self.ready_count
 
     def is_opening(self):
-        """True if a thread is still opening the files of the next message.
+        """True if a thread is still opening the files of the next message, or the scheduler is shut.
 
         The queue gets a turn once they are open.
         """
-        return not self.closed and self.store.is_waiting()
+        return not self.closed and (self.scheduler.is_shut or self.store.is_waiting())
 
     def when_opened(self, callback):
         """Call ``callback()`` once, in the first turn of the queue in which it is not ``is_opening``."""
         self._waiting_for_files = [*(self._waiting_for_files or ()), callback]
+        if self.scheduler.is_shut:
+            self.wake()
 
     def segment_opened(self, store):
         """Schedule a turn of the queue. Called when the store has opened the files that it waited for."""
@@ -552,7 +555,7 @@ class Queue(routes.Destination):
         """
         if (
             self.touched and not self.behind and not self.turning and self.ring is not None
-            and self.ring.ready
+            and self.ring.ready and not self.scheduler.is_shut
         ):
             self.write_out()
             self.turn()

@@ -178,6 +178,8 @@ class Transfer(Job):
         "_is_unsafe", "_closed",
     )
 
+    moves_messages = True
+
     def __init__(self, name, source, target, scheduler, timers, when_safe, most=0, most_octets=0):
         Job.__init__(self)
         self.name = name

@@ -7,7 +7,7 @@ MessageError. Integers are big endian; an id is 16 octets, NO_ID for none.
                nonce 32, the node's name in printable UTF-8 (1 to 255 octets)
     CHALLENGE  cluster id, epoch u64, run, nonce 32
     PROOF      32 octets
-    WELCOME    proof 32, u8: 1 if a sync comes first, else 0
+    WELCOME    proof 32, u8: 1 if a sync comes first; + 2 if promises need no flush of the follower
     REFUSED    text in UTF-8
     HASHES     file id u64, count u32, block_digest u64 of each MiB of the follower's file (count 0: no file)
     ACK        position received u64, position flushed u64
@@ -93,20 +93,23 @@ class Proof(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """The leader's signature of both. ``is_sync``: a sync comes first."""
+    """The leader's signature of both. ``is_sync``: a sync comes first. ``counts_received``: the leader's
+    promises wait for what is received, and not for its flush, so the follower acknowledges it at once.
+    """
 
     digest: bytes
     is_sync: bool
+    counts_received: bool = False
 
     def encode(self):
-        return _WELCOME.pack(*self)
+        return _WELCOME.pack(self.digest, self.is_sync + 2 * self.counts_received)
 
     @classmethod
     def decode(cls, payload):
-        digest, is_sync = _unpack(_WELCOME, payload, "WELCOME")
-        if is_sync > 1:
-            raise MessageError(f"a WELCOME says {is_sync} in place of 0 or 1")
-        return cls(digest, bool(is_sync))
+        digest, flags = _unpack(_WELCOME, payload, "WELCOME")
+        if flags > 3:
+            raise MessageError(f"a WELCOME says {flags} in place of 0 to 3")
+        return cls(digest, bool(flags & 1), bool(flags & 2))
 
 
 class Refused(NamedTuple):

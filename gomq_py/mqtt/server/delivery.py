@@ -381,6 +381,9 @@ class Sink(routes.Destination):
         if size > publication.packet_max:
             self.dropped += 1
             return 1
+        if self.scheduler.is_shut and self.gathered + size > buffers.SPARE_OCTETS:
+            self.dropped += 1
+            return 1
         if self.gathered + size > self.capacity and not self._make_room(size):
             return self._publish_large(message, size)
         if self.output.blocked and self.output.pending_octets() + self.gathered + size > self.limit:

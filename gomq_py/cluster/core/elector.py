@@ -1,0 +1,306 @@
+"""Elector: what a node has to do, by what the coordinator holds: follow, wait, campaign, lead or stop.
+
+The runtime reads a View, gives it to ``viewed`` and does what the Decision says. The Outcome of a transaction
+has a view, too; the runtime gives it to ``viewed`` in the same way, whether the transaction was done or not.
+So an election without an answer is won as soon as it is seen. Nothing here switches, and no clock matters but
+for courtesy.
+
+Why nothing that was promised is lost: only a member of ``isr`` is elected, by a transaction that compares the
+revision at which it was read. Its folder has what it has acknowledged, and every promise has waited for it.
+A folder of an epoch below the one that ``isr`` has for it is an older one that was put back.
+"""
+from typing import NamedTuple
+
+from gomq_py.cluster.core.records import (
+    CLUSTER, IN_SYNC, LEADER, MAX_EPOCH, InSyncRecord, Kept, LeaderRecord, View, decode_cluster, decoded,
+)
+from gomq_py.cluster.core.transactions import CREATE, MOD, Compare, Delete, Put, Transaction
+
+# A follower that hears its leader lets it win again: its clients stay connected.
+HEARING_S = 1.0
+# A node with damage in its folder lets others win.
+DAMAGED_S = 10.0
+ADOPT = (
+    "was etcd emptied or put back? `gomq-py-ctl cluster_adopt` on the node with the newest data writes it "
+    "anew")
+
+
+class Follow(NamedTuple):
+    """Follow the leader at ``address`` ("host:port"), which leads in ``epoch``."""
+
+    address: str
+    epoch: int
+
+
+class Wait(NamedTuple):
+    """Do nothing; a node that leads is fenced meanwhile. ``reason``: for operators. ``again_s``: seconds
+    after which to read and ask again; None: when something changes.
+    """
+
+    reason: str
+    again_s: float | None = None
+
+
+class Campaign(NamedTuple):
+    """Try to be elected. Before: end the link to the leader, and flush; after a failed flush do not. Then
+    take a lease if there is none, set ``Elector.lease``, send ``transaction(lease)``, and give the view of
+    its outcome to ``Elector.viewed``.
+
+    ``compares`` hold if nobody was elected since; ``cluster``: id of the cluster; ``record``: what ``isr``
+    becomes.
+    """
+
+    compares: tuple[Compare, ...]
+    leader: LeaderRecord
+    record: InSyncRecord
+    cluster: str
+
+    def transaction(self, lease: int) -> Transaction:
+        """The election with this lease, which is alive."""
+        return Transaction(self.compares, (
+            Put(LEADER, self.leader.encode(), lease), Put(IN_SYNC, self.record.encode())))
+
+
+class Bootstrap(Campaign):
+    """As Campaign, for a cluster that does not exist yet. ``new_cluster_id``: 32 random hex digits."""
+
+    def transaction(self, lease: int, new_cluster_id: str = "") -> Transaction:
+        """The election that begins the cluster."""
+        compares, operations = super().transaction(lease)
+        return Transaction(compares, (Put(CLUSTER, new_cluster_id.encode()), *operations))
+
+
+class Again(Campaign):
+    """As Campaign, for a leader that has lost its lease while nobody else was elected. It is fenced; its
+    links and clients stay.
+    """
+
+
+class Clear(NamedTuple):
+    """Delete the ``leader`` of an earlier process of this node, which is dead because this one has the lock
+    of the folder. The outcome's view goes to ``Elector.viewed``.
+    """
+
+    transaction: Transaction
+
+
+class Lead(NamedTuple):
+    """Lead in ``epoch``; told again as long as it is so.
+
+    With a new ``revision`` (``leader``'s create revision): a follower ends its link, applies and flushes all
+    it has received; write cluster and epoch into ``.cluster``, flushed; tell the Elector by ``folder``; make
+    an InSync of ``epoch``, ``revision``, ``record``, ``mod_revision`` (of ``isr``) and ``former`` (the last
+    leader seen, or ""); open doors once InSync.is_open.
+    """
+
+    epoch: int
+    cluster: str
+    revision: int
+    record: InSyncRecord
+    mod_revision: int
+    former: str = ""
+
+
+class Deposed(NamedTuple):
+    """Stop leading: refuse all promises, close doors, begin anew as a follower, in another process or with
+    another Elector: this one never decides anything else. ``reason``: for operators.
+    """
+
+    reason: str
+
+
+Decision = Follow | Wait | Campaign | Clear | Lead | Deposed  # Bootstrap and Again are Campaigns
+
+
+class Elector:
+    """One node, as a follower, candidate or leader, for the life of a process that has the folder's lock.
+
+    ``node``: its id; ``cluster``: id of its folder's cluster, "" for none; ``epoch``: of its folder;
+    ``address``: "host:port" at which others reach its cluster port. ``is_whole``: the folder has all that
+    was acknowledged from it (a failed flush ends that); ``is_damaged``: damage was found in it.
+
+    ``lease``: id of the present lease, set by the runtime before it sends an election; 0 when it has ended.
+    ``revision``: of the newest view.
+    """
+
+    def __init__(
+            self, node: str, cluster: str, epoch: int, address: str, is_whole: bool = True,
+            is_damaged: bool = False) -> None:
+        self.node = node
+        self.address = address
+        self.lease = 0
+        self.revision = 0
+        self._leads: Lead | None = None
+        self._last: Decision = Wait("nothing was read from etcd yet")
+        self._former = ""
+        self._absent_since_s: float | None = None
+        self.folder(cluster, epoch, is_whole, is_damaged)
+
+    def folder(self, cluster: str, epoch: int, is_whole: bool = True, is_damaged: bool = False) -> None:
+        """The folder has changed: a sync was swapped in, its epoch was raised, or a flush failed."""
+        self.cluster, self.epoch, self.is_whole, self.is_damaged = cluster, epoch, is_whole, is_damaged
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether Lead was decided, and Deposed was not."""
+        return self._leads is not None and not isinstance(self._last, Deposed)
+
+    def viewed(self, view: View, now_s: float, since: int, hears_leader: bool = False) -> Decision:
+        """What to do now. ``since``: ``revision`` when the read or transaction was sent: a view that a newer
+        one has overtaken on its way changes nothing, and etcd put back to an older state is told from it.
+        ``hears_leader``: a heartbeat of the followed leader came within the last second.
+        """
+        if since <= view.revision < self.revision:
+            return self._last
+        self.revision = view.revision
+        if view.leader is not None:
+            self._absent_since_s = None
+        elif self._absent_since_s is None:
+            self._absent_since_s = now_s
+        leads = self._leads
+        if leads is None:
+            self._last = self._follows(view, now_s, hears_leader)
+        elif not isinstance(self._last, Deposed):
+            self._last = self._still(leads, view)
+        if isinstance(self._last, Lead):
+            self._leads = self._last
+            self._former = ""
+        return self._last
+
+    # a follower or candidate
+
+    def _follows(self, view: View, now_s: float, hears_leader: bool) -> Decision:
+        if view.leader is None:
+            why = self._why_not(view)
+            if why:
+                return Wait(why)
+            rest_s = self._rest_s(view, now_s, hears_leader)
+            if rest_s > 0:
+                return Wait("another node may lead first", rest_s)
+            return self._campaign(view)
+        leader = decoded(view.leader, LeaderRecord.decode)
+        if leader is None:
+            return Wait("`leader` in etcd cannot be read")
+        if leader.node == self.node:
+            return self._mine(view, view.leader, leader)
+        self._former = leader.node
+        why = self._why_other_cluster(view)
+        return Wait(why) if why else Follow(leader.address, leader.epoch)
+
+    def _why_not(self, view: View) -> str:
+        """Why this node may not be elected, or "". ``leader`` is absent."""
+        if view.cluster is None and not self.cluster:
+            return "" if view.in_sync is None else f"etcd has `isr`, but no `cluster`: {ADOPT}"
+        why = self._why_other_cluster(view) or _why_no_set(view)
+        if why:
+            return why
+        record = decoded(view.in_sync, InSyncRecord.decode)
+        assert record is not None
+        if self.node not in record.members:
+            return "no leader, and this node is not in sync: one of the in-sync nodes must come back"
+        if self.epoch < record.members[self.node]:
+            return (
+                f"this data folder is of epoch {self.epoch}, but was in sync in epoch "
+                f"{record.members[self.node]}: it was put back, or emptied. Another in-sync node must lead")
+        if self.epoch > record.epoch:
+            return f"this data folder is of epoch {self.epoch}, etcd of epoch {record.epoch}: {ADOPT}"
+        if not self.is_whole:
+            return "what this node has acknowledged may not be on its disk"
+        return "" if record.epoch < MAX_EPOCH else "`isr` in etcd has the highest epoch"
+
+    def _why_other_cluster(self, view: View) -> str:
+        if view.cluster is None:
+            return f"this data folder belongs to cluster {self.cluster}, but etcd knows none: {ADOPT}"
+        cluster = decoded(view.cluster, decode_cluster)
+        if cluster is None:
+            return "`cluster` in etcd cannot be read"
+        if self.cluster not in ("", cluster):
+            return f"this data folder belongs to cluster {self.cluster}, etcd has {cluster}"
+        return ""
+
+    def _rest_s(self, view: View, now_s: float, hears_leader: bool) -> float:
+        """How long another node may still be elected first."""
+        record = decoded(view.in_sync, InSyncRecord.decode)
+        if record is None or len(record.members) < 2:
+            return 0.0
+        rest_s = DAMAGED_S if self.is_damaged else HEARING_S if hears_leader else 0.0
+        assert self._absent_since_s is not None
+        return min(rest_s, rest_s - (now_s - self._absent_since_s))  # min(): the clock may be set back
+
+    def _campaign(self, view: View) -> Campaign:
+        nobody = Compare(LEADER, CREATE, 0)
+        if view.cluster is None:
+            record = InSyncRecord(1, {self.node: 0})
+            compares = (Compare(CLUSTER, CREATE, 0), Compare(IN_SYNC, CREATE, 0), nobody)
+            return Bootstrap(compares, LeaderRecord(self.node, 1, self.address), record, "")
+        return Campaign(*self._election(view, nobody))
+
+    def _election(
+            self, view: View, nobody: Compare,
+    ) -> tuple[tuple[Compare, ...], LeaderRecord, InSyncRecord, str]:
+        record = decoded(view.in_sync, InSyncRecord.decode)
+        assert record is not None and view.in_sync is not None and view.cluster is not None
+        epoch = record.epoch + 1
+        return (
+            (nobody, Compare(IN_SYNC, MOD, view.in_sync.mod_revision),
+             Compare(CLUSTER, MOD, view.cluster.mod_revision)),
+            LeaderRecord(self.node, epoch, self.address), record._replace(epoch=epoch),
+            decode_cluster(view.cluster.value))
+
+    def _mine(self, view: View, kept: Kept, leader: LeaderRecord) -> Decision:
+        """``leader`` names this node."""
+        if kept.lease != self.lease or not self.lease:
+            return Clear(Transaction((Compare(LEADER, CREATE, kept.create_revision),), (Delete(LEADER),)))
+        why = self._why_other_cluster(view) or _why_no_set(view)
+        if why:
+            return Wait(why)
+        record = decoded(view.in_sync, InSyncRecord.decode)
+        assert record is not None and view.in_sync is not None and view.cluster is not None
+        if record.epoch != leader.epoch:
+            return Wait(f"`isr` in etcd is of epoch {record.epoch}, `leader` of {leader.epoch}")
+        return Lead(
+            leader.epoch, decode_cluster(view.cluster.value), kept.create_revision, record,
+            view.in_sync.mod_revision, self._former)
+
+    # a leader
+
+    def _still(self, leads: Lead, view: View) -> Decision:
+        kept = view.leader
+        if kept is not None and kept.create_revision != leads.revision:
+            return self._another(leads, view, kept)
+        why = self._why_other_cluster(view)
+        if why or view.in_sync is None:
+            return Wait(why or _why_no_set(view))
+        record = decoded(view.in_sync, InSyncRecord.decode)
+        if record is None:  # InSync writes it anew, guarded by `leader`
+            return Wait(_why_no_set(view)) if kept is None else leads
+        if record.epoch > leads.epoch:
+            return Deposed(f"`isr` in etcd is of epoch {record.epoch}, this node led in {leads.epoch}")
+        if record.epoch < leads.epoch:
+            return Wait(f"this node leads in epoch {leads.epoch}, etcd has {record.epoch}: {ADOPT}")
+        if kept is not None:
+            return leads._replace(record=record, mod_revision=view.in_sync.mod_revision)
+        if self.node not in record.members:
+            return Deposed("the lease is lost, and this node is not in sync any more")
+        return Again(*self._election(view, Compare(LEADER, CREATE, 0)))
+
+    def _another(self, leads: Lead, view: View, kept: Kept) -> Decision:
+        """There is a ``leader``, but not of the election that this node led by."""
+        leader = decoded(kept, LeaderRecord.decode)
+        if leader is None:
+            return Wait("`leader` in etcd cannot be read")
+        if leader.node != self.node:
+            return Deposed(f"node {leader.node} leads in epoch {leader.epoch}")
+        if leader.epoch != leads.epoch + 1:  # one that an Again has won is the next
+            return Deposed(f"this node was elected in epoch {leader.epoch}, and led in {leads.epoch}")
+        return self._mine(view, kept, leader)
+
+
+# helpers
+
+
+def _why_no_set(view: View) -> str:
+    """Why nobody knows who is in sync, or ""."""
+    if view.in_sync is None:
+        return f"etcd has no `isr`: {ADOPT}"
+    return "" if decoded(view.in_sync, InSyncRecord.decode) else "`isr` in etcd cannot be read"

@@ -1,0 +1,278 @@
+"""In-sync set: which followers every promise of a leader waits for, and how the leader changes ``isr``.
+
+Used by the leader's runtime, one InSync per election that was won. A promise is kept when the local disk and
+every *required* node have it: the members of ``isr`` as known, and those of every change without an answer,
+because that change may be in force already, or soon. So whoever may be elected has all promises:
+
+- A node is removed from what promises wait for when the change of ``isr`` has succeeded.
+- A node is required before the change that admits it is sent, and has flushed all that was promised by then.
+- Each change compares the leader's ``create`` and ``isr``'s ``mod`` revision, so a former leader changes
+  nothing, and an unanswered change has become impossible once a later one has succeeded.
+- Promises wait until each member's epoch in ``isr`` is the leader's. So a folder of an earlier epoch that is
+  put back in a member's place is not elected: it lacks what was promised since.
+"""
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from gomq_py.cluster.core.records import IN_SYNC, LEADER, InSyncRecord, decoded
+from gomq_py.cluster.core.transactions import CREATE, MOD, Compare, Outcome, Put, Transaction
+
+# Longest time between two steps that counts: a leader that was stopped has heard nobody, through no fault
+# of theirs.
+STEP_S = 0.5
+# A node that is to be admitted is required from the time on at which it has flushed what was promised so
+# long ago; promises wait then until it has the rest. Otherwise it would never have everything under load.
+NEAR_S = 0.5
+# Part of ack_timeout_s that the former leader has for its first connection: most likely it is dead.
+FORMER = 1 / 3
+# Removals within this time count for how long a node must stream before it is admitted again, at most that.
+FLAPS_S, LONGEST_S = 600.0, 60.0
+
+
+class Progress(NamedTuple):
+    """A follower's connection, in the leader's present epoch. ``flushed``: position that it has acknowledged
+    as flushed; ``is_synced``: this session's sync is swapped in, or it needed none, and the epoch in its
+    folder is the leader's.
+    """
+
+    flushed: int
+    is_synced: bool
+    is_connected: bool = True
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether what it flushes counts."""
+        return self.is_connected and self.is_synced
+
+
+ABSENT = Progress(0, False, False)
+
+
+class InSync:
+    """The set of the leader ``node`` in ``epoch``; the arguments are those of elector.Lead.
+
+    Call ``step`` every STEP_S / 2 or more often, send the Transaction that it returns, and tell what became
+    of it by ``done``, ``unanswered`` or ``not_done``. Each of them may change ``required`` and
+    ``may_promise``: pass these to the Promises before anything switches, and for ``step`` before the
+    Transaction is sent.
+
+    ``required``: ids of the nodes that promises wait for. ``late``: members without progress for
+    ``ack_timeout_s``. ``is_deposed``: this election does not count any more; the Elector decides what then.
+    """
+
+    def __init__(
+            self, node: str, epoch: int, leader_revision: int, record: InSyncRecord, mod_revision: int,
+            min_isr: int = 1, ack_timeout_s: float = 3.0, former: str = "") -> None:
+        self.required: frozenset[str] = frozenset()
+        self.late: frozenset[str] = frozenset()
+        self.is_deposed = False
+        self._node, self._epoch, self._leader_revision = node, epoch, leader_revision
+        self._min_isr, self._ack_timeout_s = min_isr, ack_timeout_s
+        self._known = record.members
+        self._mod_revision = mod_revision
+        self._pending: list[Mapping[str, int]] = []  # changes without an answer, the one under way last
+        self._is_under_way = False
+        self._pace = _Pace(ack_timeout_s)
+        self._joining: dict[str, float] = {}  # node id -> time since which it is required
+        self._leaving: set[str] = set()
+        self._pace.told(former, -ack_timeout_s * (1 - FORMER))
+        self._count()
+
+    # what the leader asks
+
+    @property
+    def members(self) -> Mapping[str, int]:
+        """``isr``'s members as last known: {node id: epoch}."""
+        return self._known
+
+    @property
+    def is_open(self) -> bool:
+        """Whether doors may open: ``isr`` says that this node's folder is of its epoch."""
+        return self._known.get(self._node) == self._epoch
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether at least min_isr nodes are members, whichever unanswered change is in force."""
+        return all(len(members) >= self._min_isr for members in (self._known, *self._pending))
+
+    @property
+    def may_promise(self) -> bool:
+        """Whether promises may be kept, when all required nodes have what was promised."""
+        return (
+            self.is_open and self.has_enough and not self.is_deposed
+            and min(self._known.values()) == self._epoch)
+
+    def step(
+            self, now_s: float, progress: Mapping[str, Progress], asked: int, promised: int,
+    ) -> Transaction | None:
+        """The change of ``isr`` that is to be sent now, or None. ``progress``: {node id: its Progress} of all
+        links; ``asked``: highest position that a promise waits for; ``promised``: highest one promised.
+        """
+        self._pace.step(now_s, self._known, progress, asked, promised)
+        self.late = frozenset(
+            node for node in self._known if node != self._node and self._pace.is_late(node))
+        if self.is_deposed:
+            return None
+        self._leaving = {
+            node for node in self._leaving & self._known.keys()
+            if not progress.get(node, ABSENT).is_streaming}
+        self._join(progress, promised)
+        members = None if self._is_under_way else self._wanted(progress, promised)
+        if members is None or members == self._known and not self._pending:
+            self._count()
+            return None
+        self._pending.append(members)
+        self._is_under_way = True
+        self._count()
+        return Transaction(
+            (Compare(LEADER, CREATE, self._leader_revision), Compare(IN_SYNC, MOD, self._mod_revision)),
+            (Put(IN_SYNC, InSyncRecord(self._epoch, members).encode()),))
+
+    def leave(self, node: str) -> None:
+        """Remove a member without waiting for ack_timeout_s, if its link has ended and min_isr allows it: its
+        disk has failed, or an operator has forgotten it.
+        """
+        self._leaving.add(node)
+
+    # what became of a change
+
+    def done(self, outcome: Outcome) -> None:
+        """The change is answered; ``outcome.is_done`` tells which way."""
+        self._is_under_way = False
+        leader, kept = outcome.view.leader, outcome.view.in_sync
+        if leader is None or leader.create_revision != self._leader_revision:
+            self.is_deposed = True
+            return
+        self._mod_revision = 0 if kept is None else kept.mod_revision
+        # what is there now, whoever wrote it: the comparison with the former revision never holds again, so
+        # every unanswered change is in it, or impossible. Of rubbish nobody knows, until it is overwritten.
+        record = decoded(kept, InSyncRecord.decode)
+        if record is not None and record.epoch != self._epoch:
+            self.is_deposed = True
+        elif record is not None:
+            for node in self._known.keys() - record.members.keys():
+                self._pace.removed(node)
+            self._known = record.members
+            self._pending.clear()
+        self._count()
+
+    def unanswered(self) -> None:
+        """Nobody knows whether the change was made, or will be."""
+        self._is_under_way = False
+        last = self._pending.pop()
+        if last not in self._pending:
+            self._pending.append(last)
+
+    def not_done(self) -> None:
+        """The change was certainly not made."""
+        self._is_under_way = False
+        self._pending.pop()
+        self._count()
+
+    # helpers
+
+    def _count(self) -> None:
+        required = {*self._known, *self._joining}
+        required.update(*self._pending)
+        required.discard(self._node)
+        if required != self.required:
+            self.required = frozenset(required)
+
+    def _join(self, progress: Mapping[str, Progress], promised: int) -> None:
+        """Which nodes are required because they are to be admitted."""
+        pace = self._pace
+        for node, since_s in list(self._joining.items()):
+            found = progress.get(node, ABSENT)
+            if node in self._known:
+                del self._joining[node]
+            elif not found.is_streaming or (
+                    found.flushed < promised and pace.time_s - since_s > self._ack_timeout_s):
+                del self._joining[node]
+                pace.removed(node)
+        for node, found in progress.items():
+            if node not in self._known and node not in self._joining and pace.may_join(node, found):
+                self._joining[node] = pace.time_s
+
+    def _wanted(self, progress: Mapping[str, Progress], promised: int) -> dict[str, int]:
+        """The members that there should be."""
+        members = {**self._known, self._node: self._epoch}
+        for node, found in progress.items():
+            if found.is_streaming and (
+                    node in members or node in self._joining and found.flushed >= promised):
+                members[node] = self._epoch
+        leaving = [node for node in members if node in self.late or node in self._leaving]
+        leaving.sort(key=lambda node: progress.get(node, ABSENT).flushed)
+        for node in leaving[:max(0, len(members) - self._min_isr)]:
+            del members[node]
+        return members
+
+
+class _Pace:
+    """How the followers get on: who is late, and who may be admitted.
+
+    ``time_s``: seconds that the leader has been running; 0 at first.
+    """
+
+    def __init__(self, ack_timeout_s: float) -> None:
+        self.time_s = 0.0
+        self._ack_timeout_s = ack_timeout_s
+        self._now_s: float | None = None
+        self._progress_s: dict[str, float] = {}  # node id -> time of its last progress
+        self._flushed: dict[str, int] = {}
+        self._streams_since_s: dict[str, float] = {}
+        self._removals: dict[str, deque[float]] = {}
+        self._marks = deque([(0.0, 0)])  # (time, position promised)
+
+    def told(self, node: str, time_s: float) -> None:
+        """The last progress of the node was at this time."""
+        self._progress_s[node] = time_s
+
+    def step(
+            self, now_s: float, nodes: Iterable[str], progress: Mapping[str, Progress], asked: int,
+            promised: int,
+    ) -> None:
+        """Take the ``progress`` of the ``nodes``."""
+        if self._now_s is not None:
+            self.time_s += min(max(0.0, now_s - self._now_s), STEP_S)
+        self._now_s = now_s
+        if self.time_s - self._marks[-1][0] >= NEAR_S / 4:
+            self._marks.append((self.time_s, promised))
+        while len(self._marks) > 1 and self._marks[1][0] <= self.time_s - NEAR_S:
+            self._marks.popleft()
+        for node in {*nodes, *progress}:
+            found = progress.get(node, ABSENT)
+            if found.is_streaming:
+                self._streams_since_s.setdefault(node, self.time_s)
+            else:
+                self._streams_since_s.pop(node, None)
+            self._progress_s.setdefault(node, self.time_s)
+            if self._has_moved(node, found, asked, promised):
+                self._progress_s[node] = self.time_s
+            self._flushed[node] = found.flushed
+
+    def _has_moved(self, node: str, found: Progress, asked: int, promised: int) -> bool:
+        if not found.is_connected:
+            return False
+        if asked <= promised:  # nobody waits
+            return True
+        return found.is_streaming and (
+            found.flushed >= asked or found.flushed > self._flushed.get(node, 0))
+
+    def is_late(self, node: str) -> bool:
+        """Whether the node has made no progress for ack_timeout_s."""
+        return self.time_s - self._progress_s.get(node, self.time_s) >= self._ack_timeout_s
+
+    def may_join(self, node: str, found: Progress) -> bool:
+        """Whether promises may begin to wait for the node: it is near, and has streamed for long enough."""
+        if not found.is_streaming or found.flushed < self._marks[0][1]:
+            return False
+        removals = self._removals.get(node, ())
+        flaps = sum(self.time_s - removed_s < FLAPS_S for removed_s in removals)
+        needed_s = min(2.0 ** flaps, LONGEST_S) if flaps else 0.0
+        return self.time_s - self._streams_since_s[node] >= needed_s
+
+    def removed(self, node: str) -> None:
+        """The node was removed, or has given up to be admitted."""
+        # 6 removals are a minute already
+        self._removals.setdefault(node, deque(maxlen=6)).append(self.time_s)

@@ -1,0 +1,45 @@
+"""Lease: until when a leader may act as one, by its own clock.
+
+The coordinator ends a lease ``ttl_s`` after a keepalive has *reached* it; a leader stops at 0.8 of that after
+the keepalive was *sent*, so that it has stopped when another one is elected, if clocks run alike. No promise
+depends on it: it keeps deliveries of two leaders apart. ``now_s``: seconds of a clock that goes on while the
+machine sleeps (CLOCK_BOOTTIME).
+"""
+# Part of ttl_s for which a keepalive counts, and between two of them.
+COUNTS, EVERY = 0.8, 0.2
+NEVER_S = float("-inf")
+
+
+class Lease:
+    """One lease of the coordinator. Its grant counts as a keepalive."""
+
+    __slots__ = ("ttl_s", "is_lost", "_deadline_s", "_sent_s")
+
+    def __init__(self, ttl_s: float) -> None:
+        self.ttl_s = ttl_s
+        self.is_lost = False  # the coordinator has ended it
+        self._deadline_s = self._sent_s = NEVER_S
+
+    def sent(self, now_s: float) -> None:
+        """A keepalive is sent now."""
+        self._sent_s = now_s
+
+    def answered(self, sent_s: float, is_alive: bool) -> None:
+        """The keepalive that was sent at ``sent_s`` is answered. An unanswered one is not told."""
+        if is_alive:
+            self._deadline_s = max(self._deadline_s, sent_s + COUNTS * self.ttl_s)
+        else:
+            self.is_lost = True
+
+    @property
+    def deadline_s(self) -> float:
+        """Time from which the leader is fenced; -inf without a lease."""
+        return NEVER_S if self.is_lost else self._deadline_s
+
+    def is_past(self, now_s: float) -> bool:
+        """Whether the leader is fenced."""
+        return now_s >= self.deadline_s
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether it is time for a keepalive. A clock that was set back makes one due."""
+        return not self._sent_s <= now_s < self._sent_s + EVERY * self.ttl_s

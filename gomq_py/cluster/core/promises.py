@@ -1,0 +1,98 @@
+"""Promises: the callbacks that wait until every required follower has flushed a position.
+
+Used by the acknowledger, which asks when the local disk has the changes; ``in_sync.InSync`` says which nodes
+are required. Nothing here switches.
+"""
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Callback = Callable[[Exception | None], Any]
+# Above every position: without required followers the local disk is enough.
+EVERYTHING = float("inf")
+
+
+class Promises:
+    """Callbacks in the order of asking; they neither switch nor raise, and may ask again.
+
+    ``promised``: highest position that was promised; ``wanted``: highest one asked for.
+    """
+
+    __slots__ = (
+        "promised", "wanted", "_waiting", "_flushed", "_required", "_safe", "_is_held", "_is_keeping",
+        "_error",
+    )
+
+    def __init__(self) -> None:
+        self.promised = self.wanted = 0
+        self._waiting: deque[tuple[int, Callback]] = deque()
+        self._flushed: dict[str, int] = {}  # node id -> position that it has flushed
+        self._required: frozenset[str] = frozenset()
+        self._safe: float = EVERYTHING  # position that all required nodes have flushed
+        self._is_held = True
+        self._is_keeping = False
+        self._error: Exception | None = None
+
+    def ask(self, position: int, callback: Callback) -> None:
+        """Call ``callback(None)`` once every required node has flushed the first ``position`` events,
+        perhaps before this returns; ``callback(error)`` if the node is deposed before. Positions do not
+        decrease.
+        """
+        if self._error is not None:
+            callback(self._error)
+            return
+        self.wanted = max(self.wanted, position)
+        self._waiting.append((position, callback))
+        self._keep()
+
+    def acknowledged(self, node: str, position: int) -> None:
+        """A node has flushed the first ``position`` events of this run. Told again with less: no effect."""
+        if position > self._flushed.get(node, 0):
+            self._flushed[node] = position
+            if node in self._required:
+                self._measure()
+
+    def require(self, nodes: Iterable[str]) -> None:
+        """Let all promises from now on wait for these nodes. Called in the turn in which InSync.step() has
+        returned or InSync has taken an outcome, before anything switches.
+        """
+        self._required = frozenset(nodes)
+        self._measure()
+
+    def hold(self, is_held: bool) -> None:
+        """Keep no promise while this holds: the node is fenced, or too few nodes are in sync. It holds at
+        first.
+        """
+        self._is_held = is_held
+        self._keep()
+
+    def refuse(self, error: Exception) -> None:
+        """Answer all promises, now and later, with this error: the node is deposed."""
+        if self._error is None:
+            self._error = error
+        while self._waiting:
+            self._waiting.popleft()[1](self._error)
+
+    def __len__(self) -> int:
+        """The number of callbacks that wait."""
+        return len(self._waiting)
+
+    # helpers
+
+    def _measure(self) -> None:
+        flushed = self._flushed
+        self._safe = min((flushed.get(node, 0) for node in self._required), default=EVERYTHING)
+        self._keep()
+
+    def _keep(self) -> None:
+        if self._is_keeping:  # a callback has asked again
+            return
+        self._is_keeping = True
+        waiting = self._waiting
+        try:
+            while waiting and waiting[0][0] <= self._safe and not self._is_held:
+                position, callback = waiting.popleft()
+                self.promised = max(self.promised, position)
+                callback(None)
+        finally:
+            self._is_keeping = False

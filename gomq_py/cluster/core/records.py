@@ -1,0 +1,198 @@
+"""Records: what a cluster keeps in its coordinator (etcd), and how it is written there.
+
+    cluster      the cluster's id: 32 hex digits
+    leader       with a lease: {"node": id, "epoch": number, "address": "host:port"}
+    isr          {"epoch": number, "members": {id: epoch of the member's last sync}}
+    nodes/<id>   {"name": text, "address": "host:port"}
+    secret       64 hex digits
+
+The id of a node is 32 hex digits, too. An operator may write anything under these keys: what ``decode``
+refuses counts as unknown, and stops nobody's start.
+"""
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+CLUSTER, LEADER, IN_SYNC, NODES, SECRET = "cluster", "leader", "isr", "nodes/", "secret"
+# As in the login (cluster.login): each election takes the next one, so no cluster comes near it.
+MAX_EPOCH = 1 << 62
+# A longer value is not ours; 64 members are 3 KiB.
+MAX_OCTETS = 65536
+MAX_MEMBERS = 1024
+MAX_TEXT = 300
+_ID = re.compile("[0-9a-f]{32}")
+_SECRET = re.compile("[0-9a-f]{64}")
+_PORTS = range(1, 65536)
+
+
+class RecordError(ValueError):
+    """A value of the coordinator is malformed; the text says how, for the log."""
+
+
+class LeaderRecord(NamedTuple):
+    """The value of ``leader``. ``address``: host and cluster port, as followers reach them."""
+
+    node: str
+    epoch: int
+    address: str
+
+    def encode(self) -> bytes:
+        """The value as stored."""
+        return _encode(self._asdict())
+
+    @classmethod
+    def decode(cls, value: bytes) -> "LeaderRecord":
+        """Raises RecordError."""
+        found = _decode(value, cls._fields)
+        return cls(check_id(found["node"]), _epoch(found["epoch"], 1), _address(found["address"]))
+
+
+class InSyncRecord(NamedTuple):
+    """The value of ``isr``. ``members``: {node id: epoch of the leader whose state the node's folder has}; a
+    folder of a lower epoch is an older one that was put back. 0: the node that began the cluster, whose
+    doors have not been open yet.
+    """
+
+    epoch: int
+    members: Mapping[str, int]
+
+    def encode(self) -> bytes:
+        """The value as stored."""
+        return _encode({"epoch": self.epoch, "members": dict(sorted(self.members.items()))})
+
+    @classmethod
+    def decode(cls, value: bytes) -> "InSyncRecord":
+        """Raises RecordError."""
+        found = _decode(value, cls._fields)
+        members = found["members"]
+        if not isinstance(members, dict) or not 1 <= len(members) <= MAX_MEMBERS:
+            raise RecordError(f"the members are no object of 1 to {MAX_MEMBERS} nodes")
+        epoch = _epoch(found["epoch"], 1)
+        checked = {check_id(node): _epoch(synced, 0) for node, synced in members.items()}
+        if max(checked.values()) > epoch:
+            raise RecordError(f"a member has an epoch above {epoch}, the set's own")
+        return cls(epoch, checked)
+
+
+class NodeRecord(NamedTuple):
+    """The value of ``nodes/<id>``, for operators."""
+
+    name: str
+    address: str
+
+    def encode(self) -> bytes:
+        """The value as stored."""
+        return _encode(self._asdict())
+
+    @classmethod
+    def decode(cls, value: bytes) -> "NodeRecord":
+        """Raises RecordError."""
+        found = _decode(value, cls._fields)
+        name = found["name"]
+        if not isinstance(name, str) or not 1 <= len(name) <= MAX_TEXT or not name.isprintable():
+            raise RecordError(f"{_shown(name)} is no name of a node")
+        return cls(name, _address(found["address"]))
+
+
+def decode_cluster(value: bytes) -> str:
+    """The cluster's id. Raises RecordError."""
+    return check_id(_text(value))
+
+
+def decode_secret(value: bytes) -> bytes:
+    """The secret's 32 octets. Raises RecordError, whose text does not show the value."""
+    text = _text(value)
+    if not _SECRET.fullmatch(text):
+        raise RecordError("the secret is not 64 hex digits")
+    return bytes.fromhex(text)
+
+
+class Kept(NamedTuple):
+    """A value as the coordinator keeps it, with the revisions of its creation and of its last change.
+    ``lease``: 0 for none; the value goes when its lease ends.
+    """
+
+    value: bytes
+    create_revision: int
+    mod_revision: int
+    lease: int = 0
+
+
+class View(NamedTuple):
+    """All keys of a cluster at one revision; None: the key is absent. ``nodes``: {node id: value}."""
+
+    revision: int
+    cluster: Kept | None = None
+    leader: Kept | None = None
+    in_sync: Kept | None = None
+    nodes: Mapping[str, Kept] = {}
+    secret: Kept | None = None
+
+
+Record = TypeVar("Record")
+
+
+def decoded(kept: Kept | None, decode: Callable[[bytes], Record]) -> Record | None:
+    """What ``decode`` makes of a value; None if it is absent or malformed."""
+    if kept is None:
+        return None
+    try:
+        return decode(kept.value)
+    except RecordError:
+        return None
+
+
+def check_id(text: Any) -> str:
+    """The same text, if it is the id of a node or cluster. Raises RecordError."""
+    if not isinstance(text, str) or not _ID.fullmatch(text):
+        raise RecordError(f"{_shown(text)} is not 32 hex digits")
+    return text
+
+
+# helpers
+
+
+def _encode(found: Mapping[str, Any]) -> bytes:
+    return json.dumps(found, separators=(",", ":")).encode()
+
+
+def _decode(value: bytes, names: tuple[str, ...]) -> dict[str, Any]:
+    text = _text(value)
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):  # ValueError: also a number of thousands of digits
+        raise RecordError(f"{_shown(text)} is not JSON") from None
+    if not isinstance(found, dict) or set(found) != set(names):
+        raise RecordError(f"{_shown(text)} is no object with exactly {', '.join(names)}")
+    return found
+
+
+def _text(value: bytes) -> str:
+    if len(value) > MAX_OCTETS:
+        raise RecordError(f"the value has {len(value)} octets, more than {MAX_OCTETS}")
+    try:
+        return value.decode("ascii")
+    except UnicodeDecodeError:
+        raise RecordError("the value is not ASCII") from None
+
+
+def _epoch(found: Any, least: int) -> int:
+    if type(found) is not int or not least <= found <= MAX_EPOCH:  # type(): True is an int
+        raise RecordError(f"{_shown(found)} is no epoch from {least} on")
+    return found
+
+
+def _address(found: Any) -> str:
+    if not isinstance(found, str) or len(found) > MAX_TEXT or not found.isprintable() or " " in found:
+        raise RecordError(f"{_shown(found)} is no address")
+    host, _, port = found.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) in _PORTS):
+        raise RecordError(f"{_shown(found)} is no address of the form host:port")
+    return found
+
+
+def _shown(found: Any) -> str:
+    """The start of a wrong value, for a log."""
+    text = repr(found)
+    return text if len(text) <= 80 else text[:77] + "..."

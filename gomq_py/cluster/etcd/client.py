@@ -1,0 +1,256 @@
+"""Client: asks etcd's servers in turn, and is the cluster's Coordinator.
+
+A call goes to the server that answered last. If that one does not answer, a read or a keepalive goes to the next
+one within the same time limit; a transaction goes to the next one only while it has certainly not been carried
+out: nothing was sent, or the server has refused it.
+"""
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from gevent.lock import BoundedSemaphore
+
+from gomq_py.cluster.core.records import View
+from gomq_py.cluster.core.transactions import CoordinatorError, Outcome, Transaction, Unanswered
+from gomq_py.cluster.etcd import messages
+from gomq_py.cluster.etcd.connection import OK, Connection, Endpoint, Failure, Names, within
+from gomq_py.cluster.etcd.messages import AnswerError, JSONObject, Refused
+from gomq_py.cluster.etcd.watch import Watch
+from gomq_py.config.kinds import endpoint_parts
+from gomq_py.config.settings import Settings
+
+# Limit of a call over all servers. Keepalives are sent every second at the default lease_ttl, and the leader
+# is fenced 4 s after the last good one was sent: two calls may fail.
+TIMEOUT_S = 1.8
+# Connections that are kept between calls. Keepalives, reads and changes of the in-sync set go side by side.
+IDLE_MOST = 3
+Result = TypeVar("Result")
+
+
+class Etcd:
+    """A Coordinator (``core.coordinator``) over etcd's servers ``endpoints``, each host:port or an http:// or
+    https:// URL. All keys begin with ``prefix`` and a slash.
+
+    ``user``, ``password``: of a login, or empty. ``tls``: a client's ``gevent.ssl.SSLContext``, for https.
+    ``timeout_s``: limit of each call.
+    """
+
+    def __init__(
+        self, endpoints: Sequence[str], prefix: str, *, user: str = "", password: str = "", tls: Any = None,
+        timeout_s: float = TIMEOUT_S,
+    ):
+        self._endpoints = [Endpoint(*endpoint_parts(text)) for text in endpoints]
+        self._prefix = f"{prefix.rstrip('/')}/".encode()
+        self._user, self._password = user, password
+        self._tls = tls
+        self._timeout_s = timeout_s
+        self._at = 0  # the endpoint to ask first
+        self._names = Names()
+        self._idle: list[Connection] = []
+        self._token: str | None = None if user else ""  # None: a login is needed
+        self._login_turn = BoundedSemaphore()
+        self._is_closed = False
+
+    # the Coordinator
+
+    def read(self) -> View:
+        """All keys at one revision. Raises CoordinatorError, Unanswered. May switch."""
+        return self._call(
+            messages.RANGE, messages.range_request(self._prefix),
+            lambda answer: messages.view_of(answer, self._prefix))
+
+    def transact(self, transaction: Transaction) -> Outcome:
+        """Do the operations if the comparisons hold. Raises CoordinatorError, Unanswered. May switch."""
+        body = messages.transaction_request(self._prefix, transaction)
+        return self._call(
+            messages.TRANSACT, body, lambda answer: messages.outcome_of(answer, self._prefix),
+            is_repeatable=False)
+
+    def grant(self, ttl_s: float) -> int:
+        """A new lease; etcd grants at least 2 s. Raises CoordinatorError, Unanswered. May switch."""
+        return self._call(messages.GRANT, {"TTL": str(math.ceil(ttl_s))}, messages.lease_of)
+
+    def keep_alive(self, lease: int) -> bool:
+        """Renew a lease. False: it has ended. Raises CoordinatorError, Unanswered. May switch."""
+        return self._call(
+            messages.KEEP_ALIVE, {"ID": str(lease)}, lambda answer: messages.is_kept_alive(answer, lease))
+
+    def revoke(self, lease: int) -> None:
+        """End a lease, which may have ended. Raises CoordinatorError, Unanswered. May switch."""
+        try:
+            self._call(messages.REVOKE, {"ID": str(lease)}, messages.check_header)
+        except CoordinatorError as error:
+            if not isinstance(error.__cause__, Refused) or error.__cause__.text != messages.NO_LEASE:
+                raise
+
+    def watch(self, wake: Callable[[], None]) -> Watch:
+        """Call ``wake()`` after every change, and at least every few seconds, until the Watch is closed."""
+        return Watch(self, messages.watch_request(self._prefix), wake)
+
+    def close(self) -> None:
+        """Refuse further calls. Watches are closed by their callers."""
+        self._is_closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    # for watches
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The server to ask first."""
+        return self._endpoints[self._at]
+
+    def connect(self) -> tuple[Connection, str]:
+        """A connection for a stream, which the caller closes, and the token for it. Raises Failure,
+        CoordinatorError. May switch.
+        """
+        return self._ready(self.endpoint, self._timeout_s)
+
+    def failed(self, endpoint: Endpoint) -> None:
+        """Note that a server has failed: the next one is asked first, if this one was."""
+        if self.endpoint == endpoint:
+            self._at = (self._at + 1) % len(self._endpoints)
+
+    def forget_token(self, token: str) -> None:
+        """Log in again before the next request, unless that has happened since."""
+        if self._user and self._token == token:
+            self._token = None
+
+    # calls
+
+    def _call(
+        self, path: str, body: JSONObject, read: Callable[[JSONObject], Result], is_repeatable: bool = True,
+    ) -> Result:
+        """Ask the servers in turn until one has answered; ``read`` is given the answer."""
+        octets = json.dumps(body).encode()
+        end_s = time.monotonic() + self._timeout_s
+        failures: list[Failure] = []
+        turns = self._endpoints[self._at:] + self._endpoints[:self._at]
+        for left, endpoint in zip(range(len(turns), 0, -1), turns):
+            if self._is_closed:
+                raise CoordinatorError("the client of etcd is closed")
+            share_s = (end_s - time.monotonic()) / left
+            limit_s = share_s if is_repeatable else end_s - time.monotonic()
+            try:
+                result = self._ask(endpoint, path, octets, read, share_s, limit_s)
+            except Failure as failure:
+                self.failed(endpoint)
+                failures.append(failure)
+                if failure.is_open and not is_repeatable:
+                    break
+            else:
+                self._at = self._endpoints.index(endpoint)
+                return result
+        kind = Unanswered if any(failure.is_open for failure in failures) else CoordinatorError
+        raise kind("; ".join(str(failure) for failure in failures))
+
+    def _ask(
+        self, endpoint: Endpoint, path: str, octets: bytes, read: Callable[[JSONObject], Result],
+        share_s: float, limit_s: float,
+    ) -> Result:
+        """Ask one server: ``share_s`` for a connection with a login, ``limit_s`` for that and the answer.
+
+        Raises Failure, CoordinatorError.
+        """
+        end_s = time.monotonic() + limit_s
+        try:
+            return self._attempt(endpoint, path, octets, read, share_s, end_s)
+        except Refused as error:
+            if not error.is_stale_token or not self._user:
+                raise _refusing(endpoint, error) from error
+        try:  # its token was forgotten; nothing was done
+            return self._attempt(endpoint, path, octets, read, end_s - time.monotonic(), end_s)
+        except Refused as error:
+            raise _refusing(endpoint, error) from error
+
+    def _attempt(
+        self, endpoint: Endpoint, path: str, octets: bytes, read: Callable[[JSONObject], Result],
+        share_s: float, end_s: float,
+    ) -> Result:
+        connection, token = self._ready(endpoint, share_s)
+        try:
+            answer = within(
+                end_s - time.monotonic(), self._exchange, connection, path, octets, token)
+            return read(answer)
+        except Refused as error:
+            if error.is_stale_token:
+                self.forget_token(token)
+            if error.is_certain:
+                raise
+            raise Failure(f"{endpoint}: {error}", not error.lacks_leader) from error
+        except (OSError, AnswerError) as error:
+            raise Failure(f"{endpoint}: {_text(error)}", True) from error
+
+    def _ready(self, endpoint: Endpoint, limit_s: float) -> tuple[Connection, str]:
+        """A connection, and the token to use. Raises Failure, CoordinatorError: nothing was asked for yet."""
+        try:
+            return within(limit_s, self._log_in, endpoint, limit_s)
+        except Refused as error:
+            if error.is_certain:
+                raise _refusing(endpoint, error) from error
+            raise Failure(f"{endpoint}: {error}", False) from error
+        except (OSError, AnswerError) as error:
+            raise Failure(f"{endpoint}: {_text(error)}", False) from error
+
+    def _log_in(self, endpoint: Endpoint, limit_s: float) -> tuple[Connection, str]:
+        with self._login_turn:
+            token = self._token
+            if token is None:
+                token = self._token = self._authenticate(self._take(endpoint, limit_s))
+        return self._take(endpoint, limit_s), token
+
+    def _authenticate(self, connection: Connection) -> str:
+        body = json.dumps({"name": self._user, "password": self._password}).encode()
+        try:
+            return messages.token_of(self._exchange(connection, messages.AUTHENTICATE, body, ""))
+        except Refused as error:
+            if error.text != messages.NO_LOGINS:
+                raise
+            return ""
+
+    def _exchange(self, connection: Connection, path: str, octets: bytes, token: str) -> JSONObject:
+        """Send a request, and put the connection back. Raises Refused, OSError, AnswerError. May switch."""
+        is_whole = False
+        try:
+            status, received = connection.post(path, octets, token)
+            is_whole = True
+        finally:
+            if is_whole and len(self._idle) < IDLE_MOST and not self._is_closed:
+                self._idle.append(connection)
+            else:
+                connection.close()
+        answer = messages.parse(received)
+        if status != OK or "error" in answer:
+            raise messages.refused_by(answer)
+        return answer
+
+    def _take(self, endpoint: Endpoint, limit_s: float) -> Connection:
+        """A kept connection to the endpoint, or a new one. Raises OSError. May switch."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.endpoint == endpoint and connection.is_reusable():
+                return connection
+            connection.close()
+        return Connection(endpoint, self._names.addresses(endpoint), self._tls, limit_s)
+
+
+def of_settings(settings: Settings, timeout_s: float = TIMEOUT_S) -> Etcd:
+    """The client that [clustering] asks for. Blocks: reads files of certificates. Raises TLSError."""
+    context = None
+    if any(text.startswith("https://") for text in settings.etcd_endpoints):
+        from gomq_py.net import tls  # imported here: most talk to an etcd without TLS
+        context = tls.client_context(
+            settings.etcd_tls_ca_cert, settings.etcd_tls_cert, settings.etcd_tls_key)
+    return Etcd(
+        settings.etcd_endpoints, settings.etcd_prefix, user=settings.etcd_user,
+        password=settings.etcd_password, tls=context, timeout_s=timeout_s)
+
+
+def _refusing(endpoint: Endpoint, error: Refused) -> CoordinatorError:
+    return CoordinatorError(f"{endpoint} refuses: {error}")
+
+
+def _text(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

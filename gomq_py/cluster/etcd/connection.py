@@ -1,0 +1,246 @@
+"""Connection: HTTP/1.1 with one etcd server, over one socket that is kept for further requests.
+
+h11 parses and does no I/O. Nothing is sent twice here. Time limits of whole requests are the caller's.
+"""
+import select
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+import gevent
+import h11
+from gevent import monkey, socket
+
+from gomq_py.hub.threads import ThreadWork, begin_apart
+from gomq_py.hub.turns import give_way
+
+_poll = monkey.get_original("select", "poll")
+
+READ_OCTETS = 16 * 1024
+# Most octets of an answer with its head, and of a line of a watch. A cluster of 64 nodes has 15 KiB of keys.
+MOST_OCTETS = 1024 * 1024
+# Time for a lookup of a name that was looked up before, behind which the addresses found then are used.
+LOOKUP_S = 0.5
+# A server that is cut off from the others refuses a request with this header at once, and ends a watch.
+HAS_LEADER = ("grpc-metadata-hasleader", "true")
+OK = 200
+
+
+_LATE = object()
+Result = TypeVar("Result")
+
+
+class NoAnswer(OSError):
+    """The server gave no whole HTTP answer."""
+
+
+class Failure(Exception):
+    """A server has not done its part of a call. ``is_open``: it may have carried out the request."""
+
+    def __init__(self, text: str, is_open: bool):
+        super().__init__(text)
+        self.is_open = is_open
+
+
+def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> Result:
+    """``function(*arguments)``, which a NoAnswer ends after ``seconds``. May switch.
+
+    Inside, the time limit is no OSError: one would be taken for a fault of the network, and be tried again.
+    """
+    result = gevent.with_timeout(max(0.0, seconds), function, *arguments, timeout_value=_LATE)
+    if result is _LATE:
+        raise NoAnswer(f"no answer within {seconds:.1f} s")
+    return result
+
+
+class Endpoint(NamedTuple):
+    """Where an etcd server listens for clients."""
+
+    host: str
+    port: int
+    is_tls: bool
+
+    def __str__(self) -> str:
+        return f"{'https' if self.is_tls else 'http'}://{self.authority}"
+
+    @property
+    def authority(self) -> str:
+        """host:port, as in a URL."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Names:
+    """Addresses of endpoints. A lookup has a thread of its own, at most one for each name: the hub's threads,
+    which the disk needs too, would all wait for a name server that is gone.
+    """
+
+    def __init__(self) -> None:
+        self._running: dict[Endpoint, ThreadWork] = {}
+        self._found: dict[Endpoint, list[Any]] = {}
+
+    def addresses(self, endpoint: Endpoint) -> list[Any]:
+        """The endpoint's addresses as of getaddrinfo; the last ones while name servers do not answer.
+
+        Raises OSError. May switch, for as long as name servers let it.
+        """
+        running = self._running.get(endpoint)
+        if running is None:
+            running = self._running[endpoint] = begin_apart(_look_up, endpoint)
+        known = self._found.get(endpoint)
+        running.wait(None if known is None else LOOKUP_S)
+        if running.ready():
+            if self._running.get(endpoint) is running:
+                del self._running[endpoint]
+            try:
+                known = self._found[endpoint] = running.get()
+            except OSError:
+                if known is None:
+                    raise
+        assert known is not None
+        return known
+
+
+def _look_up(endpoint: Endpoint) -> list[Any]:
+    look_up = monkey.get_original("socket", "getaddrinfo")
+    try:
+        found: list[Any] = look_up(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:  # of a label without letters, or with too many
+        raise OSError(f"{endpoint.host!r} is not a host name: {error}") from None
+    return found
+
+
+class Connection:
+    """A connection to ``endpoint``, whose ``addresses`` are getaddrinfo's; each is tried for its share of
+    ``timeout_s``. ``tls``: a client's ``gevent.ssl.SSLContext``, for an https endpoint.
+
+    Raises OSError. May switch: a greenlet that is killed meanwhile leaves no socket behind.
+    """
+
+    def __init__(self, endpoint: Endpoint, addresses: list[Any], tls: Any, timeout_s: float):
+        self.endpoint = endpoint
+        self._state: Any = h11.Connection(h11.CLIENT)
+        self._received = 0
+        self._socket = _connected(addresses, timeout_s)
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if endpoint.is_tls:
+                self._socket = tls.wrap_socket(
+                    self._socket, server_hostname=endpoint.host, do_handshake_on_connect=False)
+                self._socket.do_handshake()
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def close(self) -> None:
+        """Close the socket. May be called again."""
+        self._socket.close()
+
+    def post(self, path: str, body: bytes, token: str) -> tuple[int, bytes]:
+        """Send a request with a JSON body. Returns (HTTP status, body of the answer). Raises OSError. May
+        switch.
+        """
+        status = self._begin(path, body, token)
+        return status, b"".join(iter(self._body, None))
+
+    def stream(self, path: str, body: bytes, token: str, silence_s: float) -> Iterator[bytes]:
+        """Send a request, and yield the lines of its answer as they come, and b"" at least every
+        ``silence_s`` seconds once the answer has begun. Raises OSError, for the stream's end too. May switch.
+        """
+        status = self._begin(path, body, token)
+        self._socket.settimeout(silence_s)
+        begun: bytes = b""
+        while True:
+            try:
+                received = self._body()
+            except TimeoutError:
+                yield b""
+                continue
+            if received is None:
+                if begun:  # an error's line may have no end
+                    yield begun
+                raise NoAnswer(f"the stream has ended (HTTP status {status})")
+            *lines, begun = (begun + received).split(b"\n")
+            self._received = len(begun)
+            yield from lines or (b"",)
+
+    def is_reusable(self) -> bool:
+        """Whether another request may be sent: the last answer is whole, and the server has neither closed
+        the connection nor said anything since.
+        """
+        state = self._state
+        if state.our_state is h11.DONE and state.their_state is h11.DONE:
+            state.start_next_cycle()
+        if state.our_state is not h11.IDLE or state.trailing_data[0]:
+            return False
+        watched = _poll()
+        watched.register(self._socket.fileno(), select.POLLIN)
+        return not watched.poll(0)
+
+    # helpers
+
+    def _begin(self, path: str, body: bytes, token: str) -> int:
+        """Send a request and return the status of its answer."""
+        headers = [
+            ("host", self.endpoint.authority), ("content-type", "application/json"),
+            ("content-length", str(len(body))), HAS_LEADER,
+        ]
+        if token:
+            headers.append(("authorization", token))
+        state = self._state
+        octets = state.send(h11.Request(method="POST", target=path, headers=headers))
+        octets += state.send(h11.Data(data=body)) + state.send(h11.EndOfMessage())
+        self._received = 0
+        self._socket.sendall(octets)
+        while not isinstance(event := self._event(), h11.Response):
+            if event is h11.NEED_DATA:
+                self._receive()
+        return int(event.status_code)
+
+    def _body(self) -> bytes | None:
+        """The next octets of the answer's body, as many as have come; None at its end."""
+        parts: list[bytes] = []
+        while self._state.their_state is h11.SEND_BODY:
+            event = self._event()
+            if isinstance(event, h11.Data):
+                parts.append(event.data)
+            elif event is h11.NEED_DATA:
+                if parts:
+                    break
+                self._receive()
+        return b"".join(parts) if parts else None
+
+    def _event(self) -> Any:
+        try:
+            event = self._state.next_event()
+        except h11.RemoteProtocolError as error:
+            raise NoAnswer(f"no whole HTTP answer: {error}") from None
+        if isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
+            raise NoAnswer("the connection ended before the answer")
+        return event
+
+    def _receive(self) -> None:
+        if self._received > MOST_OCTETS:
+            raise NoAnswer(f"the answer has more than {MOST_OCTETS} octets")
+        if self._received:
+            give_way()  # a long answer is at work in slices, and its time limit can end it
+        octets = self._socket.recv(READ_OCTETS)
+        self._received += len(octets)
+        self._state.receive_data(octets)
+
+
+def _connected(addresses: list[Any], timeout_s: float) -> Any:
+    failure = OSError("the host has no address")
+    for family, kind, protocol, _, address in addresses:
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.settimeout(timeout_s / len(addresses))
+            made.connect(address)
+            made.settimeout(None)
+            return made
+        except OSError as error:
+            made.close()
+            failure = error
+        except BaseException:
+            made.close()
+            raise
+    raise failure

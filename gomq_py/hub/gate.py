@@ -1,0 +1,35 @@
+"""Gate: stops and resumes all deliveries of a broker.
+
+While the gate is shut, queues deliver nothing, basic.get and the management API's get wait, transfers (of
+shovels, federation, dead letters, delayed messages) rest, and webhooks post nothing. Connections stay open, and
+what clients send is handled. A clustered leader shuts it while it may have a successor (cluster.coordination).
+"""
+from gevent.event import Event
+
+
+class Gate:
+    """The gate of one hub. ``scheduler`` does the queues' deliveries and the transfers."""
+
+    def __init__(self, scheduler):
+        self._scheduler = scheduler
+        self._is_open = Event()
+        self._is_open.set()
+
+    @property
+    def is_shut(self):
+        """Whether nothing is delivered now."""
+        return not self._is_open.is_set()
+
+    def shut(self):
+        """Deliver nothing until open(). Does not switch."""
+        self._is_open.clear()
+        self._scheduler.shut()
+
+    def open(self):
+        """Resume all deliveries. Does not switch."""
+        self._is_open.set()
+        self._scheduler.open()
+
+    def wait(self):
+        """Wait until the gate is open. May switch."""
+        self._is_open.wait()

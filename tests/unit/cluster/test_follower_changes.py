@@ -1,0 +1,265 @@
+"""Follower: its leader changes, or begins a new epoch, and what was received stays."""
+import errno
+
+import gevent
+import pytest
+
+from gomq_py.cluster import applier, follower, identity
+from gomq_py.cluster.wire import events, frames
+from gomq_py.hub.turns import give_way
+from gomq_py.storage.disk.plain_files import PlainFiles
+from tests.support.played_leader import (
+    CLUSTER, RUN, SECRET, PlayedLeader, content, sync, wait_for, wait_for_error,
+)
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def other():
+    played = PlayedLeader()
+    yield played
+    played.close()
+
+
+def address(played):
+    return "127.0.0.1", played.port
+
+
+def fail(*arguments):
+    raise OSError(errno.EIO, "broken")
+
+
+def wait(condition):
+    wait_until(condition, sleep=gevent.sleep)
+
+
+def test_follower_without_an_address_waits_for_one(leader, begin):
+    one = begin(host="", port=0)
+    wait_for(one, state="waiting", address="", error="")
+
+    one.follow(address(leader))
+
+    leader.accept()
+    sync(leader)
+    wait_for(one, state="streaming")
+
+
+def test_follower_of_nobody_acknowledges_nothing_more(leader, begin):
+    one = begin()
+    leader.accept()
+    sync(leader)
+
+    one.follow(None)
+
+    acks = len(leader.acks)
+    leader.await_end()
+    wait_for(one, state="waiting", error="", received=5)
+    assert set(leader.acks[acks:]) <= {(5, 5)} and not one.hears_leader
+
+
+def test_follower_goes_on_with_the_same_run_at_another_address(leader, other, begin, root):
+    """The leader is known by its run, not by its address."""
+    one = begin()
+    leader.accept()
+    sync(leader)
+
+    one.follow(address(other))
+    hello = other.accept()
+    other.tell(events.written(1, 0, b"xyz"), position=6)
+    other.await_ack(6, 6)
+
+    assert (hello.run, hello.position) == (RUN, 5) and not other.is_sync
+    assert content(root)["file"] == b"xyz"
+
+
+def test_follow_with_the_same_address_keeps_the_connection(leader, begin):
+    one = begin()
+    leader.accept()
+    sync(leader)
+
+    one.follow(address(leader))
+
+    leader.tell(events.written(1, 0, b"xyz"), position=6)
+    leader.await_ack(6, 6)
+
+
+def test_flush_waits_for_all_that_was_received(leader, begin, root, monkeypatch):
+    monkeypatch.setattr(applier, "BATCH_OCTETS", 1)
+    one = begin(flush_s=60.0)
+    leader.accept()
+    sync(leader)
+    for position in range(6, 20):
+        leader.tell(events.written(1, 0, b"%03d" % position), position=position)
+    wait(lambda: one.status.received == 19)
+
+    one.follow(None)
+    assert one.flush() is None
+
+    assert one.status.flushed == 19
+    assert content(root)["file"] == b"019"
+
+
+def test_flush_says_what_keeps_the_folder_from_being_whole(leader, begin, files, monkeypatch):
+    one = begin(flush_s=60.0)
+    leader.accept()
+    sync(leader)
+    monkeypatch.setattr(files, "sync", fail)
+    leader.tell(events.written(1, 0, b"xyz"), position=6)
+    wait(lambda: one.status.received == 6)
+
+    failure = one.flush()
+
+    assert failure is not None and failure.errno == errno.EIO
+    assert one.flush() is failure
+
+
+def test_flush_during_a_sync_leaves_the_folder_as_it_was(leader, begin, root):
+    identity.write(PlainFiles(), root, identity.Identity(CLUSTER, b"n" * 16, 1))
+    (root / "file").write_bytes(b"old")
+    one = begin()
+    leader.accept()
+    leader.tell(events.listed(1, 3, "file"), events.written(1, 0, b"new"), position=6)
+    wait(lambda: one.status.received == 6)
+
+    one.follow(None)
+
+    assert one.flush() is None
+    assert content(root)["file"] == b"old" and one.status.flushed == 0
+
+
+def test_flush_without_anything_received_returns(begin):
+    assert begin(host="", port=0).flush() is None
+
+
+def test_events_behind_a_flush_of_the_leader_are_flushed_at_once(leader, begin):
+    """A promise waits for them there."""
+    begin(flush_s=60.0)
+    leader.accept()
+    sync(leader)
+
+    leader.tell(events.written(1, 0, b"xyz"), events.flushed(), position=7)
+
+    leader.await_ack(7, 7)
+
+
+def test_what_is_received_is_acknowledged_at_once_where_that_counts(leader, begin):
+    begin(flush_s=60.0)
+    leader.accept(counts_received=True)
+    sync(leader)
+    acks = len(leader.acks)
+
+    for position in range(6, 12):
+        leader.tell(events.written(1, 0, b"xyz"), position=position)
+        leader.await_ack(position, 5)
+
+    assert len(leader.acks) - acks <= 7  # one of them may be that of half a second
+
+
+def test_later_epoch_is_on_the_disk_before_the_first_acknowledgement(leader, begin, root, monkeypatch):
+    one = begin()
+    leader.accept()
+    sync(leader)
+    written, go_on = [], gevent.event.Event()
+    write = identity.write
+
+    def late(*arguments):
+        written.append(arguments[-1].epoch)
+        write(*arguments)
+
+    def in_thread(function, *arguments):
+        if function is late:
+            go_on.wait()
+        return applier.in_thread(function, *arguments)
+
+    monkeypatch.setattr(identity, "write", late)
+    monkeypatch.setattr(follower, "in_thread", in_thread)
+    leader.accept(epoch=4)
+    leader.tell(events.written(1, 0, b"xyz"), position=6)
+    for _ in range(20):
+        give_way()
+    with gevent.Timeout(0.05, False):
+        leader.read()
+    assert leader.acks == []
+
+    go_on.set()
+    leader.await_ack(6, 6)
+
+    assert not leader.is_sync and written == [4]
+    assert identity.read(root) == one.identity == identity.Identity(CLUSTER, one.identity.node_id, 4)
+
+
+def test_leader_of_a_lower_epoch_is_left_after_that(leader, begin):
+    one = begin()
+    leader.accept()
+    sync(leader)
+    leader.accept(epoch=4)
+    leader.await_ack(5, 5)
+
+    with pytest.raises(EOFError):
+        leader.accept(epoch=3)
+    wait_for_error(one, "the leader is in epoch 3, this folder has seen 4")
+
+
+def test_epoch_of_a_sync_after_a_raised_one_stays(leader, begin, root):
+    """The identity of an earlier sync must not come back."""
+    one = begin()
+    leader.accept()
+    sync(leader)
+    leader.accept(epoch=4)
+    leader.tell(events.written(1, 0, b"xyz"), position=6)
+    leader.await_ack(6, 6)
+
+    assert one.identity.epoch == identity.read(root).epoch == 4
+
+
+@pytest.mark.parametrize("kind, epoch, is_accepted", [
+    (frames.EVENTS, 3, True), (frames.EVENTS, 5, False), (frames.HEARTBEAT, 3, False),
+    (frames.HEARTBEAT, 5, False), (frames.HEARTBEAT, 4, True),
+])
+def test_kept_events_alone_may_be_of_an_earlier_epoch(leader, begin, kind, epoch, is_accepted):
+    one = begin()
+    leader.accept(epoch=4)
+    sync(leader)
+
+    leader.tell(position=6, kind=kind, epoch=epoch)
+
+    if is_accepted:
+        wait_for(one, leader_position=6, error="")
+    else:
+        wait_for_error(one, f"a frame is of epoch {epoch}, the leader of 4")
+
+
+def test_leader_is_heard_until_it_is_silent_or_its_connection_ends(leader, begin, monkeypatch):
+    one = begin()
+    assert not one.hears_leader
+    leader.accept()
+    sync(leader)
+    leader.tell(position=5, kind=frames.HEARTBEAT)
+    assert one.hears_leader
+
+    with monkeypatch.context() as patched:
+        patched.setattr(follower, "HEARS_S", -1.0)
+        assert not one.hears_leader
+    leader.hang_up()
+
+    wait(lambda: not one.hears_leader)
+
+
+def test_follow_ends_a_try_to_connect_that_takes_long(leader, begin, monkeypatch):
+    asked = []
+    getaddrinfo = follower.gevent.socket.getaddrinfo
+
+    def slow(host, *arguments, **options):
+        if host == "broker.example":
+            asked.append(host)
+            gevent.event.Event().wait()
+        return getaddrinfo(host, *arguments, **options)
+
+    monkeypatch.setattr("gomq_py.cluster.link.socket.getaddrinfo", slow)
+    one = begin(host="broker.example")
+    wait(lambda: asked)
+
+    one.follow(address(leader))
+
+    leader.accept(secret=SECRET)
+    sync(leader)
