@@ -685,7 +685,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "clustering", "etcd_endpoints", ENDPOINTS, ("localhost:2379",),
-        "Servers of etcd 3.4 or later: host, host:port, or an http:// or https:// URL of them, comma separated.",
+        "Servers of etcd 3.4 or later: host, host:port, or an http:// or https:// URL of them, comma "
+        "separated.",
         flags=("--clustering-etcd-endpoints",), environment=("CLUSTERING_ETCD_ENDPOINTS",),
         pending=_NO_CLUSTERING,
     ),

@@ -203,4 +203,3 @@ class Watch:
         """No further wake()."""
         if self in self._watches:
             self._watches.remove(self)
-

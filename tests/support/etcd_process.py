@@ -1,8 +1,8 @@
 """An etcd of a test's own, on ports and in folders of its own: one server, or several that form a cluster."""
 import base64
 import json
-import os
 import signal
+import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -33,10 +33,12 @@ class EtcdProcess:
         files = () if tls is None else (
             "--cert-file", str(tls.certificate), "--key-file", str(tls.key), "--client-cert-auth",
             "--trusted-ca-file", str(tls.authority))
+        peer = self._members[name]
         self._command = (
-            find("etcd"), "--name", name, "--data-dir", str(folder / f"etcd-{name}"), "--log-level", "error",
-            "--logger", "zap", "--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint,
-            "--listen-peer-urls", self._members[name], "--initial-advertise-peer-urls", self._members[name],
+            find("etcd"), "--name", name, "--data-dir", str(folder / f"etcd-{name}"),
+            "--log-level", "error", "--logger", "zap",
+            "--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint,
+            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
             "--initial-cluster", ",".join(f"{member}={url}" for member, url in self._members.items()),
             *files, *options,
         )
@@ -53,9 +55,7 @@ class EtcdProcess:
     def start(self):
         """Start it, with what is in its folder. Does not wait: a member of several needs the others."""
         with open(self.folder / "etcd.log", "ab") as log:
-            self.process = subprocess.Popen(
-                self._command, cwd=self.folder, stdout=log, stderr=log,
-                env=os.environ | {"ETCD_UNSUPPORTED_ARCH": ""})
+            self.process = subprocess.Popen(self._command, cwd=self.folder, stdout=log, stderr=log)
 
     def wait_until_ready(self):
         """Wait until it answers, with a leader of its cluster."""
@@ -112,7 +112,6 @@ class EtcdProcess:
         return True
 
     def _has_listened(self):
-        import socket
         try:
             socket.create_connection(("127.0.0.1", self.port), 1).close()
         except OSError:

@@ -68,8 +68,12 @@ MAP = {
         "",
     },
     # nodes of a cluster speak to each other; it copies files, and sees no broker
-    "cluster": LEAVES | {"hub", "net", "storage", "storage.disk", "cluster.wire", "cluster.core"},
+    "cluster": LEAVES | {
+        "hub", "net", "storage", "storage.disk", "cluster.wire", "cluster.core", "cluster.etcd",
+    },
     "cluster.core": set(),
+    # no part of the cluster but its core's words
+    "cluster.etcd": LEAVES | {"hub", "net", "cluster.core"},
     # core: vhosts, exchanges, queues, policies
     "broker": LEAVES | {"hub"},
     "broker.features": {"broker", "content", "digests", "errors", "patterns"},
@@ -175,6 +179,7 @@ LIBRARIES = {
     "links": {"gevent", "h11"},
     **dict.fromkeys(("shovel", "federation", "cluster"), {"gevent"}),
     "cluster.wire": {"lz4"},
+    "cluster.etcd": {"gevent", "h11"},
     "octets": {"crc32c"},
     "ctl": {"click"},
     "dispatcher.__main__": {"gevent"},

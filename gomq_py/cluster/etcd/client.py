@@ -1,8 +1,8 @@
 """Client: asks etcd's servers in turn, and is the cluster's Coordinator.
 
-A call goes to the server that answered last. If that one does not answer, a read or a keepalive goes to the next
-one within the same time limit; a transaction goes to the next one only while it has certainly not been carried
-out: nothing was sent, or the server has refused it.
+A call goes to the server that answered last. If that one fails, a read or a keepalive goes to the next one
+within the same time limit. A transaction goes to the next one only if it was certainly not carried out: no
+connection was made, or the server has refused it because it sees no leader.
 """
 import json
 import math

@@ -1,8 +1,8 @@
 """Messages: bodies of requests to etcd's JSON gateway, and checks of its answers. Without I/O.
 
-An answer is JSON as of proto3: 64-bit numbers are text, octets are base64, and fields that are 0, false or empty
-are left out. Whatever else arrives is an AnswerError: an answer that cannot be read says nothing about whether
-the request was carried out.
+An answer is JSON as of proto3: 64-bit numbers are text, octets are base64, and fields that are 0, false or
+empty are left out. Anything else is an AnswerError: an answer that cannot be read does not tell whether the
+request was carried out.
 """
 import base64
 import binascii

@@ -1,9 +1,9 @@
 """Watch: one stream that tells of changes, and a clock beside it.
 
-A stream that says nothing is not trusted: etcd's gateway ends some without a word, and a server may hang. So
-``wake`` is called every 2 s whatever the stream says, and a silent stream is replaced. Each stream begins at the
-present revision and wakes when it has begun: whoever is woken reads everything, so no change is missed, and
-none has to be asked for again that etcd may have compacted.
+A silent stream is not trusted: a server may hang, or lose its connection to the others. So ``wake`` is
+called every 2 s whatever the stream says, and a silent stream is replaced. Each stream begins at the present
+revision and wakes when it has begun. The woken reader reads everything, so no change is missed, and the client
+never asks for old events, which etcd may have compacted.
 """
 import json
 import time
