@@ -11,6 +11,7 @@ from gomq_py.client.errors import ClientError
 from gomq_py.client.mqtt import MQTTClient
 from tests.cluster_rounds.accounts import Reading
 from tests.durability import test_mqtt_kill
+from tests.durability.account import body_of, number_in
 from tests.support.waiting import in_time
 
 GONE = (ClientError, OSError)
@@ -24,6 +25,8 @@ WINDOW = 20
 TURN_S = 0.05
 PER_TURN = 5
 PREFETCH = 30
+# Of bodies: segments are full soon, and a disk without room is noticed.
+SIZES = (16, 40, 300, 1500, 4000)
 
 
 class Client:
@@ -137,7 +140,7 @@ class Publisher(AMQPClient):
             number = len(account.sent)
             account.sent[number] = account.generation
             self._numbers[channel.published + 1] = number
-            channel.publish("", account.name, b"%d" % number, PERSISTENT)
+            channel.publish("", account.name, body_of(number, SIZES[number % len(SIZES)]), PERSISTENT)
 
     def _confirmed(self, tags, is_refused):
         for tag in tags:
@@ -166,7 +169,7 @@ class Consumer(AMQPClient):
             if not self.may_work():
                 _drain_for(connection, TURN_S)
             elif (delivery := channel.next_delivery(TURN_S)) is not None:
-                reading.take(int(delivery.body), delivery.redelivered)
+                reading.take(number_in(delivery.body), delivery.redelivered)
                 delivery.ack()
 
 
@@ -184,7 +187,7 @@ class StreamConsumer(AMQPClient):
         self.connections += 1
         while not self._stopping.is_set():
             if (delivery := channel.next_delivery(TURN_S)) is not None:
-                account.places.setdefault(offset_of(delivery), int(delivery.body))
+                account.places.setdefault(offset_of(delivery), number_in(delivery.body))
                 delivery.ack()
 
 
@@ -209,7 +212,7 @@ def whole_stream(port, name):
         while len(found) < count:
             delivery = channel.next_delivery(ANSWER_S)
             assert delivery is not None, f"{len(found)} of {count} messages of the stream {name} came"
-            found.append((offset_of(delivery), int(delivery.body)))
+            found.append((offset_of(delivery), number_in(delivery.body)))
             delivery.ack()
         return found
 

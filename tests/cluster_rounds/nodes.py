@@ -21,7 +21,7 @@ _LOGIN = "Basic " + b64encode(b"guest:guest").decode()
 _CONFIGURATION = """
 [main]
 default_user_only_loopback = false
-segment_size = 262144
+segment_size = 65536
 [clustering]
 secret_file = {folder}/secret
 bind = 127.0.0.1
