@@ -53,6 +53,8 @@ SIDE_DOORS = {
     HTTP: ("http_bind", "http_port"), HTTPS: ("http_bind", "https_port"),
     METRICS: ("metrics_http_bind", "metrics_http_port"),
 }
+# Listeners to which followers pass their clients on. The others are about one node, or ask for no login.
+FORWARDED = frozenset((AMQP, AMQPS, MQTT, MQTTS, HTTP, HTTPS))
 # Modes of the unix sockets: the management API asks for a login, gomq-py-ctl's lets its owner do everything.
 HTTP_UNIX_MODE, CONTROL_UNIX_MODE = 0o660, 0o600
 # Prefix of a [sni:HOST] key that is for one protocol's port only.
@@ -79,17 +81,20 @@ class Doors:
         self, settings: Settings, handlers: dict[str, tuple[Callable[..., Any], Any, bool]],
         make_side_door: Callable[[str, Any, Any], Any], turns: Any,
         inherited: Sequence[tuple[str, Any]] = (),
+        forward: Callable[[str], Callable[..., Any]] | None = None,
     ):
         """``handlers``: {protocol of PROTOCOLS: (function that serves a socket, admission gate, whether that
         function never switches)}. ``make_side_door(protocol, socket, tls)`` makes a listener of another
         protocol. ``turns`` (hub.turns) schedules TLS handshakes. ``inherited``: (name, listening socket)
-        pairs.
+        pairs. ``forward(listener)``, of a follower, returns the function that serves the clients of a
+        listener in place of the handlers', also over TLS, which the leader ends.
         """
         self._settings = settings
         self._handlers = handlers
         self._make_side_door = make_side_door
         self._turns = turns
         self._inherited = list(inherited)
+        self._forward = forward
         self._proxies = Proxies()
         self.options = SocketOptions()
         self._handshakers: dict[str, Any] = {}
@@ -134,6 +139,12 @@ class Doors:
         for _, listening in self._inherited:
             listening.close()
         self.listeners, self._inherited = [], []
+
+    def find(self, name: str) -> Any:
+        """The open TCP listener ``name`` of FORWARDED, or None. Its ``adopt`` serves a follower's clients."""
+        if name not in FORWARDED:
+            return None
+        return next((one for one in self.listeners if one.protocol == name and one.port), None)
 
     # changing what is open
 
@@ -215,6 +226,8 @@ class Doors:
         self, listening: Any, protocol: str, name: str, handshake: Any = None, inherited: bool = False
     ) -> None:
         handle, gate, at_once = self._handlers[protocol]
+        if self._forward is not None:
+            handle, handshake = self._forward(name), None
         self.listeners.append(Listener(
             listening, name, handle, self.options, handshake, self._proxies, inherited, gate, at_once))
 
@@ -223,6 +236,10 @@ class Doors:
         found = self._take_inherited(protocol)
         if not found and (protocol != HTTPS or tls is not None):
             found = self._bind(bind, port)
+        if protocol == HTTPS and self._forward is not None:
+            handle = self._forward(HTTPS)
+            self.listeners += [Listener(listening, HTTPS, handle, self.options) for listening in found]
+            return
         self.listeners += [self._make_side_door(protocol, listening, tls) for listening in found]
 
     def _bind(

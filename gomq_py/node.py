@@ -184,7 +184,7 @@ class Node:
         BindError, ClusterError, OSError. May switch.
         """
         if self._membership is not None:  # first: a fault of it must cost no client its connection
-            self._membership.open()
+            self._membership.open(self._find_listener)
         handlers = {AMQP: (*self._serving(AMQP), True)}
         if is_wanted(MQTT, self.settings, inherited):
             handlers[MQTT] = (*self._serving(MQTT), False)
@@ -195,6 +195,10 @@ class Node:
             self._serving(MQTT)
         self.shovels.start()
         self.federation.start()
+
+    def _find_listener(self, name: str) -> Any:
+        """The listener that serves clients of followers, or None."""
+        return None if self.doors is None else self.doors.find(name)
 
     def _take_over_shovels(self) -> None:
         shovels = Shovels(self.broker, self.hub, self._shovel_link, self.connector.check)

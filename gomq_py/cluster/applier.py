@@ -105,7 +105,8 @@ class Applier:
         """Apply and flush all that waits. A sync under way changes nothing before it is whole. Returns
         ``damage``. May switch.
         """
-        while self.failure is None and (self._frames or self._flush_at is not None or not self._idle.is_set()):
+        while self.failure is None and (
+                self._frames or self._flush_at is not None or not self._idle.is_set()):
             if self._flush_at is not None:
                 self._flush_at = 0.0
             self._turned.clear()

@@ -4,8 +4,8 @@ Connects to the leader's cluster port, logs in, and hands the leader's events to
 them in a thread. Where the leader has no events behind the follower's position any more, a sync comes first.
 After any fault of the connection the follower connects again; after a fault of the folder it syncs anew.
 
-Another node may become the leader at any time (``follow``). The epoch of a leader is in the folder's identity,
-on the disk, before anything is acknowledged to that leader.
+Another node may become the leader at any time (``follow``). The epoch of a leader is in the folder's
+identity, on the disk, before anything is acknowledged to that leader.
 """
 import time
 from collections import deque
@@ -329,7 +329,7 @@ class Follower:
     def _applier_failed(self) -> None:
         self._run_id = NO_ID
         if self._link is not None:
-            self._link.close(self._applier.failure)
+            self._link.leave(self._applier.failure)
 
     # what the link asks for
 

@@ -31,8 +31,8 @@ ALIVE_S = 2.0
 STUCK_S = 30.0
 # Time for telling a follower why its link ends.
 ENDING_S = 0.2
-# Rest after each ACK, and after HASHES that nobody waits for: a flood of them costs other clients no more
-# than 200 or 2000 a second do, some 1 % of a core. Followers send some 10 ACKs a second.
+# Rest after each ACK that brings nothing new, and after HASHES that nobody waits for: a flood of them costs
+# other clients no more than 200 or 2000 a second do, some 1 % of a core. Followers send two such ACKs a second.
 ACK_REST_S, HASHES_REST_S = 0.005, 0.0005
 # Octets of a sync that wait for being sent. More would only be older when they arrive.
 ROOM_OCTETS = 4 << 20
@@ -48,6 +48,10 @@ SYNCING, STREAMING = "syncing", "streaming"
 
 class LinkError(Exception):
     """The link must end; the text says why."""
+
+
+class FollowerLeaves(LinkError):
+    """The follower ends the link: its folder cannot take the changes."""
 
 
 class LinkClosed(LinkError):
@@ -74,28 +78,35 @@ class FollowerFigures(NamedTuple):
 
 
 class FollowerLink:
-    """A connection to a follower. ``hello``: the follower's. ``entry``: where it goes on in the stream's
-    chain; None: it needs a sync, which begins when ``turn``, a semaphore that links share, lets it.
+    """A connection to a follower that has logged in in ``epoch``. ``hello``: the follower's. ``entry``: where
+    it goes on in the stream's chain; None: it needs a sync, which begins when ``turn``, a semaphore that links
+    share, lets it. ``heard(link)`` is called after each ACK; it must neither switch nor raise.
 
-    ``received``, ``flushed``: positions that the follower has acknowledged.
+    ``node``: the follower's id in hex. ``received``, ``flushed``: positions that the follower has
+    acknowledged. ``place``: the Entry of the chain up to which it has flushed; None: it waits for its sync.
     """
 
-    def __init__(self, connection, address, hello, reader, stream, entry):
+    def __init__(self, connection, address, hello, reader, stream, entry, epoch, heard):
         self.hello = hello
+        self.node = hello.node_id.hex()
         self.address = address
-        self.received = self.flushed = 0 if entry is None else entry.position
+        self.epoch = epoch
+        self.received = 0 if entry is None else entry.position
+        self.flushed = 0
+        self.place = entry
+        self._heard = heard
         self._connection = connection
         self._reader = reader
         self._stream = stream
         self._at = entry  # last entry of the chain that was sent
-        self._flushed_end = 0 if entry is None else entry.end
-        self._steps = deque()  # (position, octets, time) of what was sent and is not flushed there
+        self._steps = deque()  # (entry, time) of what was sent and is not flushed there
         self._queue = deque()  # (entry, frame) of the sync: the frame comes behind the entry
         self._queued_octets = 0
         self._wake = Event()
         self._room = Event()
         self._source = None
-        self._synced_position = None if entry is None else entry.position
+        self._synced_position = None if entry is None else 0
+        self._is_acknowledging = False
         self._error = None
         self._ended = Event()
         self._farewell = None  # the error for the end, once all is sent
@@ -147,16 +158,23 @@ class FollowerLink:
         return not self._ended.is_set() and time.monotonic() < self._heard_s + ALIVE_S
 
     @property
+    def is_over(self):
+        """Whether the link is ending."""
+        return self._ended.is_set()
+
+    @property
     def is_streaming(self):
-        """Whether the follower has flushed a whole state, and so needs no sync any more."""
-        return self._synced_position is not None and self.flushed >= self._synced_position
+        """Whether the follower has acknowledged a whole state in this epoch, and so needs no sync any more.
+        """
+        return self._is_acknowledging and (
+            self._synced_position is not None and self.flushed >= self._synced_position)
 
     def figures(self):
         """The FollowerFigures now."""
         source = self._source
         now_s = time.monotonic()
         return FollowerFigures(
-            self.hello.node_id.hex(), self.hello.name, self.address,
+            self.node, self.hello.name, self.address,
             STREAMING if self.is_streaming else SYNCING, self.received, self.flushed,
             self._lag_octets(), now_s - self._lags_since(now_s),
             0 if source is None else source.done_octets, 0 if source is None else source.total_octets)
@@ -183,27 +201,34 @@ class FollowerLink:
             if self._clock.is_over():
                 give_way()
                 self._clock.begin()
-            if frame.epoch != self._stream.epoch:
-                raise LinkError(f"it is in epoch {frame.epoch}, not in {self._stream.epoch}")
+            if frame.epoch != self.epoch:
+                raise LinkError(f"it is in epoch {frame.epoch}, not in {self.epoch}")
             if frame.kind == frames.ACK:
-                self._acknowledged(messages.Ack.decode(frame.payload))
-                rest_s += ACK_REST_S
+                if not self._acknowledged(messages.Ack.decode(frame.payload)):
+                    rest_s += ACK_REST_S
             elif frame.kind == frames.HASHES and self._source is not None:
                 hashes = messages.Hashes.decode(frame.payload, self._source.blocks_of)
                 if not self._source.hashes(hashes.file_id, hashes.checksums):
                     rest_s += HASHES_REST_S
+            elif frame.kind == frames.REFUSED:
+                raise FollowerLeaves(f"it leaves: {messages.Refused.decode(frame.payload).text!r}")
             else:
                 raise LinkError(f"a frame {frames.KINDS[frame.kind]} is not expected")
         return rest_s
 
     def _acknowledged(self, ack):
+        """Take an ACK. Returns whether it brings something new."""
         if ack.received > self._stream.position:
             raise LinkError(f"it acknowledges position {ack.received}, which is not reached yet")
         self._check_place()  # the sender may wait for a follower that reads nothing
+        is_new = ack != (self.received, self.flushed)
         self.received, self.flushed = ack
+        self._is_acknowledging = True
         self._heard_s = time.monotonic()
-        while self._steps and self._steps[0][0] <= ack.flushed:
-            self._flushed_end = self._steps.popleft()[1]
+        while self._steps and self._steps[0][0].position <= ack.flushed:
+            self.place = self._steps.popleft()[0]
+        self._heard(self)
+        return is_new
 
     # sending
 
@@ -218,7 +243,7 @@ class FollowerLink:
                     return
                 if self._wake.wait(HEARTBEAT_S):
                     continue
-                octets = frames.encode(frames.HEARTBEAT, b"", self._stream.epoch, self._stream.position)
+                octets = frames.encode(frames.HEARTBEAT, b"", self.epoch, self._stream.position)
             self._is_sending = True
             self._connection.sendall(octets)
             self._is_sending = False
@@ -259,8 +284,7 @@ class FollowerLink:
         with turn:
             began_s = time.monotonic()
             source = SyncSource(root, register, self._put, self._wait_for_room)
-            self._at = self._stream.end()
-            self._flushed_end = self._at.end
+            self._at = self.place = self._stream.end()
             self._source = source
             LOG.info("%s: sync begins", self)
             source.run()
@@ -273,7 +297,7 @@ class FollowerLink:
         """Send a payload of EVENTS behind all events told so far. Does not switch."""
         stream = self._stream
         entry = stream.end()
-        octets = frames.encode(frames.EVENTS, payload, stream.epoch, stream.position)
+        octets = frames.encode(frames.EVENTS, payload, self.epoch, stream.position)
         self._queue.append((entry, octets))
         self._queued_octets += len(octets)
         self._wake.set()
@@ -291,16 +315,16 @@ class FollowerLink:
     def _note_sent(self, entry):
         steps = self._steps
         told_s = entry.told_s
-        if steps and told_s - steps[-1][2] < STEP_S:
-            told_s = steps.pop()[2]
-        steps.append((entry.position, entry.end, told_s))
+        if steps and told_s - steps[-1][1] < STEP_S:
+            told_s = steps.pop()[1]
+        steps.append((entry, told_s))
 
     def _lag_octets(self):
-        return 0 if self._at is None else self._stream.octets - self._flushed_end
+        return 0 if self.place is None else self._stream.octets - self.place.end
 
     def _lags_since(self, now_s):
         if self._steps:
-            return self._steps[0][2]
+            return self._steps[0][1]
         behind = None if self._at is None else self._at.next
         return now_s if behind is None else behind.told_s
 
@@ -310,10 +334,9 @@ class FollowerLink:
         """Send REFUSED with the reason, behind a whole frame, if the follower takes it soon. May switch."""
         self._is_ending = True
         self._wake.set()
-        stream = self._stream
         text = text_of(self._error) if isinstance(self._error, EXPECTED) else "a fault of the leader"
         refused = frames.encode(
-            frames.REFUSED, messages.Refused(text).encode(), stream.epoch, stream.position)
+            frames.REFUSED, messages.Refused(text).encode(), self.epoch, self._stream.position)
         with contextlib.suppress(OSError), gevent.Timeout(ENDING_S, False):
             sender.join()
             if self._is_sending:  # a frame was cut short

@@ -5,7 +5,7 @@
     {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number, "promoted": text, "damaged": truth}
 
 The node's id never changes; cluster and epoch change when a sync is swapped in, and the epoch when a follower
-is promoted. A node with an empty folder has NO_ID as its cluster. The file is about one node, so it is
+is promoted or elected, or its leader goes on in a higher one. A node with an empty folder has NO_ID as its cluster. The file is about one node, so it is
 neither replicated nor part of a backup. ``files`` has no replicators.
 """
 import json
@@ -95,6 +95,25 @@ def of_leader(files, root, promoted=""):
         wanted = Identity(os.urandom(ID_OCTETS), found.node_id, 1)
     else:
         wanted = found._replace(epoch=found.epoch + 1, promoted=promoted) if promoted else found
+    if wanted != found:
+        write(files, root, wanted)
+    return wanted
+
+
+def of_elected(files, root, cluster_id, epoch):
+    """The Identity of a node that was elected for ``epoch``, or leads on in it; on the disk before it opens
+    its doors. A folder of no cluster becomes one of ``cluster_id``.
+
+    Raises ClusterError for a folder of another cluster or of a higher epoch; OSError. Blocks.
+    """
+    found = read(root) or Identity(NO_ID, os.urandom(ID_OCTETS), 0)
+    if found.cluster_id not in (NO_ID, cluster_id):
+        raise ClusterError(
+            f"{root} belongs to cluster {found.cluster_id.hex()}, and this node was elected in "
+            f"{cluster_id.hex()}")
+    if found.epoch > epoch:
+        raise ClusterError(f"{root} is of epoch {found.epoch}, and this node was elected for {epoch}")
+    wanted = found._replace(cluster_id=cluster_id, epoch=epoch, promoted="")
     if wanted != found:
         write(files, root, wanted)
     return wanted

@@ -2,14 +2,21 @@
 
 Above the stream of events, the links and the syncs. A fault of a follower, or in serving it, is logged and
 costs that follower its connection; it never reaches the storage or another follower.
+
+Where promises wait for followers, the acknowledger hears of each acknowledgement, and ``progress`` is what
+the set of in-sync nodes (``core.in_sync``) is decided by.
 """
 import contextlib
+import time
+from functools import partial
 
 import gevent
 from gevent.lock import Semaphore
 
+from gomq_py.cluster.adoption import Adoption
+from gomq_py.cluster.core.in_sync import Progress
 from gomq_py.cluster.follower_link import (
-    EXPECTED, RECEIVE_OCTETS, FollowerLink, LinkClosed, LinkError, text_of,
+    EXPECTED, RECEIVE_OCTETS, FollowerLeaves, FollowerLink, LinkClosed, LinkError, text_of,
 )
 from gomq_py.cluster.login import LeaderLogin, LoginRefused
 from gomq_py.cluster.wire import frames, messages
@@ -27,6 +34,8 @@ PENDING_PER_ADDRESS = 8
 BACKLOG = 64
 # Time for sending what is told, when the leader closes.
 CLOSING_S = 1.0
+# A follower whose sync was refused asks again after 5 s at most.
+REFUSED_S = 15.0
 
 
 class FollowerRefused(LoginRefused):
@@ -40,13 +49,17 @@ class Leader:
     None.
 
     ``why_no_sync()`` returns why followers that need a sync are refused now, or "". It may switch.
+    ``acknowledger``: the Acknowledger of promises that wait for followers; None: none do.
+    ``find_listener(name)`` returns the listener of this node that serves clients of followers, or None.
     """
 
     def __init__(
-            self, secret, cluster_id, epoch, stream, register, root, bind, port, tls=None, why_no_sync=str):
+            self, secret, cluster_id, epoch, stream, register, root, bind, port, tls=None, why_no_sync=str,
+            acknowledger=None, find_listener=lambda name: None):
         self.cluster_id = cluster_id
         self.epoch = stream.epoch = epoch
         self.why_no_sync = why_no_sync
+        self._acknowledger = acknowledger
         self._secret = secret
         self._stream = stream
         self._register = register
@@ -54,8 +67,12 @@ class Leader:
         self._bind = bind
         self._port = port
         self._tls = tls
+        self._adoption = Adoption(find_listener)
         self._listener = None
         self._links = []
+        self._places = {}  # node: (stream.octets, stream.made) up to which it has flushed
+        self._refused = {}  # node: time at which its sync was refused
+        self._leavers = set()  # nodes
         self._pending = {}  # greenlet: host, the oldest first
         self._greenlets = set()
         self._turn = Semaphore()  # one follower syncs at a time
@@ -69,6 +86,15 @@ class Leader:
         self._listener.start()
         LOG.info("listening cluster %s", self._listener.address)
 
+    def lead_on(self, epoch):
+        """Lead in a higher ``epoch`` from now on. Followers log in again, and go on where they were. What
+        they have acknowledged stays true.
+        """
+        self._stream.close_frame()
+        self.epoch = self._stream.epoch = epoch
+        for link in self._links:
+            link.end(LinkClosed(f"epoch {epoch} has begun: log in again"))
+
     def close(self):
         """Stop listening, send what is told to followers that take it in time, and close the connections. May
         switch.
@@ -77,6 +103,7 @@ class Leader:
             self._listener.close()
             self._listener = None
         gevent.killall(list(self._pending))
+        self._adoption.close()
         self._stream.close_frame()
         for link in self._links:
             link.finish()
@@ -100,6 +127,40 @@ class Leader:
         return [link.figures() for link in self._links]
 
     @property
+    def progress(self):
+        """{node: core.in_sync.Progress} of the followers that are connected. ``flushed`` is the position that
+        counts for promises: without a flush on the leader, what is received.
+        """
+        return {
+            link.node: Progress(self._counted(link), link.is_streaming, True)
+            for link in self._links if not link.is_over}
+
+    @property
+    def refused(self):
+        """The nodes that wanted to sync lately and were refused (``why_no_sync``): where a member of the
+        in-sync set is one of them, it may have what this node's damage has cost.
+        """
+        since_s = time.monotonic() - REFUSED_S
+        self._refused = {node: at_s for node, at_s in self._refused.items() if at_s > since_s}
+        return frozenset(self._refused)
+
+    def take_leavers(self):
+        """The nodes that have left since the last call because their folders cannot take the changes."""
+        leavers, self._leavers = self._leavers, set()
+        return leavers
+
+    def behind(self, nodes):
+        """How far the slowest of ``nodes`` is behind: octets of events that it has not flushed, and octets of
+        their frames. A node that was not seen in this run lacks everything since the boot.
+        """
+        for link in self._links:
+            self._note_place(link)
+        self._places = {node: self._places.get(node, (0, 0)) for node in nodes}
+        stream, places = self._stream, self._places.values()
+        octets = stream.octets - min((octets for octets, _ in places), default=stream.octets)
+        return octets, stream.made - min((made for _, made in places), default=stream.made)
+
+    @property
     def links(self):
         """The FollowerLink of each follower that is connected."""
         return tuple(self._links)
@@ -114,10 +175,10 @@ class Leader:
         self._pending[greenlet] = host
         try:
             with contextlib.ExitStack() as stack:
-                link = self._let_in(connection, address, stack)
+                serve = self._let_in(connection, address, stack)
                 self._pending.pop(greenlet, None)
-                if link is not None:
-                    self._run(link)
+                if serve is not None:
+                    serve()
         finally:
             self._pending.pop(greenlet, None)
             self._greenlets.discard(greenlet)
@@ -139,8 +200,8 @@ class Leader:
             oldest.kill(block=False)
 
     def _let_in(self, connection, address, stack):
-        """Do the handshake and the login. Returns a FollowerLink, or None for a peer that is refused. May
-        switch.
+        """Do the handshake and the login. Returns a function that serves the peer, or None for a peer that is
+        refused. May switch.
         """
         peer = format_address(address)
         try:
@@ -159,6 +220,8 @@ class Leader:
     def _run(self, link):
         self._replace_older(link)
         self._links.append(link)
+        if link.epoch != self.epoch:
+            link.end(LinkClosed("another epoch has begun meanwhile: log in again"))
         LOG.info("%s is connected", link)
         try:
             link.run(self._root, self._register, self._turn)
@@ -166,11 +229,14 @@ class Leader:
         except LinkClosed:
             LOG.info("%s is closed", link)
         except EXPECTED as error:
+            if isinstance(error, FollowerLeaves):
+                self._leavers.add(link.node)
             LOG.warning("%s is disconnected: %s", link, text_of(error))
         except Exception as error:
             LOG.error("%s is disconnected by a fault", link, exc_info=error)
         finally:
             self._links.remove(link)
+            self._note_place(link)
 
     def _log_in(self, connection, peer):
         reader = frames.FrameReader(frames.LOGIN_MAX_PAYLOAD, decompresses=False)
@@ -181,7 +247,10 @@ class Leader:
             entry = self._stream.entry_at(run, position)
             return entry is not None
 
-        login = LeaderLogin(self._secret, self.cluster_id, self.epoch, self._stream.run, can_resume)
+        epoch, acknowledger = self.epoch, self._acknowledger
+        login = LeaderLogin(
+            self._secret, self.cluster_id, epoch, self._stream.run, can_resume,
+            counts_received=acknowledger is not None and acknowledger.counts_received)
         while not login.done:
             frame = _next_frame(connection, reader)
             try:
@@ -192,20 +261,43 @@ class Leader:
             except LoginRefused as error:
                 connection.sendall(error.answer)
                 raise
+        if isinstance(login.hello, messages.Forward):
+            if reader.buffered:
+                raise LinkError("octets came before the end of the login")
+            return partial(self._adoption.adopt, login.hello, connection, self._tls is not None)
         reader.limit = frames.MAX_PAYLOAD
-        return FollowerLink(
-            connection, peer, login.hello, reader, self._stream, None if login.is_sync else entry)
+        link = FollowerLink(
+            connection, peer, login.hello, reader, self._stream, None if login.is_sync else entry, epoch,
+            self._heard)
+        return partial(self._run, link)
 
     def _check(self, login):
         """Raise FollowerRefused for a follower that has logged in, but cannot be served."""
         text = ""
-        if any(other.is_alive for other in self._links if other.hello.node_id == login.hello.node_id):
+        if isinstance(login.hello, messages.Forward):
+            text = self._adoption.why_not(login.hello)
+        elif any(other.is_alive for other in self._links if other.hello.node_id == login.hello.node_id):
             text = "another node has this id: a copied data folder? remove .cluster of one"
         elif login.is_sync:
             text = self.why_no_sync()
+            if text:
+                self._refused[login.hello.node_id.hex()] = time.monotonic()
         if text:
             refused = messages.Refused(text).encode()
             raise FollowerRefused(text, frames.encode(frames.REFUSED, refused, self.epoch))
+
+    def _heard(self, link):
+        """Tell the acknowledger of a follower's ACK. During a sync its folder has nothing of this run yet."""
+        if self._acknowledger is not None and link.is_streaming:
+            self._acknowledger.acknowledged(link.node, self._counted(link))
+
+    def _counted(self, link):
+        received = self._acknowledger is not None and self._acknowledger.counts_received
+        return link.received if received else link.flushed
+
+    def _note_place(self, link):
+        if link.place is not None:
+            self._places[link.node] = link.place.end, link.place.made
 
     def _replace_older(self, link):
         """End an earlier link to the same node, which has not noticed yet that it is dead."""

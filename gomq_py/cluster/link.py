@@ -12,11 +12,13 @@ from gevent.event import Event
 
 from gomq_py.cluster.wire import frames
 from gomq_py.cluster.wire.frames import Frame, FrameReader
-from gomq_py.cluster.wire.messages import Ack
+from gomq_py.cluster.wire.messages import Ack, Refused
 
 # A leader says something at least every 0.5 s.
 SILENCE_S = 5.0
 ACK_S = 0.5
+# Time for telling the leader why this node leaves.
+LEAVING_S = 0.2
 READ_OCTETS = 256 * 1024
 
 
@@ -33,20 +35,10 @@ class Link:
         self._out: list[bytes] = []
         self._wake, self._has_listed = Event(), Event()
         self.is_closed = False
+        self._is_leaving = False
         self._fault: Exception | None = None
         self._greenlets: list[Any] = []
-        try:
-            self._socket = _connected(address)
-        except UnicodeError as error:  # of a label without letters, or with too many
-            raise OSError(f"{address[0]!r} is not a host name: {error}") from None
-        try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if tls is not None:
-                self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
-        except BaseException:
-            self._socket.close()
-            raise
+        self._socket = connect(address, tls)
 
     def begin(self, ack: Callable[[], Ack], hashed: Callable[["Link"], bool]) -> None:
         """After the login: send ``ack()`` when the position that counts has changed, and every 0.5 s; call
@@ -97,8 +89,23 @@ class Link:
         except OSError:
             pass
 
+    def leave(self, fault: Exception) -> None:
+        """As ``close``, for a fault of this node, which the leader is told of first. From any greenlet; never
+        switches.
+        """
+        self._fault = self._fault or fault
+        self._is_leaving = True
+        text = Refused(str(fault) or repr(fault))
+        self.send(frames.encode(frames.REFUSED, text.encode(), self.epoch))
+        try:
+            socket.socket.shutdown(self._socket, socket.SHUT_RD)
+        except OSError:
+            pass
+
     def end(self) -> None:
         """Close, and wait until nothing of this link is at work. May switch."""
+        if self._is_leaving:
+            gevent.joinall(self._greenlets[:1], LEAVING_S)
         self.close()
         gevent.joinall(self._greenlets)
         self._socket.close()
@@ -119,6 +126,8 @@ class Link:
                     out.append(frames.encode(frames.ACK, latest.encode(), self.epoch))
                 if out:
                     self._socket.sendall(b"".join(out))
+                if self._is_leaving and not self._out:
+                    return
         except Exception as error:
             self.close(error)
 
@@ -131,6 +140,23 @@ class Link:
                     pass
         except Exception as error:
             self.close(error)
+
+
+def connect(address: tuple[str, int], tls: Any) -> Any:
+    """A socket that is connected to a leader's cluster port; the arguments are those of ``Link``. Raises
+    OSError. May switch: a greenlet that is killed meanwhile leaves no socket behind.
+    """
+    try:
+        made = _connected(address)
+    except UnicodeError as error:  # of a label without letters, or with too many
+        raise OSError(f"{address[0]!r} is not a host name: {error}") from None
+    try:
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return made if tls is None else tls.wrap_socket(made, server_hostname=address[0])
+    except BaseException:
+        made.close()
+        raise
 
 
 def _connected(address: tuple[str, int]) -> Any:

@@ -1,12 +1,16 @@
 """Login: proves leader and follower to each other before a byte of data is sent.
 
-Two state machines without I/O or clock; the connection feeds them the frames of a peer that has not logged in
+State machines without I/O or clock; the connection feeds them the frames of a peer that has not logged in
 and sends what they return. Both sides sign both nonces with the cluster's secret (HMAC-SHA256), the follower
 first. The leader says nothing about its cluster's state to a follower that does not know the secret, but what
 CHALLENGE carries. The login protects nothing after it: a network that may be tampered with needs TLS.
+
+A follower logs in for the leader's events (HELLO), or to pass a client on (FORWARD), with whom the leader then
+speaks on this connection.
 """
 import hmac
 import os
+from typing import Any
 
 from gomq_py.cluster.wire import frames, messages
 from gomq_py.cluster.wire.messages import NO_ID, NONCE_OCTETS
@@ -30,7 +34,7 @@ class LoginRefused(Exception):
 
 class LeaderLogin:
     """The leader's side. Once ``done``: ``hello`` is the follower's (messages.Hello), ``is_sync`` is whether
-    it needs a sync.
+    it needs a sync; or ``hello`` is a messages.Forward.
 
     ``can_resume(run, position)``: whether the stream still has all events behind the position.
     ``counts_received``: see messages.Welcome.
@@ -42,8 +46,9 @@ class LeaderLogin:
         self._can_resume = can_resume
         self._counts_received = counts_received
         self._signed = b""
-        self._next = (frames.HELLO, self._greeted)
-        self.hello = None
+        self._role = b""
+        self._next = {frames.HELLO: self._greeted, frames.FORWARD: self._asked_to_forward}
+        self.hello: Any = None
         self.is_sync = True
         self.done = False
 
@@ -56,17 +61,23 @@ class LeaderLogin:
             raise
 
     def _greeted(self, payload):
-        self.hello = messages.Hello.decode(payload)
+        return self._challenged(b"follower", messages.Hello.decode(payload), payload)
+
+    def _asked_to_forward(self, payload):
+        return self._challenged(b"forwarder", messages.Forward.decode(payload), payload)
+
+    def _challenged(self, role, hello, payload):
+        self._role, self.hello = role, hello
         self._signed = payload + self._challenge.encode()
-        self._next = (frames.PROOF, self._proved)
+        self._next = {frames.PROOF: self._proved}
         return self._frame(frames.CHALLENGE, self._challenge)
 
     def _proved(self, payload):
         digest = messages.Proof.decode(payload).digest
-        if not hmac.compare_digest(digest, _sign(self._secret, b"follower", self._signed)):
+        if not hmac.compare_digest(digest, _sign(self._secret, self._role, self._signed)):
             raise LoginRefused("the follower has another secret")
         _check_follower(self.hello, self._challenge)
-        self.is_sync = not (
+        self.is_sync = isinstance(self.hello, messages.Hello) and not (
             self.hello.cluster_id != NO_ID and self.hello.run != NO_ID
             and self._can_resume(self.hello.run, self.hello.position)
         )
@@ -82,11 +93,17 @@ class FollowerLogin:
     """The follower's side: send ``hello()``, then feed what the leader answers.
 
     Once ``done``: ``cluster_id``, ``epoch`` and ``run`` are the leader's, ``is_sync`` is whether a sync comes
-    first, ``counts_received`` as in messages.Welcome. Until then they are the follower's own: NO_ID as ``cluster_id`` is an empty folder, as ``run`` no
-    position.
+    first, ``counts_received`` as in messages.Welcome. Until then they are the follower's own: NO_ID as
+    ``cluster_id`` is an empty folder, as ``run`` no position.
     """
 
+    _KIND, _ROLE = frames.HELLO, b"follower"
+
     def __init__(self, secret, node_id, cluster_id, epoch, run, position, name, random=os.urandom):
+        self._begin(secret, cluster_id, epoch, run, messages.Hello(
+            node_id, cluster_id, epoch, run, position, random(NONCE_OCTETS), name))
+
+    def _begin(self, secret, cluster_id, epoch, run, hello):
         self._secret = _checked(secret)
         self.cluster_id = cluster_id
         self.epoch = epoch
@@ -94,15 +111,14 @@ class FollowerLogin:
         self.is_sync = True
         self.counts_received = False
         self.done = False
-        self._hello = messages.Hello(
-            node_id, cluster_id, epoch, run, position, random(NONCE_OCTETS), name).encode()
-        self._challenge = None
+        self._hello = hello.encode()
+        self._challenge: Any = None
         self._signed = b""
-        self._next = (frames.CHALLENGE, self._challenged)
+        self._next: dict[int, Any] | None = {frames.CHALLENGE: self._challenged}
 
     def hello(self):
         """The bytes to send first."""
-        return frames.encode(frames.HELLO, self._hello, self.epoch)
+        return frames.encode(self._KIND, self._hello, self.epoch)
 
     def feed(self, frame):
         """The bytes to send for a received frame; empty once ``done``. Raises LoginRefused."""
@@ -116,20 +132,39 @@ class FollowerLogin:
         _check_leader(challenge, self.cluster_id, self.epoch)
         self._challenge = challenge
         self._signed = self._hello + payload
-        self._next = (frames.WELCOME, self._welcomed)
-        proof = messages.Proof(_sign(self._secret, b"follower", self._signed))
+        self._next = {frames.WELCOME: self._welcomed}
+        proof = messages.Proof(_sign(self._secret, self._ROLE, self._signed))
         return frames.encode(frames.PROOF, proof.encode(), self.epoch)
 
     def _welcomed(self, payload):
         welcome = messages.Welcome.decode(payload)
         if not hmac.compare_digest(welcome.digest, _sign(self._secret, b"leader", self._signed)):
             raise LoginRefused("the leader has not proved that it knows the secret")
-        if not welcome.is_sync and self.run != self._challenge.run:  # NO_ID is no leader's
-            raise LoginRefused("the leader goes on without a sync in another run than this node asked for")
+        self._check_welcome(welcome)
         self.cluster_id, self.epoch, self.run, _ = self._challenge
         self.is_sync, self.counts_received = welcome.is_sync, welcome.counts_received
         self.done = True
         return b""
+
+    def _check_welcome(self, welcome):
+        if not welcome.is_sync and self.run != self._challenge.run:  # NO_ID is no leader's
+            raise LoginRefused("the leader goes on without a sync in another run than this node asked for")
+
+
+class ForwarderLogin(FollowerLogin):
+    """The follower's side for a client that it passes on: see messages.Forward. ``listener``: name of the
+    leader's listener. ``proxy``: the client's PROXY header.
+    """
+
+    _KIND, _ROLE = frames.FORWARD, b"forwarder"
+
+    def __init__(self, secret, node_id, cluster_id, epoch, name, listener, proxy, random=os.urandom):
+        self._begin(secret, cluster_id, epoch, NO_ID, messages.Forward(
+            node_id, cluster_id, epoch, random(NONCE_OCTETS), name, listener, proxy))
+
+    def _check_welcome(self, welcome):
+        if welcome.is_sync:
+            raise LoginRefused("the leader takes this connection for a follower's")
 
 
 def _step(login, frame):
@@ -137,10 +172,10 @@ def _step(login, frame):
     after one the login accepts nothing.
     """
     expected, login._next = login._next, None
-    if expected is None or frame.kind != expected[0]:
+    if expected is None or frame.kind not in expected:
         raise LoginRefused(f"{frames.KINDS[frame.kind]} is not expected here")
     try:
-        return expected[1](frame.payload)
+        return expected[frame.kind](frame.payload)
     except messages.MessageError as error:
         raise LoginRefused(str(error)) from None
 

@@ -149,8 +149,10 @@ class Membership:
         if self._stream is not None or self._followed:
             self._identity = identities.of_leader(self._files, root, self._followed)
 
-    def open(self) -> None:
-        """Serve followers, if the settings want it. Raises BindError, ClusterError, OSError. May switch."""
+    def open(self, find_listener: Callable[[str], Any] = lambda name: None) -> None:
+        """Serve followers, if the settings want it. ``find_listener``: see cluster.leader.Leader. Raises
+        BindError, ClusterError, OSError. May switch.
+        """
         if self._stream is None:
             return
         from gomq_py.cluster.leader import Leader
@@ -159,7 +161,7 @@ class Membership:
         leader = Leader(
             read_secret(settings), identity.cluster_id, identity.epoch, self._stream, self._register,
             self._root, settings.clustering_bind, settings.clustering_port, leader_tls(settings),
-            self._why_no_sync)
+            self._why_no_sync, find_listener=find_listener)
         leader.open()
         self._leader = leader
 

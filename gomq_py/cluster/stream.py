@@ -56,16 +56,18 @@ class Entry:
     """A frame in the chain.
 
     ``position``: of the last whole event in this frame or before; ``is_whole``: whether the frame ends with
-    that event. ``end``: octets of events until the end of this frame, since the leader's boot. ``told_s``:
-    time of the frame. ``next``: the following Entry or None.
+    that event. ``end``: octets of events until the end of this frame, since the leader's boot; ``made``:
+    memory for them as frames. ``told_s``: time of the frame. ``next``: the following Entry or None.
     """
 
-    __slots__ = ("position", "is_whole", "end", "told_s", "next", "cost", "_chain", "_octets", "_piece")
+    __slots__ = (
+        "position", "is_whole", "end", "made", "told_s", "next", "cost", "_chain", "_octets", "_piece")
 
     def __init__(self, chain, position, is_whole, end, octets=b"", piece=None):
         self.position = position
         self.is_whole = is_whole
         self.end = end
+        self.made = 0
         self.told_s = time.monotonic()
         self.next = None
         self._chain = chain
@@ -109,14 +111,14 @@ class Piece:
 
 class EventStream(Replicator):
     """The events of one run of the leader: ``run`` is its random id, ``position`` the count of events told,
-    ``octets`` the octets of events put into frames.
+    ``octets`` the octets of events put into frames, ``made`` the memory for these frames.
 
     ``root``: the data folder. ``epoch``: for the frames' headers. ``compresses``: use LZ4.
     """
 
     __slots__ = (
-        "run", "epoch", "position", "octets", "kept", "unread", "wakes", "_inside", "_compresses",
-        "_kept_most", "_unread_most", "_pending", "_is_due", "_chain", "_first", "_last", "_marks", "_added",
+        "run", "epoch", "position", "octets", "made", "kept", "unread", "wakes", "kept_most", "_inside",
+        "_compresses", "_unread_most", "_pending", "_is_due", "_chain", "_first", "_last", "_marks", "_added",
         "_dead", "_freeing", "_is_keeping", "_followers", "_timer", "_has_failed",
     )
 
@@ -124,12 +126,12 @@ class EventStream(Replicator):
         self.run = os.urandom(16)
         self.epoch = epoch
         self.position = 0
-        self.octets = 0
+        self.octets = self.made = 0
         self.kept = self.unread = 0  # octets of the chain
         self.wakes = set()  # functions that are called when frames were added, or the chain began anew
         self._inside = os.path.join(os.path.abspath(os.fspath(root)), "")
         self._compresses = compresses
-        self._kept_most = kept_most
+        self.kept_most = kept_most
         self._unread_most = unread_most
         self._pending = bytearray()  # of the frame that is not closed yet
         self._is_due = False
@@ -334,12 +336,14 @@ class EventStream(Replicator):
             self._marks.append(entry)
         self.kept += entry.cost
         self.unread += entry.unread
+        self.made += entry.cost + entry.unread
+        entry.made = self.made
         self._trim()
         for wake in self.wakes:
             wake()
 
     def _trim(self):
-        while self.kept > self._kept_most or self.unread > self._unread_most:
+        while self.kept > self.kept_most or self.unread > self._unread_most:
             self._drop_first()
 
     def _drop_first(self):
@@ -360,6 +364,7 @@ class EventStream(Replicator):
         self._last.next, self._dead = self._dead, self._first
         self._chain = Chain()
         self._first = self._last = Entry(self._chain, self.position, True, self.octets)
+        self._first.made = self.made
         self._marks.clear()
         self.kept = self.unread = 0
         if self._freeing is None and not self._free_some():

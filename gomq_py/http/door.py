@@ -86,18 +86,22 @@ def _wake(source, thread_id):
 class Door:
     """A management listener: serves one socket, whose ``protocol``, ``address`` and ``port`` it has."""
 
-    def __init__(self, protocol, listening, app, settings, tls=None, upgrades=None):
+    def __init__(self, protocol, listening, app, settings, tls=None, upgrades=None, forward=None):
         name = listening.getsockname()
         self.protocol = protocol
         self.address = format_address(name)
         self.port = name[1] if isinstance(name, tuple) else 0
         self._path = name if isinstance(name, str) else None
         self._path_id = path_id(name) if self._path else None
-        self._server = ManagementServer(listening, app, settings, tls, upgrades)
+        self._server = ManagementServer(listening, app, settings, tls, upgrades, forward)
 
     def start(self):
         """Begin to accept connections."""
         self._server.start()
+
+    def adopt(self, family, descriptor, address):
+        """Serve a client that another node has accepted: see net.listener.Listener. May switch."""
+        self._server.adopt(family, descriptor, address)
 
     def abandon(self):
         """In a forked child: close the child's copy of the socket; the parent goes on to accept."""

@@ -3,7 +3,11 @@
 They answer /api/cluster, the health checks and /metrics, without a login, because the users are in the folder
 that the leader still writes; every other path gets 503. The control socket promotes the node.
 """
+from functools import partial
+
+import gevent
 from flask import Flask, request
+from gevent import socket
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
 from gomq_py.http import errors
@@ -17,6 +21,10 @@ from gomq_py.http.own_metrics import cluster_families
 # Checks of the process, which a follower passes, and checks of the service, which it fails.
 ALIVE = ("alarms", "local-alarms")
 IN_SERVICE = ("virtual-hosts", "is-in-service", "ready-to-serve-clients")
+# What a follower answers while it passes clients on.
+OWN_PATHS = frozenset((b"/api/cluster", b"/metrics"))
+OWN_HEALTH = b"/api/health/"
+LINE_OCTETS = 1024
 
 
 class FollowerManagement:
@@ -24,14 +32,23 @@ class FollowerManagement:
 
     ``cluster_figures()`` returns the answer to /api/cluster; ``promote()`` begins to make the node a leader,
     and returns at once; ``why_not_promote(is_forced)`` says what speaks against it now, or "".
+    ``forward(connection, address)`` passes a client of the HTTP listener on to the leader, until its end;
+    None: nobody is passed on. A client whose first request is for a path of the follower's own is served
+    here, and each of its connections for one request.
     """
 
-    def __init__(self, settings, cluster_figures, why_not_promote, promote):
+    def __init__(self, settings, cluster_figures, why_not_promote, promote, forward=None):
         self.settings = settings
         self.cluster_figures = cluster_figures
         self.why_not_promote = why_not_promote
         self.promote = promote
         self._apps = {}
+        self._forward = None if forward is None else partial(_forwarded, forward, settings)
+
+    @property
+    def forwards(self):
+        """Whether clients are passed on to the leader."""
+        return self._forward is not None
 
     def door(self, protocol, listening, tls=None):
         """A Door that does not accept yet. It owns ``listening``, a socket that listens already."""
@@ -39,7 +56,44 @@ class FollowerManagement:
         if is_control not in self._apps:
             self._apps[is_control] = _create_app(self, is_control)
         shown = HTTPS if tls is not None and protocol == HTTP else protocol
-        return Door(shown, listening, self._apps[is_control], self.settings, tls)
+        forward = self._forward if shown == HTTP else None
+        return Door(shown, listening, self._apps[is_control], self.settings, tls, forward=forward)
+
+
+def _forwarded(forward, settings, connection, address):
+    """Pass a client on, unless its first request is for this node. Returns whether it was. Raises OSError.
+    May switch.
+    """
+    late = OSError("no request in time")
+    with gevent.Timeout(settings.http_request_timeout, late):
+        if is_own(request_line(connection)):
+            return False
+    forward(connection, address)
+    return True
+
+
+def request_line(connection):
+    """The first line of a request, or the beginning of a longer one; it stays on the socket. May switch."""
+    seen = -1
+    try:
+        while True:
+            octets = connection.recv(LINE_OCTETS, socket.MSG_PEEK)
+            line = octets.lstrip(b"\r\n")
+            if b"\n" in line or len(octets) in (seen, LINE_OCTETS):  # or the client has ended
+                return line.partition(b"\n")[0]
+            seen = len(octets)
+            # peeked octets stay readable: only more octets shall wake this greenlet
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, seen + 1)
+            socket.wait_read(connection.fileno())
+    finally:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+
+
+def is_own(line):
+    """Whether a request line asks for what a follower answers itself."""
+    _, _, target = line.partition(b" ")
+    path = target.partition(b" ")[0].partition(b"?")[0].rstrip(b"/\r")
+    return path in OWN_PATHS or path.startswith(OWN_HEALTH)
 
 
 def _create_app(node, is_control):
@@ -48,6 +102,8 @@ def _create_app(node, is_control):
     app.url_map.strict_slashes = False
     errors.register(app)
     app.after_request(add_headers)
+    if node.forwards:
+        app.after_request(_last_answer)
 
     def cluster():
         return json_answer(node.cluster_figures())
@@ -83,6 +139,12 @@ def _create_app(node, is_control):
     for path in ("/", "/<path:path>"):
         app.add_url_rule(path, "refuse", refuse, methods=methods)
     return app
+
+
+def _last_answer(response):
+    """The next request of this client may be the leader's to answer."""
+    response.headers["Connection"] = "close"
+    return response
 
 
 def _reason(node):

@@ -12,7 +12,8 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from gevent import monkey
+import gevent
+from gevent import monkey, socket
 from gevent.pool import Pool
 from gevent.pywsgi import WSGIHandler, WSGIServer
 
@@ -34,6 +35,8 @@ PIECE_OCTETS = 16384
 # Most octets written between two checks of the clock; a socket takes what it has room for. Pieces of 16 KiB,
 # each written as a whole, cost a stream's segments half as much again.
 SENT_OCTETS = 262144
+# Pause between two looks for room for a client that another node has accepted.
+FULL_PAUSE_S = 0.1
 REFUSALS = {408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
@@ -337,13 +340,14 @@ class _Server(WSGIServer):
     # for a connection that does not exist.
     max_accept = 1
 
-    def __init__(self, listening, app, tls, settings, upgrades):
+    def __init__(self, listening, app, tls, settings, upgrades, forward):
         options = {"ssl_context": tls} if tls is not None else {}
         super().__init__(listening, app, log=_LogSink, error_log=_LogSink, spawn=Pool(), **options)
         self.full = self._is_full
         self._settings = settings
         self._tls = tls
         self._upgrades = upgrades
+        self._forward = forward
         self._strangers = QuietLog(LOG)
         self.clients = Clients(settings, self._start_accepting_if_started)
         self.turns = PacedTurns()  # or a client that asks without pause would keep the loop from sockets
@@ -359,9 +363,24 @@ class _Server(WSGIServer):
         else:
             self.pool.spawn(self._serve, client, address)
 
+    def adopt(self, family, descriptor, address):
+        connection = socket.socket(family, socket.SOCK_STREAM, 0, fileno=descriptor)
+        try:
+            while self.started and self._is_full():
+                gevent.sleep(FULL_PAUSE_S)
+        except BaseException:
+            connection.close()
+            raise
+        if self.started:
+            self.do_handle(connection, address)
+        else:
+            connection.close()
+
     def _serve(self, client, address):
         upgraded = None
         try:
+            if self._forward is not None and self._forward(client.connection, address):
+                return
             if self._tls is not None:
                 client.connection = self._tls.wrap_socket(client.connection, server_side=True)
             handler = ManagementHandler(client, self.clients, self._settings, address, self, self._upgrades)
@@ -387,11 +406,13 @@ class _Server(WSGIServer):
 class ManagementServer:
     """Serves one WSGI app on one listening socket, with limits of connections and time."""
 
-    def __init__(self, listening, app, settings, tls=None, upgrades=None):
+    def __init__(self, listening, app, settings, tls=None, upgrades=None, forward=None):
         """``listening`` is bound and listens already; ``tls`` is an ssl.SSLContext, any object with its
         ``wrap_socket``, or None. ``upgrades`` turns connections into WebSockets, or is None.
+        ``forward(connection, address)``, or None: serves a client elsewhere until its end and returns True,
+        or returns False for one to be served here.
         """
-        self._server = _Server(listening, app, tls, settings, upgrades)
+        self._server = _Server(listening, app, tls, settings, upgrades, forward)
         self.address = listening.getsockname()
 
     @property
@@ -402,6 +423,10 @@ class ManagementServer:
     def start(self):
         """Begin to accept connections."""
         self._server.start()
+
+    def adopt(self, family, descriptor, address):
+        """Serve a client whose connection, ``descriptor``, another node has accepted. May switch."""
+        self._server.adopt(family, descriptor, address)
 
     def abandon(self):
         """In a forked child: close the child's copy of the socket; the parent goes on to accept."""

@@ -47,6 +47,8 @@ TLS_SEGMENT_OCTETS = 16384
 # Pause between two looks for room for another login.
 FULL_PAUSE_S = 0.02
 READABLE = 1
+# In place of the revision of options that an accepted socket has inherited: an adopted one has inherited none.
+NOTHING = -1
 
 # Serves a client. May return ``when_gone``: the listener calls it with a callback and its arguments for the
 # client's end, and the client is served without a greenlet.
@@ -195,6 +197,8 @@ class Listener:
         self._needed = Event()
         self._gone = self._leave  # one object for all connections
         self._waits_for_room: tuple[Any, Any] | None = None
+        self._adopting: Any = None  # a Semaphore, once it is needed
+        self._is_closed = False
         self._accepted = 0
         self._name = listening.getsockname()
         self._family = int(listening.family)
@@ -223,6 +227,7 @@ class Listener:
         """Stop accepting and free the address; accepted connections go on. A second call does nothing. May
         switch.
         """
+        self._is_closed = True
         if self._greenlet is not None:
             self._greenlet.kill()
         if self._watcher is not None:
@@ -235,6 +240,32 @@ class Listener:
         if self._path_id is not None:
             remove_path(self._name, self._path_id)
             self._path_id = None
+
+    def adopt(self, family: int, descriptor: int, address: Any) -> None:
+        """Serve a client that another node has accepted, as if it had come here. ``descriptor``: of a
+        connected socket, which the Listener then owns; ``address``: the client's. May switch: waits for room.
+        """
+        connection: Any = (
+            LoopSocket(family, descriptor) if self._at_once
+            else socket.socket(family, socket.SOCK_STREAM, 0, fileno=descriptor))
+        try:
+            self._wait_for_turn(address)
+        except BaseException:
+            connection.close()
+            raise
+        if self._is_closed:
+            connection.close()
+        else:
+            self._let_in(connection, address, is_adopted=True)
+
+    def _wait_for_turn(self, address: Any) -> None:
+        """Wait until there is room for an adopted connection. One at a time looks. May switch."""
+        if self._adopting is None:
+            from gevent.lock import Semaphore  # a broker without followers has no need of it
+            self._adopting = Semaphore()
+        with self._adopting:
+            while not self._is_closed and self._must_wait(address):
+                gevent.sleep(FULL_PAUSE_S)
 
     def abandon(self) -> None:
         """In a forked child: close the child's copy of the listening socket; the parent goes on to accept."""
@@ -281,9 +312,9 @@ class Listener:
         host = host_of(address)
         return not self._gate.has_room(host) and not self._gate.refuses(host)
 
-    def _let_in(self, connection: Any, address: Any) -> None:
+    def _let_in(self, connection: Any, address: Any, is_adopted: bool = False) -> None:
         """Serve an accepted connection or, if the gate refuses it, close it."""
-        if self._is_unix:
+        if self._is_unix and not is_adopted:
             self._accepted += 1
             address = unix_peer(connection, self._accepted)
         admitted = None
@@ -292,10 +323,11 @@ class Listener:
             if admitted is None:
                 connection.close()
                 return
+        inherited = NOTHING if is_adopted else self._inherited
         if type(connection) is LoopSocket:
-            self._serve_at_once(connection, address, admitted, self._inherited)
+            self._serve_at_once(connection, address, admitted, inherited)
         else:
-            greenlet = gevent.spawn(self._serve, connection, address, admitted, self._inherited)
+            greenlet = gevent.spawn(self._serve, connection, address, admitted, inherited)
             greenlet.name = f"{self.protocol} {format_address(address)}"
 
     def _accept(self) -> tuple[Any, Any]:
@@ -356,8 +388,8 @@ class Listener:
         when_gone, accepted_from = None, address
         try:
             self._options.apply(connection, inherited)
-            # the peer of a LoopSocket announces nothing
-            if self._proxies is not None and type(connection) is not LoopSocket:
+            # the peer of a LoopSocket announces nothing, and a node has announced its client before
+            if self._proxies is not None and type(connection) is not LoopSocket and inherited != NOTHING:
                 address = self._proxies.client_of(connection, address)
             if self._handshake is not None:
                 connection = self._handshake(connection)

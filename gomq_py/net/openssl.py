@@ -45,6 +45,16 @@ def take_turns(ssl_object: Any) -> None:
         library.SSL_ctrl(_word(ssl_object, LIBRARY_AT), CLEAR_MODE, AUTO_RETRY, None)
 
 
+def end_writing(ssl_object: Any) -> bool:
+    """Tell the peer that no octets follow; reading goes on. The ssl module's ``unwrap`` and ``shutdown`` wait
+    for the peer's end. Returns False if that is impossible, or the socket has no room.
+    """
+    library = _library()
+    if library is None or not _is_known(ssl_object):
+        return False
+    return library.SSL_shutdown(_word(ssl_object, LIBRARY_AT)) >= 0
+
+
 def has_pending(connection: int) -> Callable[[], int]:
     """Return a function that returns 1 if OpenSSL holds unread octets, even if only the beginning of a
     record, else 0. ``connection``: the address of the SSL.
@@ -86,8 +96,9 @@ def _library() -> Any:
         library.SSL_set_read_ahead.restype = None
         library.SSL_ctrl.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_long, ctypes.c_void_p]
         library.SSL_ctrl.restype = ctypes.c_long
-        library.SSL_has_pending.argtypes = [ctypes.c_void_p]
-        library.SSL_has_pending.restype = ctypes.c_int
+        for function in (library.SSL_has_pending, library.SSL_shutdown):
+            function.argtypes = [ctypes.c_void_p]
+            function.restype = ctypes.c_int
     except AttributeError:
         return None
     return library

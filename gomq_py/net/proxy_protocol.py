@@ -1,5 +1,5 @@
 """PROXY protocol, versions 1 and 2: reads the header in which a proxy tells its client's address at the start
-of a connection. Formats of the HAProxy specification.
+of a connection, and writes that of version 2. Formats of the HAProxy specification.
 
     v1   "PROXY" SP "TCP4" | "TCP6" SP source SP destination SP source-port SP destination-port CR LF
          at most 107 octets
@@ -110,7 +110,12 @@ def _plain(host: str) -> IPv4Address | IPv6Address:
 
 def _is_loopback_of_another_machine(announced: tuple[str, int], proxy: Any) -> bool:
     """Whether a proxy on another machine announces a loopback address, which is that machine's own."""
-    return isinstance(proxy, tuple) and _plain(announced[0]).is_loopback and not _plain(proxy[0]).is_loopback
+    return isinstance(proxy, tuple) and is_loopback(announced[0]) and not is_loopback(proxy[0])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an IP address is a machine's own."""
+    return _plain(host).is_loopback
 
 
 def _begins_header(connection: Any, timeout_s: float) -> bool:
@@ -140,6 +145,26 @@ def read_header(connection: Any, timeout_s: float) -> Header:
             taken += connection.recv(part)
             if header is not None:
                 return header
+
+
+def header_of(source: Any, destination: Any) -> bytes:
+    """The header of version 2 for a client at ``source`` that has connected to ``destination``, both socket
+    addresses. It tells no address of a client that has come over a unix socket.
+    """
+    if not isinstance(source, tuple) or not isinstance(destination, tuple):
+        return SIGNATURE + bytes((0x20, V2_UNSPECIFIED, 0, 0))
+    hosts = _plain(source[0]), _plain(destination[0])
+    family = 0x11
+    if any(isinstance(host, IPv6Address) for host in hosts):
+        family = 0x21
+        hosts = tuple(_in_six(host) for host in hosts)
+    layout, _ = V2_ADDRESSES[family]
+    addresses = layout.pack(*(host.packed for host in hosts), source[1], destination[1])
+    return V2_FIXED.pack(SIGNATURE, 0x21, family, len(addresses)) + addresses
+
+
+def _in_six(host: IPv4Address | IPv6Address) -> IPv6Address:
+    return host if isinstance(host, IPv6Address) else IPv6Address(f"::ffff:{host}")
 
 
 def parse(data: bytes) -> Header | None:

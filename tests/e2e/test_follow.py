@@ -224,7 +224,7 @@ def test_follower_whose_connection_is_cut_goes_on_without_a_sync(leading, start,
 
 def test_follower_without_history_syncs_anew(leading, start, tmp_path, caplog):
     caplog.set_level("INFO", "gomq_py.cluster")
-    leading.stream._kept_most = 200_000
+    leading.stream.kept_most = 200_000
     follower = start(leading.leader.port, tmp_path / "follower")
     wait(lambda: follower.status.state == STREAMING)
     leading.begin_load()
@@ -232,7 +232,7 @@ def test_follower_without_history_syncs_anew(leading, start, tmp_path, caplog):
     for link in leading.leader.links:
         link.end(OSError("cut by the test"))
     leading.load_for(turns=30)
-    leading.stream._kept_most = 64 << 20
+    leading.stream.kept_most = 64 << 20
 
     check_equal(leading, follower, tmp_path / "follower")
     assert caplog.text.count("with a sync") > 1

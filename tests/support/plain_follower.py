@@ -88,7 +88,7 @@ class PlainFollower:
     def _read(self):
         while (frame := self._next_frame()) is not None:
             wait_until(lambda: self.is_reading, sleep=gevent.sleep)
-            assert frame.epoch == self.epoch
+            assert frame.epoch == self.epoch or frame.kind == frames.EVENTS and frame.epoch < self.epoch
             if frame.kind == frames.HEARTBEAT:
                 self.heartbeats += 1
                 self.leader_position = frame.position

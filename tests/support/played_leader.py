@@ -5,7 +5,7 @@ from gevent import socket, ssl
 from gomq_py.cluster.login import LeaderLogin, LoginRefused
 from gomq_py.cluster.wire import events, frames
 from gomq_py.cluster.wire.frames import FrameReader
-from gomq_py.cluster.wire.messages import Ack, Hashes
+from gomq_py.cluster.wire.messages import Ack, Hashes, Refused
 from tests.support import certificates
 from tests.support.mirror import folder_content
 from tests.support.waiting import in_time, wait_until
@@ -26,6 +26,7 @@ class PlayedLeader:
         self.port = self.listening.getsockname()[1]
         self.connection = None
         self.acks, self.hashes = [], []
+        self.refused = ""  # why the follower has left
         self.tls = None
 
     def accept(self, secret=SECRET, cluster_id=CLUSTER, epoch=1, can_resume=True, counts_received=False):
@@ -61,11 +62,13 @@ class PlayedLeader:
         self.connection.sendall(octets)
 
     def read(self):
-        """Take one ACK or HASHES."""
+        """Take one ACK, HASHES or REFUSED."""
         frame = self._frame()
         assert frame.epoch == self.epoch
         if frame.kind == frames.ACK:
             self.acks.append(Ack.decode(frame.payload))
+        elif frame.kind == frames.REFUSED:
+            self.refused = Refused.decode(frame.payload).text
         else:
             assert frame.kind == frames.HASHES
             hashes = Hashes.decode(frame.payload)

@@ -30,10 +30,10 @@ _ZERO_AT, _CRC_AT = 7, 32
 MAX_PAYLOAD = 1 << 20
 LOGIN_MAX_PAYLOAD = 1024  # limit for a peer that has not logged in
 
-HELLO, CHALLENGE, PROOF, WELCOME, REFUSED, EVENTS, HASHES, ACK, HEARTBEAT = range(1, 10)
+HELLO, CHALLENGE, PROOF, WELCOME, REFUSED, EVENTS, HASHES, ACK, HEARTBEAT, FORWARD = range(1, 11)
 KINDS = {
     HELLO: "HELLO", CHALLENGE: "CHALLENGE", PROOF: "PROOF", WELCOME: "WELCOME", REFUSED: "REFUSED",
-    EVENTS: "EVENTS", HASHES: "HASHES", ACK: "ACK", HEARTBEAT: "HEARTBEAT",
+    EVENTS: "EVENTS", HASHES: "HASHES", ACK: "ACK", HEARTBEAT: "HEARTBEAT", FORWARD: "FORWARD",
 }
 _LZ4 = 1
 # LZ4 is used where it saves at least 1/8: a smaller gain is not worth the follower's decompression.
@@ -95,6 +95,11 @@ class FrameReader:
             del self._octets[:self._at]
             self._at = 0
         self._octets += octets
+
+    @property
+    def buffered(self):
+        """Number of bytes that no frame was read from."""
+        return len(self._octets) - self._at
 
     def next(self):
         """The next frame, or None until more bytes arrive.

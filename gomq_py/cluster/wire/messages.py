@@ -11,6 +11,8 @@ MessageError. Integers are big endian; an id is 16 octets, NO_ID for none.
     REFUSED    text in UTF-8
     HASHES     file id u64, count u32, block_digest u64 of each MiB of the follower's file (count 0: no file)
     ACK        position received u64, position flushed u64
+    FORWARD    node id, cluster id, epoch u64, nonce 32, u8 and the node's name (as in HELLO), u8 and the
+               listener's name in ASCII, PROXY header (version 2) of the client
 """
 from struct import Struct
 from typing import NamedTuple
@@ -30,7 +32,9 @@ _CHALLENGE = Struct(">16sQ16s32s")
 _WELCOME = Struct(">32sB")
 _HASHES = Struct(">QI")
 _ACK = Struct(">QQ")
+_FORWARD = Struct(">16s16sQ32s")
 assert (_HELLO.size, _CHALLENGE.size, _WELCOME.size, _HASHES.size, _ACK.size) == (96, 72, 33, 12, 16)
+assert _FORWARD.size == 72
 
 
 class MessageError(Exception):
@@ -59,6 +63,34 @@ class Hello(NamedTuple):
         if not 0 < len(name) <= NAME_OCTETS:
             raise MessageError(f"a HELLO has {len(payload)} bytes")
         return cls._make((*_HELLO.unpack_from(payload), _name(name)))
+
+
+class Forward(NamedTuple):
+    """The first frame of a follower that passes a client on: its own ids, the name of the ``listener`` that
+    the client has come to, such as "amqps", and the ``proxy`` header that tells the client's address.
+    """
+
+    node_id: bytes
+    cluster_id: bytes
+    epoch: int
+    nonce: bytes
+    name: str
+    listener: str
+    proxy: bytes
+
+    def encode(self):
+        name, listener = self.name.encode(), self.listener.encode()
+        return b"".join((
+            _FORWARD.pack(*self[:4]), bytes((len(name),)), name, bytes((len(listener),)), listener,
+            self.proxy))
+
+    @classmethod
+    def decode(cls, payload):
+        name, at = _short(payload, _FORWARD.size)
+        listener, at = _short(payload, at)
+        if not listener.isalnum():
+            raise MessageError(f"a FORWARD names the listener {listener!r}")
+        return cls(*_FORWARD.unpack_from(payload), _name(name), str(listener, "ascii"), payload[at:])
 
 
 class Challenge(NamedTuple):
@@ -187,9 +219,17 @@ def _unpack(fields, payload, name):
     return fields.unpack(payload)
 
 
+def _short(payload, at):
+    """(octets, at least one, with their length in front of them at ``at``; the position behind them)."""
+    end = at + 1 + payload[at] if at < len(payload) else 0
+    if not at + 1 < end <= len(payload):
+        raise MessageError(f"a FORWARD has {len(payload)} bytes")
+    return payload[at + 1:end], end
+
+
 def _name(octets):
     """A node's name, which is shown to operators: printable."""
     name = str(octets, "utf-8", "replace")
     if not name.isprintable() or "\ufffd" in name:
-        raise MessageError("the name in a HELLO is not printable UTF-8")
+        raise MessageError("the name of a node is not printable UTF-8")
     return name

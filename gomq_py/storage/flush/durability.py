@@ -42,6 +42,7 @@ class Durability:
         self._acknowledgers = {}  # in the order in which they came
         self._promises = deque()
         self._is_keeping = False
+        self._end = None  # the error of all promises that an acknowledger is needed for
 
     # waiting
 
@@ -106,14 +107,15 @@ class Durability:
         self._keep()
 
     def close(self):
-        """Wait only for the local disk from now on, and refuse promises that wait for an acknowledger."""
-        self._acknowledgers.clear()
-        error = NotAcknowledged(
+        """Ask no acknowledger any more. Promises that wait for one are refused, and where there is one, all
+        later promises, too: the local disk alone is not what was promised.
+        """
+        self._end = NotAcknowledged(
             "the broker stops, and not everybody who keeps a copy has said that it is safe"
         )
         for promise in self._promises:
             if promise.missing:
-                promise.refuse(error)
+                promise.refuse(self._end)
         self._keep()
 
     def describe(self):
@@ -127,6 +129,8 @@ class Durability:
 
     def _on_disk(self, promise, error):
         promise.is_on_disk = True
+        if error is None and self._acknowledgers:
+            error = self._end
         if error is not None:
             promise.refuse(error)
         else:

@@ -113,6 +113,18 @@ def test_flush_says_what_keeps_the_folder_from_being_whole(leader, begin, files,
     assert one.flush() is failure
 
 
+def test_follower_whose_folder_fails_says_so_and_leaves(leader, begin, files, monkeypatch):
+    begin(flush_s=0.0)
+    leader.accept()
+    sync(leader)
+    monkeypatch.setattr(files, "sync", fail)
+
+    leader.tell(events.written(1, 0, b"xyz"), position=6)
+    leader.await_end()
+
+    assert leader.refused == "[Errno 5] broken"
+
+
 def test_flush_during_a_sync_leaves_the_folder_as_it_was(leader, begin, root):
     identity.write(PlainFiles(), root, identity.Identity(CLUSTER, b"n" * 16, 1))
     (root / "file").write_bytes(b"old")

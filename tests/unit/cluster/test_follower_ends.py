@@ -126,9 +126,12 @@ def test_sync_that_ends_with_the_connection_counts(leader, begin, files):
     files.how, files.fail_at = "hold", len(files.calls) + 2
     leader.tell(events.synced(), position=3)
     wait_until(lambda: files.failed, sleep=gevent.sleep)
+    one._pause_s = 3600.0
     leader.hang_up()
     wait_for(one, state="connecting")
     files.resume.set()
+    wait_until(lambda: one.is_whole, sleep=gevent.sleep)
+    one._again.set()
 
     hello = leader.accept()
 

@@ -28,7 +28,8 @@ def files(stream):
 
 @pytest.fixture
 def link(stream):
-    return FollowerLink(None, "127.0.0.1:1", HELLO, frames.FrameReader(), stream, stream.end())
+    return FollowerLink(
+        None, "127.0.0.1:1", HELLO, frames.FrameReader(), stream, stream.end(), stream.epoch, lambda link: None)
 
 
 def sent(link):
@@ -142,7 +143,7 @@ def test_figures_of_many_frames_take_little_room(link, files, stream, tmp_path):
 
 
 def test_link_whose_place_was_dropped_ends(link, files, stream, tmp_path):
-    stream._kept_most = 1000
+    stream.kept_most = 1000
     for number in range(10):
         files.make_folder(tmp_path / str(number))
         stream.close_frame()

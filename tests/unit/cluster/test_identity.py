@@ -56,6 +56,34 @@ def test_leader_begins_a_cluster_and_stays_in_it(tmp_path):
     assert identity.of_leader(Files(), tmp_path) == first
 
 
+def test_elected_node_takes_the_epoch_of_its_election(tmp_path):
+    identity.write(Files(), tmp_path, ONE._replace(promoted="other:5679", damaged=True))
+
+    elected = identity.of_elected(Files(), tmp_path, ONE.cluster_id, 7)
+
+    assert elected == identity.read(tmp_path) == ONE._replace(epoch=7, damaged=True)
+
+
+def test_elected_node_without_a_cluster_is_in_that_one(tmp_path):
+    elected = identity.of_elected(Files(), tmp_path, b"c" * 16, 1)
+
+    assert elected == identity.read(tmp_path)
+    assert (elected.cluster_id, elected.epoch) == (b"c" * 16, 1) and elected.node_id != NO_ID
+    assert identity.of_elected(Files(), tmp_path, b"c" * 16, 2) == elected._replace(epoch=2)
+
+
+@pytest.mark.parametrize("cluster_id, epoch, text", [
+    (b"d" * 16, 7, "belongs to cluster"), (ONE.cluster_id, 2, "is of epoch 3, and this node was elected for 2"),
+])
+def test_folder_of_another_cluster_or_a_later_epoch_is_not_led(tmp_path, cluster_id, epoch, text):
+    identity.write(Files(), tmp_path, ONE)
+
+    with pytest.raises(ClusterError, match=text):
+        identity.of_elected(Files(), tmp_path, cluster_id, epoch)
+
+    assert identity.read(tmp_path) == ONE
+
+
 def test_promoted_follower_begins_an_epoch(tmp_path):
     identity.write(Files(), tmp_path, ONE)
 

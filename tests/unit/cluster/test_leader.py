@@ -26,13 +26,13 @@ MIB = 1 << 20
 class World:
     """A data folder, the Files that change it, and a leader that tells of it."""
 
-    def __init__(self, root):
+    def __init__(self, root, **options):
         self.root = os.fspath(root)
         self.stream = EventStream(self.root)
         self.files = Files((self.stream,))
         os.mkdir(self.root)
         self.leader = Leader(
-            SECRET, CLUSTER, 3, self.stream, self.files.register, self.root, "127.0.0.1", 0)
+            SECRET, CLUSTER, 3, self.stream, self.files.register, self.root, "127.0.0.1", 0, **options)
         self._followers = []
 
     def path(self, *names):
@@ -73,9 +73,9 @@ def put(world, name, octets, size=None):
     return file
 
 
-def put_short_ones(world, octets):
+def put_short_ones(world, octets, name="short"):
     """Many writes that are told at once, and not read when they are sent."""
-    file = world.files.create(world.path("short"), octets)
+    file = world.files.create(world.path(name), octets)
     for at in range(0, octets, 1 << 15):
         world.files.write(file, at, os.urandom(1 << 15))
         give_way()
@@ -142,7 +142,7 @@ def test_follower_that_comes_back_soon_needs_no_sync(world):
 
 
 def test_follower_that_comes_back_too_late_syncs(world):
-    world.stream._kept_most = 1 << 20
+    world.stream.kept_most = 1 << 20
     first = world.follower()
     world.check(first)
     first.close()
@@ -233,7 +233,7 @@ def test_silent_follower_is_disconnected(world, monkeypatch, caplog):
 
 
 def test_follower_that_is_too_far_behind_is_disconnected(world, caplog):
-    world.stream._kept_most = 1 << 20
+    world.stream.kept_most = 1 << 20
     follower = world.follower()
     world.check(follower)
     follower.is_reading = False

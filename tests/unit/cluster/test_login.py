@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gomq_py.cluster.login import FollowerLogin, LeaderLogin, LoginRefused
+from gomq_py.cluster.login import FollowerLogin, ForwarderLogin, LeaderLogin, LoginRefused
 from gomq_py.cluster.wire.frames import (
-    CHALLENGE, EVENTS, HELLO, KINDS, LOGIN_MAX_PAYLOAD, PROOF, REFUSED, WELCOME, Frame, FrameReader, encode,
+    CHALLENGE, EVENTS, FORWARD, HELLO, KINDS, LOGIN_MAX_PAYLOAD, PROOF, REFUSED, WELCOME, Frame, FrameReader, encode,
 )
 from gomq_py.cluster.wire.messages import NO_ID, Challenge, Refused
 
@@ -23,6 +23,11 @@ def leader(secret=SECRET, can_resume=lambda run, position: True, epoch=5, cluste
 def follower(secret=SECRET, cluster_id=CLUSTER, epoch=4, run=RUN, position=300):
     return FollowerLogin(
         secret, NODE, cluster_id, epoch, run, position, "node-b", lambda count: b"\r" * count)
+
+
+def forwarder(secret=SECRET, cluster_id=CLUSTER, epoch=4):
+    return ForwarderLogin(
+        secret, NODE, cluster_id, epoch, "node-b", "amqps", b"header", lambda count: b"\r" * count)
 
 
 def frame(octets):
@@ -210,7 +215,7 @@ def test_follower_shows_the_text_of_a_refusal_quoted():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_frames_out_of_turn_are_refused(kind):
-    if kind != HELLO:
+    if kind not in (HELLO, FORWARD):
         assert refusal(leader(), Frame(kind, 0, 0, b"")) == f"{KINDS[kind]} is not expected here"
     if kind not in (CHALLENGE, REFUSED):
         assert refusal(follower(), Frame(kind, 0, 0, b"")) == f"{KINDS[kind]} is not expected here"
@@ -283,3 +288,37 @@ def test_login_with_a_changed_message_fails_on_a_side(at, octet, change):
             octets = sides[0].feed(Frame(kind, epoch, position, payload))
             sides = sides[::-1]
     assert not one.done
+
+
+def test_forwarder_proves_the_secret_in_a_role_of_its_own():
+    one, other = forwarder(), leader()
+    hello = frame(one.hello())
+    challenge = frame(other.feed(hello))
+    proof = frame(one.feed(challenge))
+
+    assert hello.kind == FORWARD
+    assert proof.payload == hmac.new(
+        SECRET, b"forwarder" + hello.payload + challenge.payload, hashlib.sha256).digest()
+    one.feed(frame(other.feed(proof)))
+    assert one.done and other.done and not other.is_sync
+    assert (other.hello.name, other.hello.listener, other.hello.proxy) == ("node-b", "amqps", b"header")
+
+
+@pytest.mark.parametrize("one, text", [
+    (forwarder(secret=b"another secret.."), "the follower has another secret"),
+    (forwarder(cluster_id=OTHER), "this folder belongs to cluster"),
+    (forwarder(epoch=6), "the leader is in epoch 5, this folder has seen 6"),
+])
+def test_forwarder_is_refused_as_a_follower_is(one, text):
+    with pytest.raises(LoginRefused, match=text):
+        log_in(one, leader())
+
+
+def test_forwarder_leaves_a_leader_that_announces_a_sync():
+    one, other = forwarder(), leader()
+    challenge = frame(other.feed(frame(one.hello())))
+    signed = frame(one.feed(challenge)) and one._signed
+    digest = hmac.new(SECRET, b"leader" + signed, hashlib.sha256).digest()
+
+    assert refusal(one, Frame(WELCOME, 5, 0, digest + b"\1")) == (
+        "the leader takes this connection for a follower's")

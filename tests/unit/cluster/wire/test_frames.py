@@ -91,7 +91,7 @@ def test_no_bit_can_be_flipped(octets, _):
     (b"GET /api/overview HTTP/1.1\r\nHost: localhost", "not a frame of a cluster: it begins with b'GET '"),
     (forged({4: 2}), "version 2 of the cluster protocol is unknown, this is 1"),
     (forged({5: 0}), "unknown kind of frame 0"),
-    (forged({5: 10}), "unknown kind of frame 10"),
+    (forged({5: 200}), "unknown kind of frame 200"),
     (forged({6: 2}), "unknown flags 0x2 in a frame EVENTS"),
     (forged({7: 1}), "octet 7 of a frame EVENTS is not zero"),
     (forged(raw=MAX_PAYLOAD + 1, flags=1), "a frame EVENTS of 1048577 bytes is longer than 1048576"),

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from gomq_py.cluster.wire.frames import LOGIN_MAX_PAYLOAD
 from gomq_py.cluster.wire.messages import (
-    NO_ID, Ack, Challenge, Hashes, Hello, MessageError, Proof, Refused, Welcome, block_digest,
+    NO_ID, Ack, Challenge, Forward, Hashes, Hello, MessageError, Proof, Refused, Welcome, block_digest,
 )
 from gomq_py.octets import crc32c
 
@@ -22,6 +22,10 @@ MESSAGES = [
     ("0000000000000009 00000002 00000000e3069283 0000000000000000", Hashes(9, (0xe3069283, 0))),
     ("0000000000000009 00000000", Hashes(9, ())),
     ("0000000000000102 0000000000000101", Ack(258, 257)),
+    (
+        "6e" * 16 + "63" * 16 + "0000000000000004" + "0d" * 32 + "016e 05 616d717073 70",
+        Forward(b"n" * 16, b"c" * 16, 4, b"\r" * 32, "n", "amqps", b"p"),
+    ),
 ]
 
 
@@ -32,7 +36,7 @@ def test_message_has_these_octets(octets, message):
 
 
 @pytest.mark.parametrize("octets, message", [
-    (octets, message) for octets, message in MESSAGES if type(message) not in (Hello, Refused)
+    (octets, message) for octets, message in MESSAGES if type(message) not in (Hello, Refused, Forward)
 ])
 def test_message_of_another_length_is_malformed(octets, message):
     octets = bytes.fromhex(octets)
@@ -44,14 +48,24 @@ def test_message_of_another_length_is_malformed(octets, message):
 
 @pytest.mark.parametrize("name, text", [
     (b"", "a HELLO has 96 bytes"), (b"x" * 256, "a HELLO has 352 bytes"),
-    (b"\xff", "the name in a HELLO is not printable UTF-8"),
-    (b"a\nb", "the name in a HELLO is not printable UTF-8"),
+    (b"\xff", "the name of a node is not printable UTF-8"),
+    (b"a\nb", "the name of a node is not printable UTF-8"),
 ])
 def test_name_of_a_node_is_short_and_printable(name, text):
     with pytest.raises(MessageError) as raised:
         Hello.decode(bytes(96) + name)
 
     assert str(raised.value) == text
+
+
+@pytest.mark.parametrize("behind, text", [
+    (b"", "has 72 bytes"), (b"\0", "has 73 bytes"), (b"\1n", "has 74 bytes"), (b"\1n\0", "has 75 bytes"),
+    (b"\1n\2a", "has 76 bytes"), (b"\1n\1/", "names the listener b'/'"),
+    (b"\1\xff\1a", "the name of a node is not printable"),
+])
+def test_forward_with_wrong_names_is_malformed(behind, text):
+    with pytest.raises(MessageError, match=text):
+        Forward.decode(bytes(72) + behind)
 
 
 def test_hello_that_is_cut_short_is_malformed():

@@ -164,7 +164,7 @@ def test_promise_of_before_an_acknowledger_came_waits_for_the_disk_alone(durabil
     assert told == [None]
 
 
-def test_promises_that_wait_for_others_are_refused_at_the_end_and_the_disk_is_waited_for_all_the_same(
+def test_promises_that_need_others_are_refused_at_the_end_and_the_disk_is_waited_for_all_the_same(
     durability, disk, other
 ):
     told = []
@@ -176,7 +176,29 @@ def test_promises_that_wait_for_others_are_refused_at_the_end_and_the_disk_is_wa
     assert told == [NotAcknowledged]
     disk.finish()
 
-    assert told == [NotAcknowledged, type(None)]
+    assert told == [NotAcknowledged, NotAcknowledged]
+
+
+def test_promise_after_the_end_is_kept_where_the_disk_alone_was_asked(durability, disk, other):
+    told = []
+    durability.remove(other)
+    durability.close()
+
+    durability.when_safe(told.append)
+    disk.finish()
+
+    assert told == [None]
+
+
+def test_promise_after_the_end_asks_no_acknowledger(durability, disk, other):
+    told = []
+    durability.close()
+
+    durability.when_safe(lambda error: told.append(str(error)))
+    durability.when_on_disk(lambda error: told.append(error), hurry=False)
+    disk.finish()
+
+    assert told == ["the broker stops, and not everybody who keeps a copy has said that it is safe", None]
 
 
 def test_callback_that_asks_for_more_or_fails_keeps_nobody_waiting(durability, disk, other, caplog):

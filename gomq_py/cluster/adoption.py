@@ -1,0 +1,75 @@
+"""Adoption: the leader serves clients that a follower passes on (``cluster.forwarding``).
+
+A connection that has logged in with FORWARD is a client's from then on: it is given to the listener of this
+node that the client has asked for there, with the client's address, as if it had been accepted here.
+
+No address that a follower tells is one of this machine. A loopback address, or none, is of the follower's
+machine: such a client is shown as "gomq@NODE", so that users who may only log in from this machine may not.
+"""
+from collections.abc import Callable
+from typing import Any
+
+from gevent import socket
+from gevent.event import Event
+
+from gomq_py.cluster.wire.messages import Forward
+from gomq_py.net import proxy_protocol
+from gomq_py.net.pump import Pumps
+
+
+class Adoption:
+    """Gives clients to this node's listeners. ``find(name)`` returns the listener, or None. See
+    net.listener.Listener for its ``adopt``.
+    """
+
+    def __init__(self, find: Callable[[str], Any]):
+        self._find = find
+        self._pumps = Pumps()
+
+    def why_not(self, forward: Forward) -> str:
+        """Why a client is refused, or ""."""
+        if self._find(forward.listener) is None:
+            return f"the leader has no listener {forward.listener} now"
+        try:
+            header = proxy_protocol.parse(forward.proxy)
+        except proxy_protocol.ProxyProtocolError as error:
+            return str(error)
+        if header is None or header.size != len(forward.proxy):
+            return "a FORWARD has no whole PROXY header"
+        return ""
+
+    def adopt(self, forward: Forward, connection: Any, is_tls: bool) -> None:
+        """Serve a client, for whom ``why_not`` has returned "". Over TLS until its end: a listener gets no TLS
+        socket of the cluster's, whose certificates say nothing about a client. May switch.
+        """
+        listener = self._find(forward.listener)
+        if listener is None:
+            return
+        address = address_of(forward)
+        if not is_tls:
+            listener.adopt(int(connection.family), connection.detach(), address)
+            return
+        near, far = socket.socketpair()
+        gone = Event()
+        pump = self._pumps.join(connection, near, gone.set)
+        try:
+            listener.adopt(int(far.family), far.detach(), address)
+            gone.wait()
+        finally:
+            pump.close()
+            near.close()
+            far.close()
+
+    def close(self) -> None:
+        """End the connections over TLS; those without are the listeners'."""
+        self._pumps.close()
+
+
+def address_of(forward: Forward) -> tuple[str, int]:
+    """The client's address, (host, port)."""
+    header = proxy_protocol.parse(forward.proxy)
+    assert header is not None
+    host, port = header.source or ("", 0)
+    if not host or proxy_protocol.is_loopback(host):
+        return f"gomq@{forward.name}", port
+    return host, port

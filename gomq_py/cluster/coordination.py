@@ -1,0 +1,350 @@
+"""Coordination: a node's loop in an elected cluster: reads what etcd holds, and does what the Elector decides.
+
+Above ``core`` and a Coordinator (etcd), which it waits for; the Member, which it steers, is the node's part that
+owns the data folder, the follower and the broker. A fault of etcd costs nothing but time: a follower goes on,
+a leader goes on until the deadline of its lease.
+
+No callback of a Member may take long while this node leads, since the loop waits for it; keepalives are sent
+by a greenlet of their own.
+"""
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import gevent
+from gevent.event import Event
+
+from gomq_py.cluster.core.coordinator import Coordinator
+from gomq_py.cluster.core.elector import (
+    Again, Bootstrap, Campaign, Clear, Decision, Deposed, Elector, Follow, Lead, Wait,
+)
+from gomq_py.cluster.core.in_sync import InSync
+from gomq_py.cluster.core.lease import EVERY, Lease
+from gomq_py.cluster.core.promises import Promises
+from gomq_py.cluster.core.records import NODES, NodeRecord
+from gomq_py.cluster.core.transactions import CoordinatorError, Outcome, Put, Transaction, Unanswered
+from gomq_py.cluster.leadership import Leadership, boot_time_s
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
+
+LOG = logger("cluster")
+# Pause after a call of etcd that has failed, and after an election that was lost to a transaction elsewhere.
+RETRY_S = 0.5
+# A folder that cannot be flushed is asked again after this time.
+FOLDER_S = 2.0
+
+
+class Folder(NamedTuple):
+    """The state of a member's data folder, as core.elector.Elector.folder takes it."""
+
+    cluster: str
+    epoch: int
+    is_whole: bool = True
+    is_damaged: bool = False
+
+
+class Member(Protocol):
+    """The node as the coordination steers it. Every method may switch."""
+
+    @property
+    def folder(self) -> Folder:
+        """The data folder's state now."""
+
+    @property
+    def hears_leader(self) -> bool:
+        """Whether a heartbeat of the followed leader came within the last second."""
+
+    def hangs(self) -> bool:
+        """Whether a flush or a look at the disk has hung for so long that another node is to lead."""
+
+    def follow(self, address: str) -> str:
+        """Follow the leader at "host:port". Returns why that is impossible, or ""."""
+
+    def settle(self) -> bool:
+        """End the link to the leader, and flush all that came. Returns whether the folder has it all."""
+
+    def take(self, cluster: str, epoch: int) -> None:
+        """Write cluster and epoch into the folder, flushed. Raises OSError."""
+
+    def elected(self, leadership: Leadership) -> None:
+        """Begin to lead, in a greenlet of its own; doors open once ``leadership.opened`` is set."""
+
+    def lead_on(self, epoch: int) -> None:
+        """Go on as leader in a higher epoch."""
+
+    def deposed(self, reason: str) -> None:
+        """Stop leading, or following; this Coordination has ended."""
+
+
+class Coordination:
+    """Runs one node's part in the cluster. ``node``: its id in hex; ``name``, ``address``: for the others.
+
+    ``decision``: the last one; ``leadership``: the Leadership of a leader, else None; ``view``: what was read
+    last; ``error``: the last fault of etcd, "" when it answers.
+    """
+
+    def __init__(
+            self, coordinator: Coordinator, member: Member, node: str, name: str, address: str,
+            promises: Promises, lease_ttl_s: float = 5.0, ack_timeout_s: float = 3.0, min_isr: int = 1,
+            max_lag_octets: int = 0, clock: Callable[[], float] = boot_time_s):
+        folder = member.folder
+        self.decision: Decision = Wait("etcd was not asked yet")
+        self.leadership: Leadership | None = None
+        self.view: Any = None
+        self.error = ""
+        self._coordinator, self._member, self._promises = coordinator, member, promises
+        self._node, self._record = node, NodeRecord(name, address).encode()
+        self._ttl_s, self._clock = lease_ttl_s, clock
+        self._in_sync_options = min_isr, ack_timeout_s
+        self._max_lag_octets = max_lag_octets
+        self._elector = Elector(node, folder.cluster, folder.epoch, address)
+        self._lease = Lease(lease_ttl_s)
+        self._lease_id = 0
+        self._revision = 0  # create revision of `leader` in the present election
+        self._wake = Event()
+        self._pause_s: float | None = None
+        self._quiet = QuietLog(LOG)
+        self._said = ""
+        self._has_ended = False
+        self._greenlets: list[Any] = []
+
+    # life
+
+    def start(self) -> None:
+        """Begin to read, and to do what is decided."""
+        for function, name in ((self._run, "decides"), (self._keep_alive, "keepalives")):
+            greenlet = gevent.spawn(function)
+            greenlet.name = f"cluster: {name}"
+            self._greenlets.append(greenlet)
+
+    def look(self) -> None:
+        """Read again at once: something has changed that the Elector is to know."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Stop for good: what was decided last stays as it is. The lease is revoked, so that another node is
+        elected at once. May switch.
+        """
+        self._end()
+        self._forget_lease()
+
+    def resign(self, reason: str) -> None:
+        """Lead no more, and let others be elected at once: all they need was flushed. May switch."""
+        if not self._has_ended:
+            self._depose(reason)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node was elected, and knows of no successor."""
+        return self.leadership is not None and not self._has_ended
+
+    # the loop
+
+    def _run(self) -> None:
+        watch = self._coordinator.watch(self._wake.set)
+        try:
+            while not self._has_ended:
+                self._wake.clear()
+                self._pause_s = None
+                try:
+                    self._look()
+                except Exception:
+                    LOG.exception("the cluster's state could not be handled; it is read again")
+                    self._pause_s = RETRY_S
+                if not self._has_ended:
+                    self._wake.wait(self._pause_s)
+        finally:
+            watch.close()
+
+    def _look(self) -> None:
+        since = self._elector.revision
+        try:
+            view = self._coordinator.read()
+        except (Unanswered, CoordinatorError) as error:
+            self._failed(error)
+            return
+        decision: Decision | None = self._decide(view, since)
+        while decision is not None and not self._has_ended:
+            decision = self._do(decision)
+        if not self._has_ended:
+            self._register(view)
+
+    def _register(self, view: Any) -> None:
+        """Write this node's name and address for operators, unless they are there."""
+        kept = view.nodes.get(self._node)
+        if kept is None or kept.value != self._record:
+            try:
+                self._coordinator.transact(Transaction((), (Put(NODES + self._node, self._record),)))
+            except (Unanswered, CoordinatorError) as error:
+                self._failed(error)
+
+    def _decide(self, view: Any, since: int = 0) -> Decision:
+        self.error, self.view = "", view
+        if self.leadership is None:
+            self._elector.folder(*self._member.folder)
+        return self._elector.viewed(view, self._clock(), since, self._member.hears_leader)
+
+    def _do(self, decision: Decision) -> Decision | None:
+        """Do what was decided. Returns what follows from it, or None."""
+        self.decision = decision
+        if self.leadership is not None:
+            self.leadership.know(isinstance(decision, Lead))
+        if isinstance(decision, Deposed):
+            self._depose(decision.reason)
+        elif isinstance(decision, Wait):
+            self._pause_s = decision.again_s
+            self._say(decision.reason)
+        elif isinstance(decision, Follow):
+            self._follow(decision)
+        elif isinstance(decision, Clear):
+            return self._outcome(decision.transaction)
+        elif isinstance(decision, Campaign):
+            return self._campaign(decision)
+        elif isinstance(decision, Lead):
+            self._lead(decision)
+        return None
+
+    def _follow(self, decision: Follow) -> None:
+        if self._lease_id:
+            self._forget_lease()
+        why = self._member.follow(decision.address)
+        if why:
+            self.decision = Wait(why)
+        self._say(why)
+
+    def _campaign(self, decision: Campaign) -> Decision | None:
+        if not isinstance(decision, Again) and self.leadership is None and not self._member.settle():
+            self._pause_s = FOLDER_S
+            return None
+        if not self._take_lease():
+            return None
+        if isinstance(decision, Bootstrap):
+            transaction = decision.transaction(self._lease_id, os.urandom(16).hex())
+        else:
+            transaction = decision.transaction(self._lease_id)
+        return self._outcome(transaction)
+
+    def _outcome(self, transaction: Transaction) -> Decision | None:
+        """Send a transaction. Returns what is decided by what etcd holds then; None if that is unknown."""
+        try:
+            outcome: Outcome = self._coordinator.transact(transaction)
+        except (Unanswered, CoordinatorError) as error:  # what has become of it is seen when it is read
+            self._failed(error)
+            return None
+        if not outcome.is_done:
+            self._pause_s = RETRY_S
+        return self._decide(outcome.view)
+
+    def _failed(self, error: Exception) -> None:
+        self.error = str(error)
+        self._pause_s = RETRY_S
+        self._quiet.warning("etcd", "etcd: %s", error)
+
+    def _say(self, reason: str) -> None:
+        """Log why nothing happens, once."""
+        if reason != self._said and reason:
+            LOG.warning("%s", reason)
+        self._said = reason
+
+    # the lease
+
+    def _take_lease(self) -> bool:
+        """Have a lease that is alive. Returns False if etcd grants none now."""
+        if self._lease_id and not self._lease.is_past(self._clock()):
+            self._keep_alive_once(self._lease, self._lease_id)  # or etcd may have ended it meanwhile
+            if self._lease_id:
+                return True
+        lease, sent_s = Lease(self._ttl_s), self._clock()
+        try:
+            lease_id = self._coordinator.grant(self._ttl_s)
+        except (Unanswered, CoordinatorError) as error:
+            self._failed(error)
+            return False
+        lease.sent(sent_s)
+        lease.answered(sent_s, True)
+        self._lease, self._lease_id = lease, lease_id
+        self._elector.lease = lease_id
+        return True
+
+    def _forget_lease(self) -> None:
+        """End the lease; ``leader`` goes with it, if it is this node's. May switch."""
+        lease_id, self._lease_id = self._lease_id, 0
+        self._elector.lease = 0
+        self._lease = Lease(self._ttl_s)
+        if lease_id:
+            try:
+                self._coordinator.revoke(lease_id)
+            except (Unanswered, CoordinatorError) as error:
+                LOG.info("the lease ends by itself: %s", error)
+
+    def _keep_alive(self) -> None:
+        while not self._has_ended:
+            try:
+                if self._lease_id and self._lease.is_due(self._clock()) and not self._member.hangs():
+                    self._keep_alive_once(self._lease, self._lease_id)
+            except Exception:
+                LOG.exception("no keepalive could be sent; another one is")
+            gevent.sleep(EVERY * self._ttl_s / 4)
+
+    def _keep_alive_once(self, lease: Lease, lease_id: int) -> None:
+        sent_s = self._clock()
+        lease.sent(sent_s)
+        try:
+            is_alive = self._coordinator.keep_alive(lease_id)
+        except (Unanswered, CoordinatorError) as error:
+            self._failed(error)
+            return
+        lease.answered(sent_s, is_alive)
+        if lease is not self._lease:
+            return
+        if not is_alive:
+            self._lease_id = self._elector.lease = 0
+            self._wake.set()
+        if self.leadership is not None:
+            self.leadership.refresh()
+
+    # leading
+
+    def _lead(self, lead: Lead) -> None:
+        leadership = self.leadership
+        if leadership is not None and self._revision == lead.revision:
+            return
+        try:
+            self._member.take(lead.cluster, lead.epoch)
+        except OSError as error:
+            self._depose(f"the epoch {lead.epoch} cannot be written into the data folder: {error}")
+            return
+        self._elector.folder(lead.cluster, lead.epoch)
+        in_sync = InSync(
+            self._node, lead.epoch, lead.revision, lead.record, lead.mod_revision, *self._in_sync_options,
+            lead.former)
+        self._revision = lead.revision
+        if leadership is None:
+            LOG.warning("this node was elected leader, in epoch %d", lead.epoch)
+            self.leadership = Leadership(
+                self._coordinator, self._promises, self._lease, in_sync, self._max_lag_octets, self._clock)
+            self.leadership.know(True)
+            self.leadership.start()
+            self._member.elected(self.leadership)
+        else:
+            LOG.warning("this node was elected again, in epoch %d: clients stay connected", lead.epoch)
+            self._member.lead_on(lead.epoch)
+            leadership.renew(self._lease, in_sync)
+
+    def _depose(self, reason: str) -> None:
+        LOG.warning("this node leads no more: %s", reason)
+        self.decision = Deposed(reason)
+        self._end()
+        if self.leadership is not None:
+            self.leadership.end()
+        self._forget_lease()
+        self._member.deposed(reason)
+
+    def _end(self) -> None:
+        self._has_ended = True
+        self._wake.set()
+        for greenlet in self._greenlets:
+            if greenlet is not gevent.getcurrent():
+                greenlet.kill(block=False)
+        if self.leadership is not None:
+            self.leadership.stop()

@@ -1,0 +1,223 @@
+"""Forwarding: a follower passes its clients on to the leader.
+
+Each client gets a connection of its own to the leader's cluster port. It logs in with FORWARD, which tells
+the client's address, and then carries the client's octets as they are: TLS ends at the leader, and nothing of
+the client is kept here. ``cluster.adoption`` is the leader's side.
+"""
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import gevent
+from gevent.event import Event
+from gevent.lock import Semaphore
+
+from gomq_py.cluster.identity import Identity
+from gomq_py.cluster.link import connect
+from gomq_py.cluster.login import ForwarderLogin, LoginRefused
+from gomq_py.cluster.wire import frames
+from gomq_py.cluster.wire.frames import FrameError, FrameReader
+from gomq_py.cluster.wire.messages import MessageError
+from gomq_py.net.listener import format_address, host_of
+from gomq_py.net.proxy_protocol import header_of
+from gomq_py.net.pump import Pumps
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
+
+LOG = logger("cluster")
+# Longest wait of a new client for a leader; then its connection is closed.
+WAIT_S = 5.0
+# Time for one connection and login, so that a leader whose machine is lost does not use up the wait.
+LOGIN_S = 2.0
+# Pause between two tries. A change of the leader ends it.
+RETRY_S = 0.1
+# Connections that log in at a time: a leader closes what is more than 8 from one address.
+LOGINS_AT_ONCE = 3
+RECEIVE_OCTETS = 4096
+# Listener -> prefix of the settings of its protocol's limits; others have their own.
+GATES = {"amqp": "", "amqps": "", "mqtt": "mqtt_", "mqtts": "mqtt_"}
+# What ends a try without being a fault of this program.
+EXPECTED = (OSError, FrameError, MessageError, LoginRefused)
+
+# An address of the leader's cluster port, (host, port).
+Address = tuple[str, int]
+
+
+class Forwarder:
+    """Passes the clients of a follower's listeners on. ``hub``: the node's hub.context.Hub. ``secret``: at
+    least 16 octets. ``name``: the node's. ``tls``: an SSL context for the cluster port, or None.
+
+    ``leader_address()`` returns the address of the present leader's cluster port, or None without a leader;
+    call ``leader_changed`` when it returns another one. ``identity()`` returns the folder's Identity.
+    ``refused(address)`` is called when the leader refuses a connection (ECONNREFUSED).
+    """
+
+    def __init__(
+            self, hub: Any, secret: bytes, name: str, leader_address: Callable[[], Address | None],
+            identity: Callable[[], Identity], tls: Any = None,
+            refused: Callable[[Address], None] = lambda address: None):
+        self._hub = hub
+        self._secret, self._name = secret, name
+        self._leader_address, self._identity = leader_address, identity
+        self._tls = tls
+        self._refused = refused
+        self._pumps = Pumps()
+        self._logins = Semaphore(LOGINS_AT_ONCE)
+        self._changed = Event()
+        self._forwarded: dict[_Forwarded, Address] = {}
+        self._strangers = QuietLog(LOG)
+        self._is_closed = False
+
+    @property
+    def count(self) -> int:
+        """Number of clients that are passed on now."""
+        return len(self._forwarded)
+
+    def gate(self, protocol: str) -> Any:
+        """The admission gate of a protocol of GATES."""
+        return self._hub.admission.gate(GATES[protocol])
+
+    def handler(self, listener: str) -> Callable[[Any, Any], Any]:
+        """The function ``handle(socket, address)`` that serves the clients of the follower's listener
+        ``listener``, "amqps" for example, at the leader's listener of this name. It may switch, and returns
+        ``when_gone`` (see net.listener); None if the caller must close the socket.
+        """
+        return partial(self._forward, listener)
+
+    def leader_changed(self) -> None:
+        """Have waiting clients look for the leader again, and end the connections to a former one."""
+        self._changed.set()
+        self._changed.clear()
+        address = self._leader_address()
+        for forwarded in [one for one, other in self._forwarded.items() if other != address]:
+            if address is not None:
+                forwarded.close()
+
+    def close(self) -> None:
+        """End all connections. Clients that wait are closed within LOGIN_S."""
+        self._is_closed = True
+        self._changed.set()
+        self._pumps.close()
+
+    # one client
+
+    def _forward(self, listener: str, connection: Any, address: Any) -> Any:
+        admission, gate, host = self._hub.admission, None, host_of(address)
+        if listener in GATES:
+            gate = self.gate(listener)
+            admitted = gate.identify(connection, host)
+        else:
+            admitted = admission.add(connection.fileno(), host)
+        if admitted is None:
+            return None
+        forwarded = _Forwarded()
+        if gate is None:
+            forwarded.at_end(admission.remove, admitted)
+        try:
+            if not self._begin(forwarded, listener, connection, address):
+                forwarded.over()
+                return None
+        except BaseException:
+            forwarded.over()
+            raise
+        if gate is not None:
+            gate.logged_in(admitted)  # at the leader it begins to count
+        return forwarded.when_gone
+
+    def _begin(self, forwarded: "_Forwarded", listener: str, connection: Any, address: Any) -> bool:
+        """Connect to the leader, and begin to pass octets on. Returns False without a leader. May switch."""
+        proxy = header_of(address, connection.getsockname())
+        found = self._upstream(listener, proxy, address)
+        if found is None:
+            return False
+        leader, upstream = found
+        forwarded.at_end(upstream.close)
+        counted = self._hub.admission.add(upstream.fileno(), leader[0])
+        if counted is None or self._is_closed:
+            return False
+        forwarded.at_end(self._hub.admission.remove, counted)
+        self._forwarded[forwarded] = leader
+        forwarded.at_end(self._forwarded.pop, forwarded)
+        forwarded.close = self._pumps.join(connection, upstream, forwarded.over).close
+        return True
+
+    def _upstream(self, listener: str, proxy: bytes, client: Any) -> tuple[Address, Any] | None:
+        """(leader's address, socket that is logged in); None if there is none in WAIT_S. May switch."""
+        error: Exception = OSError("no leader is known")
+        until_s = time.monotonic() + WAIT_S
+        while not self._is_closed:
+            address = self._leader_address()
+            left_s = until_s - time.monotonic()
+            if address is not None and left_s > 0:
+                try:
+                    return address, self._logged_in(address, listener, proxy, min(left_s, LOGIN_S))
+                except EXPECTED as failure:
+                    error = failure
+                    if isinstance(failure, ConnectionRefusedError):
+                        self._refused(address)
+            if time.monotonic() + RETRY_S >= until_s:
+                break
+            self._changed.wait(RETRY_S if address is not None else until_s - time.monotonic())
+        self._strangers.warning(
+            ("none", str(error)), "%s client %s is closed: it could not be passed on to the leader: %s",
+            listener, format_address(client), error)
+        return None
+
+    def _logged_in(self, address: Address, listener: str, proxy: bytes, limit_s: float) -> Any:
+        with self._logins, gevent.Timeout(limit_s, OSError("the leader does not answer")):
+            upstream = connect(address, self._tls)
+            try:
+                self._log_in(upstream, listener, proxy)
+                upstream.settimeout(None)
+                return upstream
+            except BaseException:
+                upstream.close()
+                raise
+
+    def _log_in(self, upstream: Any, listener: str, proxy: bytes) -> None:
+        identity = self._identity()
+        login = ForwarderLogin(
+            self._secret, identity.node_id, identity.cluster_id, identity.epoch, self._name, listener, proxy)
+        reader = FrameReader(frames.LOGIN_MAX_PAYLOAD)
+        upstream.sendall(login.hello())
+        while not login.done:
+            while (frame := reader.next()) is None:
+                octets = upstream.recv(RECEIVE_OCTETS)
+                if not octets:
+                    raise OSError("the leader has closed the connection")
+                reader.feed(octets)
+            upstream.sendall(login.feed(frame))
+        if reader.buffered:
+            raise FrameError("octets came behind the login")
+
+
+class _Forwarded:
+    """One client that is passed on, until ``over`` is called. ``close``: ends it before."""
+
+    __slots__ = ("close", "_ends", "_gone")
+
+    def __init__(self) -> None:
+        self.close: Callable[[], None] = lambda: None
+        self._ends: list[Callable[[], Any]] | None = []
+        self._gone: Callable[[], None] | None = None
+
+    def at_end(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call a function at the end, before those that were given earlier."""
+        assert self._ends is not None
+        self._ends.append(partial(function, *arguments))
+
+    def over(self) -> None:
+        """Note the end."""
+        ends, self._ends = self._ends, None
+        for end in reversed(ends or ()):
+            end()
+        if self._gone is not None:
+            self._gone()
+
+    def when_gone(self, callback: Callable[..., None], *arguments: Any) -> None:
+        """Have the callback called at the end, which may be now."""
+        if self._ends is None:
+            callback(*arguments)
+        else:
+            self._gone = partial(callback, *arguments)

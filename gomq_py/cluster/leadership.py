@@ -1,0 +1,202 @@
+"""Leadership: what an elected leader promises and delivers, and when it stops.
+
+Between ``core`` (which followers promises wait for), the links to followers, and the broker. From the election
+on, ``step`` is called a few times a second and changes ``isr`` where it must; each turn of the hub's loop
+begins with a look at the clock, so that a process that was stopped delivers nothing on waking.
+
+A leader is *fenced* past the deadline of its lease, and while it does not know whether it leads: nothing is
+promised or delivered, publishers are held, and connections stay open.
+"""
+import time
+from typing import Any
+
+import gevent
+from gevent.event import Event
+
+from gomq_py.cluster.core.coordinator import Coordinator
+from gomq_py.cluster.core.in_sync import STEP_S, InSync
+from gomq_py.cluster.core.lease import Lease
+from gomq_py.cluster.core.transactions import CoordinatorError, Transaction, Unanswered
+from gomq_py.errors import ClusterError
+from gomq_py.observability.log import logger
+
+LOG = logger("cluster")
+# Alarms and their words. Publishers are told "low on ..." (broker.signals.alarms).
+FENCED, FENCED_WORD = "cluster lease", "contact with etcd"
+TOO_FEW, TOO_FEW_WORD = "cluster min_isr", "in-sync followers"
+TOO_FAR, TOO_FAR_WORD = "cluster lag", "speed of in-sync followers"
+# The loop's highest priority: the watcher is called before those of sockets and timers of the same turn.
+FIRST = 2
+# What a deposed leader answers to promises that it did not keep.
+DEPOSED = "this node leads no more, and nobody knows whether its successor has this"
+
+
+def boot_time_s() -> float:
+    """Seconds of the clock that goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Leadership:
+    """A leader's promises, from one election to its end. ``in_sync``: of the present election; ``lease``: the
+    present one; ``promises``: core.promises.Promises.
+
+    ``opened``: an Event that is set once doors may open. ``is_fenced``: see above; True until then.
+    """
+
+    def __init__(
+            self, coordinator: Coordinator, promises: Any, lease: Lease, in_sync: InSync,
+            max_lag_octets: int = 0, clock: Any = boot_time_s):
+        self.in_sync = in_sync
+        self.promises = promises
+        self.opened = Event()
+        self.is_fenced = True
+        self._coordinator = coordinator
+        self._lease = lease
+        self._max_lag_octets = max_lag_octets
+        self._clock = clock
+        self._leads = True  # as far as is known
+        self._gate: Any = None
+        self._alarms: Any = None
+        self._leader: Any = None
+        self._has_ended = False
+        self._stepping: Any = None  # greenlet
+        self._check: Any = None  # libev watcher
+        self._wake = Event()
+
+    # life
+
+    def start(self) -> None:
+        """Begin to look at the clock and to call ``step``."""
+        self._check = gevent.get_hub().loop.check(priority=FIRST)
+        self._check.start(self._look_at_clock)
+        self._stepping = gevent.spawn(self._run)
+        self._stepping.name = "cluster: in-sync set"
+
+    def serve(self, hub: Any, alarms: Any, leader: Any) -> None:
+        """Steer the hub's gate and the broker's alarms from now on. ``leader``: the cluster.leader.Leader,
+        which knows the followers. Must be called before doors open. Does not switch.
+        """
+        self._gate, self._alarms, self._leader = hub.gate, alarms, leader
+        if self.is_fenced:
+            self._shut()
+        self._apply()
+
+    def renew(self, lease: Lease, in_sync: InSync) -> None:
+        """Go on with a new election: it was won while nobody else was elected."""
+        self._lease, self.in_sync = lease, in_sync
+        self._wake.set()
+        self._apply()
+
+    def know(self, leads: bool) -> None:
+        """Tell whether etcd says that this node leads. While it does not, the leader is fenced."""
+        self._leads = leads
+        self._apply()
+
+    def refresh(self) -> None:
+        """Look again at the lease, which has been renewed or lost."""
+        self._apply()
+
+    def end(self) -> None:
+        """Deliver and promise nothing any more, for ever: all promises are refused. Does not switch."""
+        self._has_ended = True
+        self._apply()
+        self.promises.refuse(ClusterError(DEPOSED))
+        self.stop()
+
+    def stop(self) -> None:
+        """End the greenlet and the watcher, and leave everything as it is."""
+        if self._check is not None:
+            self._check.stop()
+            self._check.close()
+            self._check = None
+        if self._stepping is not None and self._stepping is not gevent.getcurrent():
+            self._stepping.kill(block=False)
+
+    # the in-sync set
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.step()
+            except Exception:
+                LOG.exception("the in-sync set could not be looked at; it is tried again")
+            self._wake.wait(STEP_S / 2)
+            self._wake.clear()
+
+    def step(self) -> None:
+        """Change ``isr`` where followers have come, gone or stopped. Does not wait for the change."""
+        in_sync = self.in_sync
+        if self._leader is not None:
+            for node in self._leader.take_leavers():
+                in_sync.leave(node)
+        progress = {} if self._leader is None else self._leader.progress
+        transaction = in_sync.step(self._clock(), progress, self.promises.wanted, self.promises.promised)
+        self._apply()
+        if transaction is not None:
+            gevent.spawn(self._change, in_sync, transaction).name = "cluster: changes the in-sync set"
+
+    def _change(self, in_sync: InSync, transaction: Transaction) -> None:
+        before = in_sync.members
+        try:
+            in_sync.done(self._coordinator.transact(transaction))
+        except Unanswered as error:
+            LOG.warning("etcd has not answered a change of the in-sync set: %s", error)
+            in_sync.unanswered()
+        except CoordinatorError as error:
+            LOG.warning("etcd has not changed the in-sync set: %s", error)
+            in_sync.not_done()
+        if in_sync is self.in_sync:
+            if in_sync.members.keys() != before.keys():
+                LOG.warning("in sync now: %s", ", ".join(sorted(in_sync.members)))
+            self._wake.set()
+            self._apply()
+
+    # what is promised and delivered
+
+    def _look_at_clock(self) -> None:
+        if self._clock() >= self._lease.deadline_s and not self.is_fenced:
+            self._apply()
+
+    def _apply(self) -> None:
+        """Hold, or let go, what may leave this node. Does not switch."""
+        in_sync = self.in_sync
+        knows = self._leads and not self._has_ended and not in_sync.is_deposed and in_sync.is_open
+        is_fenced = not knows or self._clock() >= self._lease.deadline_s
+        if is_fenced:
+            self.promises.hold(True)
+        self.promises.require(in_sync.required)
+        self.promises.hold(is_fenced or not in_sync.may_promise)
+        if is_fenced != self.is_fenced:
+            self.is_fenced = is_fenced
+            if is_fenced:
+                self._shut()
+            else:
+                self._open()
+        if knows:
+            self.opened.set()
+        self._hold_publishers()
+
+    def _shut(self) -> None:
+        if self._gate is not None:
+            self._gate.shut()
+            self._alarms.set(FENCED, FENCED_WORD, "nothing is delivered or confirmed meanwhile")
+
+    def _open(self) -> None:
+        if self._gate is not None:
+            self._gate.open()
+            self._alarms.clear(FENCED, "this node leads")
+
+    def _hold_publishers(self) -> None:
+        """Hold publishers while too few nodes are in sync, or one of them is far behind."""
+        if self._alarms is None or self.is_fenced:
+            return
+        in_sync = self.in_sync
+        if in_sync.has_enough:
+            self._alarms.clear(TOO_FEW, f"in sync: {len(in_sync.members)} nodes")
+        else:
+            self._alarms.set(TOO_FEW, TOO_FEW_WORD, f"{len(in_sync.members)} nodes, fewer than min_isr")
+        behind = max(self._leader.behind(in_sync.required)) if self._leader is not None else 0
+        if behind > self._max_lag_octets > 0:
+            self._alarms.set(TOO_FAR, TOO_FAR_WORD, f"a follower is {behind} octets behind (max_lag_bytes)")
+        elif behind <= self._max_lag_octets // 2:
+            self._alarms.clear(TOO_FAR, f"{behind} octets behind")

@@ -1,0 +1,93 @@
+"""Publisher holds: alarms that stop a leader's publishers while its followers cannot keep up.
+
+Publishers are held while fewer nodes than ``min_isr`` are in sync, since no promise is kept then, and while a
+follower that promises wait for is far behind: the changes that it lacks are in memory, and it would have to
+sync anew once they are dropped. Never switches, but ``close``.
+"""
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import gevent
+
+from gomq_py.cluster.leader import Leader
+from gomq_py.cluster.stream import EventStream
+
+# What the broker is low on, as operators and the clients of connection.blocked read it.
+IN_SYNC_FOLLOWERS, FOLLOWER_THROUGHPUT = "in-sync followers", "follower throughput"
+# Part of the kept frames that a follower in sync may lack: what comes until publishers are held needs room.
+KEPT_PART = 3 / 4
+# Publishers go on when the follower is behind by this part of the limit. Else they would stop and go all the
+# time.
+RESUME_PART = 1 / 2
+LOOK_S = 0.1
+MB = 1_000_000
+
+
+class PublisherHolds:
+    """Raises and lifts ``alarms``, a broker's Alarms. ``required()``: ids of the nodes that promises wait for.
+    ``max_lag_octets``: publishers are held while one of them lacks more octets of changes.
+    """
+
+    def __init__(
+            self, alarms: Any, leader: Leader, stream: EventStream, required: Callable[[], Iterable[str]],
+            max_lag_octets: int):
+        self._alarms = alarms
+        self._leader = leader
+        self._stream = stream
+        self._required = required
+        self._most = max_lag_octets, int(stream.kept_most * KEPT_PART)
+        self._next = 0, 0  # the stream's octets and made at which to look again
+        self._is_due = False
+        self._watcher: Any = None
+        stream.wakes.add(self._grown)
+
+    def close(self) -> None:
+        """Lift both alarms. May switch."""
+        self._stream.wakes.discard(self._grown)
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.kill()
+        self._alarms.clear(IN_SYNC_FOLLOWERS)
+        self._alarms.clear(FOLLOWER_THROUGHPUT)
+
+    def count(self, in_sync: int, least: int) -> None:
+        """``in_sync`` nodes are in sync, the leader included; publishers wait for ``least``."""
+        text = f"{in_sync} of the {least} nodes that min_isr asks for are in sync"
+        if in_sync < least:
+            self._alarms.set(IN_SYNC_FOLLOWERS, IN_SYNC_FOLLOWERS, text)
+        else:
+            self._alarms.clear(IN_SYNC_FOLLOWERS)
+
+    # helpers
+
+    def _grown(self) -> None:
+        """Called for each frame, in the middle of what the storage does: a look comes later."""
+        octets, made = self._next
+        if (self._stream.octets > octets or self._stream.made > made) and not self._is_due:
+            self._is_due = True
+            gevent.get_hub().loop.run_callback(self._look)
+
+    def _look(self) -> None:
+        self._is_due = False
+        stream = self._stream
+        if self._watcher is not None or self._grown not in stream.wakes:
+            return
+        behind = self._leader.behind(self._required())
+        if any(octets > most for octets, most in zip(behind, self._most, strict=True)):
+            self._alarms.set(
+                FOLLOWER_THROUGHPUT, FOLLOWER_THROUGHPUT,
+                f"a follower in sync is {behind[0] // MB} MB of changes behind")
+            self._watcher = gevent.spawn(self._watch)
+            self._watcher.name = "cluster: waits for a follower"
+        else:
+            self._next = (
+                stream.octets - behind[0] + self._most[0], stream.made - behind[1] + self._most[1])
+
+    def _watch(self) -> None:
+        """Lift the alarm when the follower has caught up, or is not waited for any more. May switch."""
+        while any(
+                octets > most * RESUME_PART
+                for octets, most in zip(self._leader.behind(self._required()), self._most, strict=True)):
+            gevent.sleep(LOOK_S)
+        self._watcher = None
+        self._alarms.clear(FOLLOWER_THROUGHPUT)

@@ -1,0 +1,197 @@
+"""Pumps: pass octets between pairs of connected sockets, both ways, until both sides have ended.
+
+Work in the loop's callbacks, without greenlets. A socket without room stops the reading of its partner, so
+that at most one read of each direction is kept. The end of one side is passed on, and the other direction
+goes on. Sockets are plain or TLS; nobody else reads or writes them meanwhile.
+"""
+from collections.abc import Callable
+from socket import SHUT_WR
+from typing import Any
+
+import gevent
+
+from gomq_py.hub.loop_socket import is_plain
+from gomq_py.net.receiving import is_not_now, receive_functions
+
+# Octets read at a time: as many as a listener's sockets keep unsent (UNSENT_OCTETS).
+READ_OCTETS = 128 * 1024
+# Time that a client has for its end once the server has ended: lingering close (hub.lingering_close) has the
+# same.
+ENDING_S = 5.0
+# Reads in a row of a TLS socket that holds more.
+READS_PER_TURN = 4
+READABLE, WRITABLE = 1, 2
+
+
+class Pumps:
+    """The pumps of one event loop."""
+
+    def __init__(self) -> None:
+        self._room = memoryview(bytearray(READ_OCTETS))  # each read leaves it before the next one
+        self._open: dict[_Pump, None] = {}
+
+    @property
+    def count(self) -> int:
+        """Number of pairs."""
+        return len(self._open)
+
+    def join(self, client: Any, server: Any, over: Callable[[], None]) -> "_Pump":
+        """Pass octets between two sockets, which the caller closes in ``over()``. That is called once, when
+        both sides have ended, one has failed, or the client has not ended ENDING_S after the server. Returns
+        the pump, whose ``close()`` ends it before.
+        """
+        pump = _Pump(client, server, over, self)
+        self._open[pump] = None
+        pump.begin()
+        return pump
+
+    def close(self) -> None:
+        """End all pumps."""
+        for pump in list(self._open):
+            pump.close()
+
+    # what a pump asks for
+
+    def room(self) -> memoryview:
+        return self._room
+
+    def forget(self, pump: "_Pump") -> None:
+        self._open.pop(pump, None)
+
+
+class _Pump:
+    __slots__ = ("_pumps", "_over", "_to_server", "_to_client", "_timer")
+
+    def __init__(self, client: Any, server: Any, over: Callable[[], None], pumps: Pumps):
+        self._pumps = pumps
+        self._over: Callable[[], None] | None = over
+        self._timer: Any = None
+        self._to_server = _Direction(client, server, pumps.room(), self._client_ended, self.close)
+        self._to_client = _Direction(server, client, pumps.room(), self._server_ended, self.close)
+
+    def begin(self) -> None:
+        self._to_server.begin()
+        self._to_client.begin()
+
+    def close(self) -> None:
+        """Stop, and call ``over``. A second call does nothing."""
+        over, self._over = self._over, None
+        if over is None:
+            return
+        self._to_server.stop()
+        self._to_client.stop()
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.stop()
+            timer.close()
+        self._pumps.forget(self)
+        over()
+
+    def _client_ended(self) -> None:
+        if self._to_client.has_ended:
+            self.close()
+
+    def _server_ended(self) -> None:
+        if self._to_server.has_ended:
+            self.close()
+        else:
+            self._timer = gevent.get_hub().loop.timer(ENDING_S)
+            self._timer.start(self.close, update=True)
+
+
+class _Direction:
+    """Passes octets from one socket to another. ``ended()``: the end of ``source`` was passed on; ``failed()``:
+    a socket has failed.
+    """
+
+    __slots__ = (
+        "has_ended", "_receive", "_pending", "_send", "_target", "_room", "_rest", "_ended", "_failed",
+        "_reads", "_writes", "_is_stopped")
+
+    def __init__(
+        self, source: Any, target: Any, room: memoryview, ended: Callable[[], None],
+        failed: Callable[[], None],
+    ):
+        loop = gevent.get_hub().loop
+        self._receive, self._pending = receive_functions(source)
+        self._send = target._sock.send if is_plain(target) else target._sslobj.write
+        self._target = target
+        self._room = room
+        self._rest: Any = b""
+        self._ended, self._failed = ended, failed
+        self._reads = loop.io(source.fileno(), READABLE)
+        self._writes = loop.io(target.fileno(), WRITABLE)
+        self.has_ended = self._is_stopped = False
+
+    def begin(self) -> None:
+        self._reads.start(self._readable)
+        if self._pending is not None and self._pending():
+            self._readable()
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        for watcher in (self._reads, self._writes):
+            watcher.stop()
+            watcher.close()
+        self._rest = b""
+
+    # in the loop
+
+    def _readable(self) -> None:
+        if self._is_stopped:
+            return
+        try:
+            for _ in range(READS_PER_TURN):
+                if not self._pass_on() or self._pending is None or not self._pending():
+                    return
+            gevent.get_hub().loop.run_callback(self._readable)  # a poll does not show what TLS holds
+        except OSError as error:
+            if not is_not_now(error):
+                self._failed()
+
+    def _pass_on(self) -> bool:
+        """Read once, and write what was read. Returns whether to read on. Raises OSError."""
+        count = self._receive(self._room)
+        if not count:
+            self._pass_end_on()
+            return False
+        try:
+            sent = self._send(self._room[:count])
+        except OSError as error:
+            if not is_not_now(error):
+                raise
+            sent = 0
+        if sent == count:
+            return True
+        self._rest = memoryview(bytes(self._room[sent:count]))
+        self._reads.stop()
+        self._writes.start(self._writable)
+        return False
+
+    def _writable(self) -> None:
+        try:
+            self._rest = self._rest[self._send(self._rest):]
+        except OSError as error:
+            if not is_not_now(error):
+                self._failed()
+            return
+        if not self._rest:
+            self._rest = b""
+            self._writes.stop()
+            self._reads.start(self._readable)
+            if self._pending is not None and self._pending():
+                self._readable()
+
+    def _pass_end_on(self) -> None:
+        self._reads.stop()
+        self.has_ended = True
+        if is_plain(self._target):
+            self._target._sock.shutdown(SHUT_WR)
+        elif not _end_writing(self._target._sslobj):
+            raise OSError("the end could not be passed on")
+        self._ended()
+
+
+def _end_writing(ssl_object: Any) -> bool:
+    from gomq_py.net import openssl  # a broker without TLS has no need of it
+    return openssl.end_writing(ssl_object)

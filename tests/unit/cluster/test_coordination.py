@@ -1,0 +1,384 @@
+"""A node's loop against a model of etcd: it campaigns, leads, is fenced, goes on, and is deposed."""
+import gevent
+import pytest
+
+from gomq_py.cluster.coordination import Coordination, Folder
+from gomq_py.cluster.core.in_sync import Progress
+from gomq_py.cluster.core.promises import Promises
+from gomq_py.cluster.core.records import CLUSTER, IN_SYNC, LEADER, InSyncRecord, LeaderRecord, decoded
+from gomq_py.cluster.core.transactions import CoordinatorError, Unanswered
+from gomq_py.errors import ClusterError
+from gomq_py.hub.gate import Gate
+from gomq_py.hub.scheduler import Scheduler
+from tests.support.etcd_model import EtcdModel
+from tests.support.waiting import wait_until
+
+ONE, TWO, THREE = "1" * 32, "2" * 32, "3" * 32
+HERE = "c" * 32
+
+
+def wait(condition, **more):
+    return wait_until(condition, sleep=gevent.sleep, **more)
+
+
+class Clock:
+    def __init__(self):
+        self.now_s = 100.0
+
+    def __call__(self):
+        return self.now_s
+
+
+class Etcd:
+    """The model, whose calls a test makes fail: ``fault`` raises before the call, ``lost`` behind it."""
+
+    def __init__(self, clock):
+        self.model = EtcdModel(clock)
+        self.fault = self.lost = None
+
+    def __getattr__(self, name):
+        call = getattr(self.model, name)
+
+        def asked(*arguments):
+            gevent.sleep(0)
+            if self.fault is not None:
+                raise self.fault
+            result = call(*arguments)
+            if self.lost is not None and name in ("transact", "keep_alive"):
+                raise self.lost
+            return result
+
+        return asked if name in ("read", "transact", "grant", "keep_alive", "revoke") else call
+
+
+class Alarms:
+    def __init__(self):
+        self.on = {}
+
+    def set(self, source, word, detail=""):
+        self.on[source] = word
+
+    def clear(self, source, detail=""):
+        self.on.pop(source, None)
+
+
+class Links:
+    """What the leader's links tell."""
+
+    def __init__(self):
+        self.progress = {}
+        self.lag = 0
+
+    def take_leavers(self):
+        return set()
+
+    def behind(self, nodes):
+        return self.lag, self.lag
+
+
+class Hub:
+    def __init__(self):
+        self.gate = Gate(Scheduler())
+
+
+class Node:
+    """A Member that notes what it is told."""
+
+    def __init__(self, etcd, clock, node=ONE, cluster="", epoch=0, **options):
+        self.folder = Folder(cluster, epoch)
+        self.hears_leader = self.is_hanging = False
+        self.is_flushed = True
+        self.told = []
+        self.refuses_to_take = None
+        self.hub, self.alarms, self.links, self.promises = Hub(), Alarms(), Links(), Promises()
+        self.leadership = None
+        self.coordination = Coordination(
+            etcd, self, node, "name", "host:5679", self.promises, clock=clock, **options)
+
+    def hangs(self):
+        return self.is_hanging
+
+    def follow(self, address):
+        if self.told[-1:] != [("follow", address)]:
+            self.told.append(("follow", address))
+        return ""
+
+    def settle(self):
+        self.told.append("settle")
+        return self.is_flushed
+
+    def take(self, cluster, epoch):
+        if self.refuses_to_take is not None:
+            raise self.refuses_to_take
+        self.folder = Folder(cluster, epoch)
+        self.told.append(("take", epoch))
+
+    def elected(self, leadership):
+        self.leadership = leadership
+        leadership.serve(self.hub, self.alarms, self.links)
+        self.told.append("elected")
+
+    def lead_on(self, epoch):
+        self.told.append(("lead on", epoch))
+
+    def deposed(self, reason):
+        self.told.append("deposed")
+        self.reason = reason
+
+    @property
+    def is_open(self):
+        return self.leadership is not None and self.leadership.opened.is_set()
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def etcd(clock):
+    return Etcd(clock)
+
+
+@pytest.fixture
+def begin(etcd, clock):
+    made = []
+
+    def begin(**options):
+        node = Node(etcd, clock, **options)
+        made.append(node)
+        node.coordination.start()
+        return node
+
+    yield begin
+    for node in made:
+        etcd.fault = etcd.lost = None
+        node.coordination.stop()
+
+
+def leader_in(etcd):
+    return decoded(etcd.model.read().leader, LeaderRecord.decode)
+
+
+def in_sync_in(etcd):
+    return decoded(etcd.model.read().in_sync, InSyncRecord.decode)
+
+
+def put_cluster(etcd, members, epoch=3):
+    etcd.model.put(CLUSTER, HERE.encode())
+    etcd.model.put(IN_SYNC, InSyncRecord(epoch, members).encode())
+
+
+def put_leader(etcd, node, epoch):
+    lease = etcd.model.grant(5)
+    etcd.model.put(LEADER, LeaderRecord(node, epoch, "other:5679").encode(), lease)
+    return lease
+
+
+def test_first_node_begins_the_cluster_and_opens(etcd, begin):
+    node = begin()
+
+    wait(lambda: node.is_open)
+
+    assert node.told == ["settle", ("take", 1), "elected"]
+    assert (leader_in(etcd).node, in_sync_in(etcd)) == (ONE, InSyncRecord(1, {ONE: 1}))
+    assert node.folder.cluster == etcd.model.read().cluster.value.decode()
+    assert not node.hub.gate.is_shut and node.alarms.on == {}
+    kept = []
+    node.promises.ask(5, kept.append)
+    assert kept == [None]
+
+
+def test_node_follows_the_leader_that_etcd_names(etcd, begin):
+    put_cluster(etcd, {ONE: 3, TWO: 3})
+    put_leader(etcd, TWO, 3)
+
+    node = begin(cluster=HERE, epoch=3)
+
+    wait(lambda: node.told)
+    assert node.told == [("follow", "other:5679")]
+
+
+def test_member_of_the_in_sync_set_is_elected_when_the_leader_is_gone(etcd, begin):
+    put_cluster(etcd, {ONE: 3, TWO: 3})
+    lease = put_leader(etcd, TWO, 3)
+    node = begin(cluster=HERE, epoch=3)
+    wait(lambda: node.told)
+
+    etcd.model.end_lease(lease)
+
+    wait(lambda: node.is_open)
+    assert leader_in(etcd) == (ONE, 4, "host:5679")
+    assert in_sync_in(etcd) == InSyncRecord(4, {ONE: 4, TWO: 3})
+
+
+def test_promises_wait_until_the_former_leader_is_removed(etcd, clock, begin):
+    put_cluster(etcd, {ONE: 3, TWO: 3})
+    node = begin(cluster=HERE, epoch=3)
+    wait(lambda: node.is_open)
+    kept = []
+    node.promises.ask(1, kept.append)
+
+    def pass_time():
+        clock.now_s += 0.1
+        return kept
+
+    assert kept == []
+    wait(pass_time)
+
+    assert kept == [None] and in_sync_in(etcd) == InSyncRecord(4, {ONE: 4})
+
+
+def test_election_whose_answer_is_lost_is_won_when_it_is_seen(etcd, begin):
+    etcd.lost = Unanswered("lost by the test")
+    node = begin()
+    wait(lambda: leader_in(etcd) is not None)
+
+    etcd.lost = None
+
+    wait(lambda: node.is_open)
+    assert leader_in(etcd).epoch == 1
+
+
+def test_failed_flush_keeps_a_node_from_a_campaign(etcd, begin):
+    put_cluster(etcd, {ONE: 3, TWO: 3})
+    node = begin(cluster=HERE, epoch=3)
+    node.is_flushed = False
+
+    wait(lambda: "settle" in node.told)
+    assert leader_in(etcd) is None
+
+
+def test_leader_without_answers_is_fenced_past_its_deadline_and_opens_again(etcd, clock, begin):
+    node = begin()
+    wait(lambda: node.is_open)
+    etcd.fault = CoordinatorError("cut by the test")
+    kept = []
+
+    clock.now_s += 3.9
+    gevent.sleep(0.05)
+    assert not node.leadership.is_fenced
+    clock.now_s += 0.2
+    wait(lambda: node.leadership.is_fenced)
+    node.promises.ask(7, kept.append)
+    assert node.hub.gate.is_shut and "cluster lease" in node.alarms.on and kept == []
+
+    etcd.fault = None
+    wait(lambda: not node.leadership.is_fenced)
+    assert not node.hub.gate.is_shut and node.alarms.on == {} and kept == [None]
+    assert leader_in(etcd).epoch == 1
+
+
+def test_leader_whose_lease_is_lost_goes_on_in_the_next_epoch(etcd, begin):
+    node = begin()
+    wait(lambda: node.is_open)
+
+    etcd.model.end_lease(etcd.model.leases()[0])
+
+    wait(lambda: ("lead on", 2) in node.told and not node.leadership.is_fenced)
+    assert in_sync_in(etcd) == InSyncRecord(2, {ONE: 2}) and "deposed" not in node.told
+
+
+def test_leader_that_finds_another_one_is_deposed_and_refuses_its_promises(etcd, begin):
+    node = begin()
+    wait(lambda: node.is_open)
+    answers = []
+    node.links.progress = {TWO: Progress(0, True, True)}
+    wait(lambda: TWO in node.leadership.in_sync.required)
+    node.promises.ask(9, answers.append)
+
+    etcd.model.end_lease(etcd.model.leases()[0])
+    etcd.model.put(IN_SYNC, InSyncRecord(2, {TWO: 2}).encode())
+    put_leader(etcd, TWO, 2)
+
+    wait(lambda: "deposed" in node.told)
+    assert isinstance(answers[0], ClusterError) and node.hub.gate.is_shut
+    node.promises.ask(10, answers.append)
+    assert isinstance(answers[1], ClusterError)
+
+
+def test_follower_that_is_synced_is_required_before_it_is_in_the_set(etcd, begin):
+    node = begin()
+    wait(lambda: node.is_open)
+    node.links.progress = {TWO: Progress(0, True, True)}
+
+    wait(lambda: in_sync_in(etcd).members == {ONE: 1, TWO: 1})
+    kept = []
+    node.promises.ask(3, kept.append)
+    assert kept == []
+    node.promises.acknowledged(TWO, 3)
+    assert kept == [None]
+
+
+def test_too_few_in_sync_nodes_hold_publishers(etcd, begin):
+    node = begin(min_isr=2)
+    wait(lambda: node.is_open)
+    assert "cluster min_isr" in node.alarms.on
+
+    node.links.progress = {TWO: Progress(0, True, True)}
+
+    wait(lambda: "cluster min_isr" not in node.alarms.on)
+
+
+def test_follower_far_behind_holds_publishers_until_it_has_half(etcd, begin):
+    node = begin(max_lag_octets=1000)
+    wait(lambda: node.is_open)
+
+    node.links.lag = 1001
+    wait(lambda: "cluster lag" in node.alarms.on)
+    node.links.lag = 500
+    wait(lambda: "cluster lag" not in node.alarms.on)
+
+
+def test_keepalives_stop_while_the_disk_hangs(etcd, clock, begin):
+    node = begin()
+    wait(lambda: node.is_open)
+    node.is_hanging = True
+
+    def lose():
+        clock.now_s += 0.5
+        return node.leadership.is_fenced
+
+    wait(lose)
+    clock.now_s += 5
+    etcd.model.expire()
+    assert leader_in(etcd) is None
+
+
+def test_leader_of_an_earlier_process_is_cleared(etcd, begin):
+    put_cluster(etcd, {ONE: 3, TWO: 3})
+    put_leader(etcd, ONE, 3)
+
+    node = begin(cluster=HERE, epoch=3)
+
+    wait(lambda: node.is_open)
+    assert leader_in(etcd).epoch == 4
+
+
+def test_folder_that_cannot_take_the_epoch_leads_nothing(etcd, begin):
+    node = begin()
+    node.refuses_to_take = OSError("no room")
+
+    wait(lambda: "deposed" in node.told)
+    assert "elected" not in node.told and "no room" in node.reason
+    assert leader_in(etcd) is None
+
+
+def test_stop_lets_another_node_be_elected_at_once(etcd, begin):
+    node = begin()
+    wait(lambda: node.is_open)
+
+    node.coordination.stop()
+
+    assert leader_in(etcd) is None and "deposed" not in node.told
+
+
+def test_emptied_etcd_fences_the_leader(etcd, begin):
+    node = begin()
+    wait(lambda: node.is_open)
+
+    for key in (CLUSTER, IN_SYNC, LEADER):
+        etcd.model.delete(key)
+
+    wait(lambda: node.leadership.is_fenced)
+    assert "cluster_adopt" in node.coordination.decision.reason
