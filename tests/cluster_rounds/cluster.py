@@ -1,5 +1,6 @@
 """A cluster under load: nodes, etcd, network, clients, and what an operator sees of them."""
 import contextlib
+import threading
 import time
 
 from gomq_py.client.connection import Connection
@@ -14,6 +15,8 @@ from tests.support.waiting import in_time, wait_until
 
 NAMES = ("one", "two", "three")
 WHOLE_S = in_time(30)
+# Between two looks: each asks etcd and nodes, which have other things to do.
+LOOK_S = 0.05
 QUEUES = {"classic": {}, "quorum": {"x-queue-type": "quorum"}, "stream": {"x-queue-type": "stream"}}
 
 
@@ -25,6 +28,7 @@ class Cluster:
 
     def __init__(self, folder, min_isr=1, version=5):
         self._began = time.monotonic()
+        self._never = threading.Event()
         self.log = []
         self.min_isr = min_isr
         self.account_s = in_time(30)  # within which all that was confirmed comes
@@ -133,7 +137,8 @@ class Cluster:
     def wait(self, predicate, what, timeout_s=WHOLE_S):
         """Until ``predicate()`` is true; returns it. Says how long it took."""
         began = time.monotonic()
-        found = wait_until(predicate, timeout_s, lambda: f"{what}; {self.state()}")
+        found = wait_until(
+            predicate, timeout_s, lambda: f"{what}; {self.state()}", lambda _: self._never.wait(LOOK_S))
         self.say(f"{what}, after {time.monotonic() - began:.2f} s")
         return found
 

@@ -3,6 +3,7 @@ ends the fault; the round then waits until the cluster is whole, and checks the 
 
 ``FAULTS`` is their order: the seed of a round chooses one, and its random numbers.
 """
+import contextlib
 import time
 
 from tests.cluster_rounds.nodes import PROGRESS_S, LEASE_TTL_S
@@ -138,19 +139,33 @@ def all_are_restarted(cluster, random):
 # etcd
 
 
+@contextlib.contextmanager
+def _clients_stay(cluster):
+    """A leader that nobody else has succeeded keeps its clients when etcd is back."""
+    leader, process = cluster.leader(), cluster.leader().process
+    before = [consumer.connections for consumer in cluster.consumers]
+    yield
+    cluster.wait_whole()
+    if cluster.leader() is leader and leader.process is process:
+        after = [consumer.connections for consumer in cluster.consumers]
+        assert after == before, f"consumers lost connections: {before}, {after}"
+
+
 def etcd_is_killed(cluster, random):
     """SIGKILL, for a moment or beyond the lease."""
-    cluster.coordinator.kill()
-    if random.random() < 0.5:
-        let_pass(cluster, LEASE_TTL_S * 1.2)
-    cluster.coordinator.begin()
+    with _clients_stay(cluster):
+        cluster.coordinator.kill()
+        if random.random() < 0.5:
+            let_pass(cluster, LEASE_TTL_S * 1.2)
+        cluster.coordinator.begin()
 
 
 def etcd_is_stopped(cluster, random):
     """SIGSTOP beyond the lease."""
-    cluster.coordinator.stop()
-    let_pass(cluster, LEASE_TTL_S * random.uniform(0.5, 2))
-    cluster.coordinator.go_on()
+    with _clients_stay(cluster):
+        cluster.coordinator.stop()
+        let_pass(cluster, LEASE_TTL_S * random.uniform(0.5, 2))
+        cluster.coordinator.go_on()
 
 
 def etcd_is_compacted(cluster, random):
@@ -242,6 +257,40 @@ def answers_of_etcd_are_lost_while_a_follower_goes(cluster, random):
     cluster.network.heal()
     cluster.wait_progress()
     node.spawn()
+
+
+def answers_of_etcd_are_lost_while_the_leader_goes(cluster, random):
+    """A follower is elected, and does not hear of it."""
+    leader, node = cluster.leader(), follower(cluster, random)
+    _cut(cluster, [cluster.network.way("etcd", node.name)], random)
+    leader.kill()
+    let_pass(cluster, LEASE_TTL_S * random.uniform(0.5, 2))
+    cluster.network.heal()
+    cluster.wait_progress()
+    leader.spawn()
+
+
+def leader_is_killed_before_a_slow_link(cluster, random):
+    """A follower that is behind must not lead without what was confirmed."""
+    leader, node = cluster.leader(), follower(cluster, random)
+    cluster.network.way(leader.name, node.name).slow(_SLOW_OCTETS_PER_S)
+    cluster.wait_progress(random.randrange(1, 100))
+    leader.kill()
+    cluster.network.heal()
+    cluster.wait_progress()
+    leader.spawn()
+
+
+def leader_is_killed_during_a_sync(cluster, random):
+    """Of a follower that was wiped."""
+    leader, node = cluster.leader(), follower(cluster, random)
+    node.kill()
+    node.wipe_folder()
+    node.spawn()
+    cluster.wait(lambda: node.figures().get("state") in ("syncing", "streaming"), f"{node.name} syncs")
+    leader.kill()
+    cluster.wait_progress()
+    leader.spawn()
 
 
 def leader_is_cut_from_all(cluster, random):
@@ -396,5 +445,7 @@ FAULTS = (
     leader_is_killed_and_comes_back_at_once, follower_is_killed, etcd_and_leader_are_killed, etcd_is_stopped,
     one_after_the_other_is_killed, leader_and_all_followers_are_cut, follower_and_etcd_are_cut,
     bits_of_follower_are_flipped, folder_of_follower_is_wiped, flushes_of_follower_fail,
+    leader_is_killed_before_a_slow_link, leader_is_killed_during_a_sync,
+    answers_of_etcd_are_lost_while_the_leader_goes,
     flushes_of_follower_hang, leader_is_stopped_for_a_moment, flushes_of_leader_hang, all_are_restarted,
 )

@@ -54,9 +54,20 @@ def run_round(cluster, seed):
             consumer.pause()
     fault(cluster, random)
     cluster.network.heal()
+    if random.random() < 0.3:
+        killed_too(cluster)
     cluster.wait_whole()
     cluster.wait_progress()
     cluster.check()
+
+
+def killed_too(cluster):
+    """Whatever the fault has left behind, the leader is killed at once."""
+    leader = cluster.leader()
+    if leader is not None:
+        cluster.say(f"{leader.name} is killed, too")
+        leader.kill()
+        leader.spawn()
 
 
 def keep(cluster, folder):
