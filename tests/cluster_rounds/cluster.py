@@ -207,6 +207,15 @@ class Cluster:
         for publisher in self.publishers:
             publisher.resume()
 
+    def summary(self):
+        """How much was confirmed, in one line."""
+        confirmed = {account.name: len(account.confirmed) for account in (*self.queues, self.stream)}
+        published = self.publishers[-1].party.published
+        again = sum(account.again for account in self.queues)
+        return (
+            f"confirmed {confirmed}, {again} of them delivered again; MQTT: {published[1]} at QoS 1, "
+            f"{published[2]} at QoS 2")
+
     def _read_stream(self):
         for port in self.doors("amqp"):
             with contextlib.suppress(ClientError, OSError):

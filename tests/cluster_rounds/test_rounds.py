@@ -19,4 +19,4 @@ SEEDS = rounds.seeds(os.environ.get("GOMQ_CLUSTER_ROUNDS") or "1-20")
     "chosen", rounds.groups(SEEDS), ids=lambda chosen: f"seeds-{chosen[0]}-{chosen[-1]}")
 def test_nothing_promised_is_lost(tmp_path, chosen):
     cluster = rounds.run(tmp_path, chosen)
-    print("\n".join(cluster.log))
+    print("\n".join([*cluster.log, cluster.summary()]))
