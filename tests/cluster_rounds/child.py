@@ -8,7 +8,7 @@ import sys
 from tests.support.ill_child import IllFiles, is_on  # patches the standard library first
 
 from gomq_py import cli, node
-from gomq_py.cluster import membership
+from gomq_py.cluster import elected, membership
 from gomq_py.config import settings
 
 # A follower takes no room ahead of what it writes.
@@ -27,5 +27,6 @@ class FollowersFiles(IllFiles):
 if __name__ == "__main__":
     # `enabled` is refused until all of it is there: this is the one place that lets it in
     settings.HAS_ELECTIONS = True
-    node.Files, membership.PlainFiles = IllFiles, FollowersFiles
+    node.Files = IllFiles
+    membership.PlainFiles = elected.PlainFiles = FollowersFiles
     sys.exit(cli.main(sys.argv[2:]))
