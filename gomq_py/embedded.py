@@ -110,6 +110,8 @@ class Broker:
             self._ended.release()
         finally:
             self.close()
+        if self._failure is not None:
+            raise self._failure
 
     def serve(self, listener):
         """Serve on the caller's listening TCP socket until another thread calls ``close``."""
@@ -289,6 +291,8 @@ class Broker:
         launcher = self._launcher = Launcher(
             Settings.checked(data_dir=self.data_dir, **self._options), listening=self._adopted()
         )
+        launcher.on_promoted = lambda: self._note_addresses(launcher)
+        launcher.on_deposed = self._deposed
         launcher.start()
         try:
             self._note_addresses(launcher)
@@ -308,6 +312,11 @@ class Broker:
         }
 
     def _stop(self):
+        self._stopping.set()
+
+    def _deposed(self, reason):
+        """Stop, because another node leads: only a new broker is a follower again."""
+        self._failure = _cluster_error(f"this broker has stopped, because it leads its cluster no more: {reason}")
         self._stopping.set()
 
     def _adopted(self):
@@ -333,6 +342,11 @@ def _import_ahead(with_management):
 
         import gomq_py.client.connection  # noqa: F401  (for links; the program may have its own clients)
         gevent.get_hub()
+
+
+def _cluster_error(text):
+    from gomq_py.errors import ClusterError
+    return ClusterError(text)
 
 
 def _native_threads():

@@ -9,6 +9,7 @@ import faulthandler
 import os
 import resource
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -21,13 +22,13 @@ from gevent.event import Event
 import gomq_py
 from gomq_py import build_info
 from gomq_py.auth.errors import BackendError
-from gomq_py.config.settings import Settings
+from gomq_py.config.settings import PASSWORD_HASH_OF_IT, Settings
 from gomq_py.errors import ClusterError, DefinitionsError
 from gomq_py.hub.faults import log_faults, log_unraisable
 from gomq_py.hub.threads import in_thread
 from gomq_py.net.listener import BindError, abandon_socket
 from gomq_py.net.systemd import Systemd
-from gomq_py.node import FOLLOWER, Node
+from gomq_py.node import FOLLOWER, LEADER, Node
 from gomq_py.observability import garbage, resources
 from gomq_py.observability.log import logger
 from gomq_py.reload import Reloader
@@ -41,6 +42,8 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 EXIT_STOPPED, EXIT_ABORTED = 0, 1
 # Time limit for the last line on standard error when the broker stops at once.
 LAST_LINE_S = 1.0
+# Time for an orderly end of a node that leads no more; what it has is replaced by its successor's anyway.
+DEMOTION_S = 10.0
 
 
 # What an operator can mend: one line is logged, without a traceback.
@@ -52,7 +55,11 @@ class BootError(Exception):
 
 
 class Launcher:
-    """Runs one broker in this process. The command calls ``run``; programs call ``start`` and ``stop``."""
+    """Runs one broker in this process. The command calls ``run``; programs call ``start`` and ``stop``.
+
+    ``on_promoted()`` is called when a follower has become the leader. ``on_deposed(reason)``: when a node that
+    was elected leads no more; by default the program begins anew in this process, as a follower.
+    """
 
     def __init__(
         self, settings: Settings, listening: Any = None,
@@ -73,6 +80,9 @@ class Launcher:
         self._asked_to_promote: Any = None
         self._promotion: Any = None
         self._is_promoting = self._has_failed = False
+        self.on_promoted: Callable[[], None] = _do_nothing
+        self.on_deposed: Callable[[str], None] | None = None
+        self._demotion: Any = None
 
     def run(self) -> int:
         """Start, serve until a signal stops the broker, and stop. Returns the exit code.
@@ -91,6 +101,8 @@ class Launcher:
         helpers: list[Any] = []
         try:
             self._systemd = _service_manager()
+            if self.settings.clustering:
+                self._systemd.keep_sockets()
             self.start()
             garbage.freeze()
             self._systemd.ready(self._where())
@@ -184,13 +196,18 @@ class Launcher:
         node.follow()
         self._write_pidfile()
         self._asked_to_promote = Event()
-        node.open_follower_doors(self._asked_to_promote.set, self._inherited())
+        node.open_follower_doors(self._asked_to_promote.set, self._deposed, self._inherited())
         self._promotion = _named("promotion", self._promote_when_asked)
 
     def promote(self) -> None:
         """Make this follower the leader; returns when it serves clients. Raises RuntimeError for a node that
         is no follower, or is being promoted, and BootError, after which the node is closed. May switch.
         """
+        if self._node is not None and self.settings.clustering:
+            raise RuntimeError(self._node.why_not_promote(True))
+        self._promote()
+
+    def _promote(self) -> None:
         if self._node is None or self._node.role != FOLLOWER or self._is_promoting:
             raise RuntimeError("this node is no follower, or is being promoted already")
         began = time.monotonic()
@@ -203,14 +220,18 @@ class Launcher:
         finally:
             self._is_promoting = False
         LOG.warning(
-            "this node leads now, after %.2f s: %s. It no longer follows %s, also after a restart",
-            time.monotonic() - began, self._where(), self.settings.cluster_leader)
+            "this node leads now, after %.2f s: %s%s", time.monotonic() - began, self._where(),
+            "" if self.settings.clustering else
+            f". It no longer follows {self.settings.cluster_leader}, also after a restart")
+        self.on_promoted()
 
     def _promote_when_asked(self) -> None:
-        """Promote this follower once an operator asks. If that fails, end the process. May switch."""
+        """Promote this follower once an operator asks, or it is elected. If that fails, end the process. May
+        switch.
+        """
         self._asked_to_promote.wait()
         try:
-            self.promote()
+            self._promote()
         except (BootError, RuntimeError) as error:
             expected = isinstance(error.__cause__, (*BOOT_ERRORS, OSError))
             LOG.critical("%s", error, exc_info=None if expected else error.__cause__)
@@ -220,6 +241,30 @@ class Launcher:
             return
         garbage.freeze()
         self._systemd.ready(self._where())
+        _run_command(self.settings.on_leader_elected)
+
+    def _deposed(self, reason: str) -> None:
+        """Begin anew, because this node leads no more. Does not switch."""
+        self._demotion = _named("demotion", self._begin_anew, reason)
+
+    def _begin_anew(self, reason: str) -> None:
+        """End the node, and run the program again in this process: a follower has none of a leader's state.
+        May switch.
+        """
+        if self._node is not None and self._node.role == LEADER:
+            _run_command(self.settings.on_leader_lost)
+        if self.on_deposed is not None:
+            self.on_deposed(reason)
+            return
+        LOG.warning("this node begins anew as a follower: %s", reason)
+        _named("stop", self.stop).join(DEMOTION_S)
+        if self._asked_to_stop is not None and self._asked_to_stop.is_set():
+            return
+        environment = dict(os.environ)
+        if self.settings.origin("default_password_hash") != "default":
+            environment[PASSWORD_HASH_OF_IT] = self.settings.default_password_hash
+        self._systemd.hand_on(environment)
+        os.execve(sys.executable, sys.orig_argv, environment)
 
     def _where(self) -> str:
         """Return the names and addresses of the open listeners, as text for the log."""
@@ -338,7 +383,17 @@ class Launcher:
 
 
 def _do_nothing() -> None:
-    """A follower has nothing that other options apply to."""
+    """Nothing is to be done, by a follower for example, to which no other options apply."""
+
+
+def _run_command(command: str) -> None:
+    """Begin a command of the configuration, by the shell. Nobody waits for its end."""
+    if command:
+        LOG.info("runs %r", command)
+        try:
+            subprocess.Popen(command, shell=True, stdin=subprocess.DEVNULL, start_new_session=True)
+        except OSError as error:
+            LOG.error("cannot run %r: %s", command, error.strerror or error)
 
 
 def _named(name: str, function: Callable[..., None], *arguments: Any) -> Any:

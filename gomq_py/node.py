@@ -74,10 +74,8 @@ class Node:
         self._management: Any = None
         self._committer: Any = None
         self._membership: Any = None
-        if settings.cluster or settings.cluster_leader:
-            # imported here: most brokers have no followers
-            from gomq_py.cluster.membership import Membership
-            self._membership = Membership(settings)
+        if settings.clustering or settings.cluster or settings.cluster_leader:
+            self._membership = _membership(settings)
             replicators = (*replicators, *self._membership.replicators)
         self._unserved: list[tuple[str, Any]] = []  # listening sockets that a follower keeps for promote
         self._files = Files(replicators)
@@ -99,6 +97,8 @@ class Node:
         self._committer = GroupCommit(
             self._files, enabled=settings.sync, slow_s=settings.slow_sync_warning, slice_clock=SliceClock)
         self.durability = Durability(self._committer)
+        if self._membership is not None:
+            self._membership.guard(self.durability)
         self.hub = self.hub or Hub(settings)
         kinds = all_kinds(settings.mqtt_exchange)
         broker = Broker(self._data_dir, self._files, self.durability, settings, self.hub, kinds)
@@ -122,13 +122,16 @@ class Node:
         another object that writes into it. Raises ClusterError, DataDirError, OSError.
         """
         self._data_dir.follow()
-        if self.settings.cluster_leader:
+        if self.settings.cluster_leader or self.settings.clustering:
             self._membership.follow(self._data_dir.path)
         self.role = FOLLOWER
 
-    def open_follower_doors(self, promote: Callable[[], None], inherited: Any = ()) -> None:
+    def open_follower_doors(
+            self, promote: Callable[[], None], deposed: Callable[[str], None] = lambda reason: None,
+            inherited: Any = ()) -> None:
         """Open a follower's management doors, and begin to follow. ``promote()`` is called when an operator
-        asks for a promotion; ``inherited``: see ``open_doors``. Raises BindError, OSError. May switch.
+        asks for a promotion, or the node is elected; ``deposed(reason)`` when the elected node leads no more
+        and must begin anew. ``inherited``: see ``open_doors``. Raises BindError, OSError. May switch.
         """
         # imported here: a leader needs none of it
         from gomq_py.http.follower import FollowerManagement
@@ -139,7 +142,7 @@ class Node:
         side_doors = [(name, listening.dup()) for name, listening in inherited if name in SIDE_DOORS]
         self.doors = Doors(self.settings, {}, management.door, self.hub.slow_turns, side_doors)
         self.doors.open()
-        self._membership.start()
+        self._membership.start(promote, deposed)
 
     def promote(self, inherited: Any = ()) -> None:
         """Make a follower the leader, and open its listeners. What has come from the leader is on disk first.
@@ -167,10 +170,12 @@ class Node:
             self._membership.accept_damage()
 
     def must_follow(self) -> bool:
-        """Whether the settings name a leader that this node has to follow. Blocks. May switch. Raises
-        ClusterError, OSError.
+        """Whether the node begins as a follower: the settings name a leader that it has to follow, or the
+        cluster elects one. Blocks. May switch. Raises ClusterError, OSError.
         """
-        return bool(self.settings.cluster_leader) and self._membership.must_follow(self._data_dir.path)
+        settings = self.settings
+        return bool(settings.clustering or settings.cluster_leader) and self._membership.must_follow(
+            self._data_dir.path)
 
     def cluster_figures(self) -> dict[str, Any]:
         """The node's role, and of a leader the state of its followers; the answer to /api/cluster."""
@@ -184,7 +189,7 @@ class Node:
         BindError, ClusterError, OSError. May switch.
         """
         if self._membership is not None:  # first: a fault of it must cost no client its connection
-            self._membership.open(self._find_listener)
+            self._membership.open(self.hub, self.broker, self._find_listener)
         handlers = {AMQP: (*self._serving(AMQP), True)}
         if is_wanted(MQTT, self.settings, inherited):
             handlers[MQTT] = (*self._serving(MQTT), False)
@@ -275,3 +280,13 @@ class Node:
                 self.broker, self.hub, self.settings, lambda: self.listeners, self._serving,
                 self.doors.options, self.shovels, self.federation, self.cluster_figures, self.accept_damage)
         return self._management.door(protocol, listening, tls)
+
+
+def _membership(settings: Settings) -> Any:
+    """The node's part in replication, as the settings ask for it."""
+    # imported here: most brokers have no followers
+    if settings.clustering:
+        from gomq_py.cluster.elected import ElectedMembership
+        return ElectedMembership(settings)
+    from gomq_py.cluster.membership import Membership
+    return Membership(settings)

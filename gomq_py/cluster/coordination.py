@@ -57,7 +57,7 @@ class Member(Protocol):
     def hangs(self) -> bool:
         """Whether a flush or a look at the disk has hung for so long that another node is to lead."""
 
-    def follow(self, address: str) -> str:
+    def follow_leader(self, address: str) -> str:
         """Follow the leader at "host:port". Returns why that is impossible, or ""."""
 
     def settle(self) -> bool:
@@ -66,8 +66,11 @@ class Member(Protocol):
     def take(self, cluster: str, epoch: int) -> None:
         """Write cluster and epoch into the folder, flushed. Raises OSError."""
 
-    def elected(self, leadership: Leadership) -> None:
-        """Begin to lead, in a greenlet of its own; doors open once ``leadership.opened`` is set."""
+    def elected(self, leadership: Leadership, is_first: bool) -> None:
+        """Begin to lead, in a greenlet of its own: read the folder, ``leadership.start()``, and open doors
+        once ``leadership.opened`` is set. ``is_first``: no door of this cluster has been open yet, so that an
+        empty folder has lost nothing.
+        """
 
     def lead_on(self, epoch: int) -> None:
         """Go on as leader in a higher epoch."""
@@ -86,7 +89,7 @@ class Coordination:
     def __init__(
             self, coordinator: Coordinator, member: Member, node: str, name: str, address: str,
             promises: Promises, lease_ttl_s: float = 5.0, ack_timeout_s: float = 3.0, min_isr: int = 1,
-            max_lag_octets: int = 0, clock: Callable[[], float] = boot_time_s):
+            clock: Callable[[], float] = boot_time_s):
         folder = member.folder
         self.decision: Decision = Wait("etcd was not asked yet")
         self.leadership: Leadership | None = None
@@ -95,8 +98,7 @@ class Coordination:
         self._coordinator, self._member, self._promises = coordinator, member, promises
         self._node, self._record = node, NodeRecord(name, address).encode()
         self._ttl_s, self._clock = lease_ttl_s, clock
-        self._in_sync_options = min_isr, ack_timeout_s
-        self._max_lag_octets = max_lag_octets
+        self._min_isr, self._ack_timeout_s = min_isr, ack_timeout_s
         self._elector = Elector(node, folder.cluster, folder.epoch, address)
         self._lease = Lease(lease_ttl_s)
         self._lease_id = 0
@@ -207,7 +209,7 @@ class Coordination:
     def _follow(self, decision: Follow) -> None:
         if self._lease_id:
             self._forget_lease()
-        why = self._member.follow(decision.address)
+        why = self._member.follow_leader(decision.address)
         if why:
             self.decision = Wait(why)
         self._say(why)
@@ -316,16 +318,15 @@ class Coordination:
             return
         self._elector.folder(lead.cluster, lead.epoch)
         in_sync = InSync(
-            self._node, lead.epoch, lead.revision, lead.record, lead.mod_revision, *self._in_sync_options,
-            lead.former)
+            self._node, lead.epoch, lead.revision, lead.record, lead.mod_revision, self._min_isr,
+            self._ack_timeout_s, lead.former)
         self._revision = lead.revision
         if leadership is None:
             LOG.warning("this node was elected leader, in epoch %d", lead.epoch)
             self.leadership = Leadership(
-                self._coordinator, self._promises, self._lease, in_sync, self._max_lag_octets, self._clock)
+                self._coordinator, self._promises, self._lease, in_sync, self._min_isr, self._clock)
             self.leadership.know(True)
-            self.leadership.start()
-            self._member.elected(self.leadership)
+            self._member.elected(self.leadership, lead.record.members.get(self._node) == 0)
         else:
             LOG.warning("this node was elected again, in epoch %d: clients stay connected", lead.epoch)
             self._member.lead_on(lead.epoch)

@@ -119,6 +119,17 @@ def of_elected(files, root, cluster_id, epoch):
     return wanted
 
 
+def of_member(files, root):
+    """The Identity of a node of a cluster that elects its leader. A folder without one gets the node's id;
+    its cluster is found out later. Raises ClusterError, OSError. Blocks.
+    """
+    found = read(root)
+    wanted = Identity(NO_ID, os.urandom(ID_OCTETS), 0) if found is None else found._replace(promoted="")
+    if wanted != found:
+        write(files, root, wanted)
+    return wanted
+
+
 def of_follower(files, root):
     """The Identity of a node that is to follow. Raises ClusterError if the folder has content of no cluster;
     OSError. Blocks.

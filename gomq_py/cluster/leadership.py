@@ -21,10 +21,8 @@ from gomq_py.errors import ClusterError
 from gomq_py.observability.log import logger
 
 LOG = logger("cluster")
-# Alarms and their words. Publishers are told "low on ..." (broker.signals.alarms).
-FENCED, FENCED_WORD = "cluster lease", "contact with etcd"
-TOO_FEW, TOO_FEW_WORD = "cluster min_isr", "in-sync followers"
-TOO_FAR, TOO_FAR_WORD = "cluster lag", "speed of in-sync followers"
+# What a fenced leader is low on, as operators and the clients of connection.blocked read it.
+CONTACT = "contact with etcd"
 # The loop's highest priority: the watcher is called before those of sockets and timers of the same turn.
 FIRST = 2
 # What a deposed leader answers to promises that it did not keep.
@@ -44,20 +42,21 @@ class Leadership:
     """
 
     def __init__(
-            self, coordinator: Coordinator, promises: Any, lease: Lease, in_sync: InSync,
-            max_lag_octets: int = 0, clock: Any = boot_time_s):
+            self, coordinator: Coordinator, promises: Any, lease: Lease, in_sync: InSync, min_isr: int = 1,
+            clock: Any = boot_time_s):
         self.in_sync = in_sync
         self.promises = promises
         self.opened = Event()
         self.is_fenced = True
         self._coordinator = coordinator
         self._lease = lease
-        self._max_lag_octets = max_lag_octets
+        self._min_isr = min_isr
         self._clock = clock
         self._leads = True  # as far as is known
         self._gate: Any = None
         self._alarms: Any = None
         self._leader: Any = None
+        self._holds: Any = None
         self._has_ended = False
         self._stepping: Any = None  # greenlet
         self._check: Any = None  # libev watcher
@@ -72,11 +71,12 @@ class Leadership:
         self._stepping = gevent.spawn(self._run)
         self._stepping.name = "cluster: in-sync set"
 
-    def serve(self, hub: Any, alarms: Any, leader: Any) -> None:
-        """Steer the hub's gate and the broker's alarms from now on. ``leader``: the cluster.leader.Leader,
-        which knows the followers. Must be called before doors open. Does not switch.
+    def serve(self, gate: Any, alarms: Any, leader: Any, holds: Any) -> None:
+        """Steer the hub's Gate and the broker's Alarms from now on. ``leader``: the cluster.leader.Leader,
+        which knows the followers. ``holds``: the PublisherHolds. Must be called before doors open. Does not
+        switch.
         """
-        self._gate, self._alarms, self._leader = hub.gate, alarms, leader
+        self._gate, self._alarms, self._leader, self._holds = gate, alarms, leader, holds
         if self.is_fenced:
             self._shut()
         self._apply()
@@ -174,29 +174,16 @@ class Leadership:
                 self._open()
         if knows:
             self.opened.set()
-        self._hold_publishers()
+        if self._holds is not None:
+            count = len(in_sync.members)
+            self._holds.count(count if in_sync.has_enough else min(count, self._min_isr - 1), self._min_isr)
 
     def _shut(self) -> None:
         if self._gate is not None:
             self._gate.shut()
-            self._alarms.set(FENCED, FENCED_WORD, "nothing is delivered or confirmed meanwhile")
+            self._alarms.set(CONTACT, CONTACT, "nothing is delivered or confirmed meanwhile")
 
     def _open(self) -> None:
         if self._gate is not None:
             self._gate.open()
-            self._alarms.clear(FENCED, "this node leads")
-
-    def _hold_publishers(self) -> None:
-        """Hold publishers while too few nodes are in sync, or one of them is far behind."""
-        if self._alarms is None or self.is_fenced:
-            return
-        in_sync = self.in_sync
-        if in_sync.has_enough:
-            self._alarms.clear(TOO_FEW, f"in sync: {len(in_sync.members)} nodes")
-        else:
-            self._alarms.set(TOO_FEW, TOO_FEW_WORD, f"{len(in_sync.members)} nodes, fewer than min_isr")
-        behind = max(self._leader.behind(in_sync.required)) if self._leader is not None else 0
-        if behind > self._max_lag_octets > 0:
-            self._alarms.set(TOO_FAR, TOO_FAR_WORD, f"a follower is {behind} octets behind (max_lag_bytes)")
-        elif behind <= self._max_lag_octets // 2:
-            self._alarms.clear(TOO_FAR, f"{behind} octets behind")
+            self._alarms.clear(CONTACT, "this node leads")

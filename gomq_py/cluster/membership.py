@@ -108,8 +108,8 @@ class Membership:
             self._files, root, read_secret(self._settings), *self._address(), socket.gethostname(),
             self._identity, follower_context(self._settings))
 
-    def start(self) -> None:
-        """Begin to follow."""
+    def start(self, on_elected: Callable[[], None], on_deposed: Callable[[str], None]) -> None:
+        """Begin to follow. Nobody is elected."""
         self._follower.start()
 
     def why_not_promote(self, is_forced: bool) -> str:
@@ -149,7 +149,10 @@ class Membership:
         if self._stream is not None or self._followed:
             self._identity = identities.of_leader(self._files, root, self._followed)
 
-    def open(self, find_listener: Callable[[str], Any] = lambda name: None) -> None:
+    def guard(self, durability: Any) -> None:
+        """No promise waits for followers."""
+
+    def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
         """Serve followers, if the settings want it. ``find_listener``: see cluster.leader.Leader. Raises
         BindError, ClusterError, OSError. May switch.
         """
@@ -199,12 +202,12 @@ class Membership:
         if identity is not None:
             figures = {"cluster": identity.cluster_id.hex(), "epoch": identity.epoch}
         if self._follower is not None:
-            return figures | _shown(self._follower.status._asdict(), address="leader")
+            return figures | shown(self._follower.status._asdict(), address="leader")
         if self._stream is None:
             return figures | {"replicates": False, "followers": []}
         figures["damaged"] = self._identity is not None and self._identity.damaged
         followers = [] if self._leader is None else [
-            _shown(follower._asdict(), node_id="node") for follower in self._leader.followers]
+            shown(follower._asdict(), node_id="node") for follower in self._leader.followers]
         return figures | {"replicates": True, "position": self._stream.position, "followers": followers}
 
     def close(self) -> None:
@@ -239,7 +242,7 @@ def follower_context(settings: Settings) -> Any:
         settings.cluster_tls_ca_cert, settings.cluster_tls_cert, settings.cluster_tls_key)
 
 
-def _shown(figures: dict[str, Any], **names: str) -> dict[str, Any]:
+def shown(figures: dict[str, Any], **names: str) -> dict[str, Any]:
     """Figures under the names of the API: octets are bytes there, and seconds are whole words."""
     endings = (("_octets", "_bytes"), ("_s", "_seconds"))
     shown = {}

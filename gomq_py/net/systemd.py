@@ -15,6 +15,7 @@ from gomq_py.observability.log import logger
 
 LOG = logger("systemd")
 FIRST_DESCRIPTOR = 3
+VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
 
 class Systemd:
@@ -25,6 +26,8 @@ class Systemd:
 
     def __init__(self, environment: MutableMapping[str, str]):
         """Raises OSError if the service manager gave a descriptor that is no listening stream socket."""
+        self._given = {name: environment[name] for name in VARIABLES if name in environment}
+        self._kept: list[int] = []
         self._address = environment.pop("NOTIFY_SOCKET", "")
         self._socket: Any = None
         self.watchdog_s = _watchdog_s(environment)
@@ -46,6 +49,18 @@ class Systemd:
     def alive(self) -> None:
         """Tell the service manager's watchdog that the event loop runs; call this every ``watchdog_s``."""
         self._notify("WATCHDOG=1")
+
+    def keep_sockets(self) -> None:
+        """Keep the sockets open, whoever closes them, for ``hand_on``."""
+        self._kept = [os.dup(listening.fileno()) for _, listening in self.sockets]
+
+    def hand_on(self, environment: MutableMapping[str, str]) -> None:
+        """Give what the service manager gave to the program that takes this one's place in the process, which
+        must do so at once: descriptors from FIRST_DESCRIPTOR on are overwritten.
+        """
+        environment.update(self._given)
+        for number, kept in enumerate(self._kept):
+            os.dup2(kept, FIRST_DESCRIPTOR + number, inheritable=True)
 
     def close(self) -> None:
         """Close the socket to the service manager."""

@@ -66,6 +66,11 @@ class ResourceWatch:
         self._wake.set()
 
     @property
+    def is_silent(self):
+        """Whether the file system has not answered for DISK_PATIENCE_S, and does not yet."""
+        return self._silent
+
+    @property
     def disk_limit(self):
         """The disk alarm is raised if fewer octets than this are free."""
         return max(self._settings.free_disk_min, MIN_SEGMENTS * self._settings.segment_size)

@@ -29,10 +29,11 @@ def import_once(broker, path):
         return
     digest = load(broker, path)
     # Users and definitions are in two logs, which one flush writes in two threads: without this wait, a kill
-    # could leave the note and lose users.
-    broker.durability.wait()
+    # could leave the note and lose users. Nobody was promised anything: no follower is waited for.
+    disk = broker.durability.disk
+    disk.wait()
     parameters.set_internal(IMPORTED, {"path": path, "sha256": digest})
-    broker.durability.wait()
+    disk.wait()
 
 
 def load(broker, path):

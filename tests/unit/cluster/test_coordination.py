@@ -67,18 +67,14 @@ class Links:
 
     def __init__(self):
         self.progress = {}
-        self.lag = 0
 
     def take_leavers(self):
         return set()
 
-    def behind(self, nodes):
-        return self.lag, self.lag
 
-
-class Hub:
-    def __init__(self):
-        self.gate = Gate(Scheduler())
+class Holds:
+    def count(self, in_sync, least):
+        self.is_on = in_sync < least
 
 
 class Node:
@@ -90,7 +86,8 @@ class Node:
         self.is_flushed = True
         self.told = []
         self.refuses_to_take = None
-        self.hub, self.alarms, self.links, self.promises = Hub(), Alarms(), Links(), Promises()
+        self.gate, self.alarms, self.links, self.holds = Gate(Scheduler()), Alarms(), Links(), Holds()
+        self.promises = Promises()
         self.leadership = None
         self.coordination = Coordination(
             etcd, self, node, "name", "host:5679", self.promises, clock=clock, **options)
@@ -98,7 +95,7 @@ class Node:
     def hangs(self):
         return self.is_hanging
 
-    def follow(self, address):
+    def follow_leader(self, address):
         if self.told[-1:] != [("follow", address)]:
             self.told.append(("follow", address))
         return ""
@@ -113,9 +110,10 @@ class Node:
         self.folder = Folder(cluster, epoch)
         self.told.append(("take", epoch))
 
-    def elected(self, leadership):
-        self.leadership = leadership
-        leadership.serve(self.hub, self.alarms, self.links)
+    def elected(self, leadership, is_first):
+        self.leadership, self.is_first = leadership, is_first
+        leadership.serve(self.gate, self.alarms, self.links, self.holds)
+        leadership.start()
         self.told.append("elected")
 
     def lead_on(self, epoch):
@@ -183,7 +181,7 @@ def test_first_node_begins_the_cluster_and_opens(etcd, begin):
     assert node.told == ["settle", ("take", 1), "elected"]
     assert (leader_in(etcd).node, in_sync_in(etcd)) == (ONE, InSyncRecord(1, {ONE: 1}))
     assert node.folder.cluster == etcd.model.read().cluster.value.decode()
-    assert not node.hub.gate.is_shut and node.alarms.on == {}
+    assert not node.gate.is_shut and node.alarms.on == {}
     kept = []
     node.promises.ask(5, kept.append)
     assert kept == [None]
@@ -261,11 +259,11 @@ def test_leader_without_answers_is_fenced_past_its_deadline_and_opens_again(etcd
     clock.now_s += 0.2
     wait(lambda: node.leadership.is_fenced)
     node.promises.ask(7, kept.append)
-    assert node.hub.gate.is_shut and "cluster lease" in node.alarms.on and kept == []
+    assert node.gate.is_shut and "contact with etcd" in node.alarms.on and kept == []
 
     etcd.fault = None
     wait(lambda: not node.leadership.is_fenced)
-    assert not node.hub.gate.is_shut and node.alarms.on == {} and kept == [None]
+    assert not node.gate.is_shut and node.alarms.on == {} and kept == [None]
     assert leader_in(etcd).epoch == 1
 
 
@@ -292,7 +290,7 @@ def test_leader_that_finds_another_one_is_deposed_and_refuses_its_promises(etcd,
     put_leader(etcd, TWO, 2)
 
     wait(lambda: "deposed" in node.told)
-    assert isinstance(answers[0], ClusterError) and node.hub.gate.is_shut
+    assert isinstance(answers[0], ClusterError) and node.gate.is_shut
     node.promises.ask(10, answers.append)
     assert isinstance(answers[1], ClusterError)
 
@@ -313,21 +311,11 @@ def test_follower_that_is_synced_is_required_before_it_is_in_the_set(etcd, begin
 def test_too_few_in_sync_nodes_hold_publishers(etcd, begin):
     node = begin(min_isr=2)
     wait(lambda: node.is_open)
-    assert "cluster min_isr" in node.alarms.on
+    assert node.holds.is_on
 
     node.links.progress = {TWO: Progress(0, True, True)}
 
-    wait(lambda: "cluster min_isr" not in node.alarms.on)
-
-
-def test_follower_far_behind_holds_publishers_until_it_has_half(etcd, begin):
-    node = begin(max_lag_octets=1000)
-    wait(lambda: node.is_open)
-
-    node.links.lag = 1001
-    wait(lambda: "cluster lag" in node.alarms.on)
-    node.links.lag = 500
-    wait(lambda: "cluster lag" not in node.alarms.on)
+    wait(lambda: not node.holds.is_on)
 
 
 def test_keepalives_stop_while_the_disk_hangs(etcd, clock, begin):

@@ -1,0 +1,41 @@
+"""Disk watch: tells whether a flush, or the broker's look at its file system, hangs.
+
+A leader whose disk hangs sends no more keepalives, so that another node is elected: it could serve nobody, and
+would be a leader for ever, since the hub goes on.
+"""
+import time
+from typing import Any
+
+# Time without an end of a flush or of a look at the disk.
+HANGS_S = 10.0
+
+
+class DiskWatch:
+    """Watches one broker, once it is told of the parts. ``clock``: in seconds."""
+
+    def __init__(self, clock: Any = time.monotonic):
+        self._clock = clock
+        self._flushes: Any = None
+        self._probe: Any = None
+        self._seen = -1
+        self._since_s = 0.0
+
+    def watch_flushes(self, group_commit: Any) -> None:
+        """Watch the flushes of a GroupCommit."""
+        self._flushes = group_commit
+
+    def watch_probe(self, resource_watch: Any) -> None:
+        """Watch the looks of a ResourceWatch at the disk, which it gives up after as long a time."""
+        self._probe = resource_watch
+
+    def hangs(self) -> bool:
+        """Whether anything hangs. Call it every few seconds: a flush counts from the first call that sees it.
+        """
+        return self._probe is not None and self._probe.is_silent or self._is_flush_late()
+
+    def _is_flush_late(self) -> bool:
+        flushes, now_s = self._flushes, self._clock()
+        if flushes is None or not flushes.is_syncing or flushes.syncs != self._seen:
+            self._seen = -1 if flushes is None else flushes.syncs
+            self._since_s = now_s
+        return now_s - self._since_s >= HANGS_S

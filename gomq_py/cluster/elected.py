@@ -1,0 +1,384 @@
+"""Elected membership: a node's part in a cluster that elects its leader (``enabled`` of [clustering]).
+
+Used by node, in place of membership. The node begins as a follower; the coordination decides by etcd whom it
+follows and when it leads. Nothing here decides who leads.
+"""
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+from gevent.event import Event
+
+from gomq_py.cluster import identity as identities
+from gomq_py.cluster.acknowledger import Acknowledger
+from gomq_py.cluster.coordination import RETRY_S, Coordination, Folder
+from gomq_py.cluster.core.coordinator import Coordinator
+from gomq_py.cluster.core.elector import Follow
+from gomq_py.cluster.core.promises import Promises
+from gomq_py.cluster.core.records import (
+    SECRET, InSyncRecord, LeaderRecord, NodeRecord, RecordError, decode_secret, decoded,
+)
+from gomq_py.cluster.core.transactions import (
+    CREATE, Compare, CoordinatorError, Put, Transaction, Unanswered,
+)
+from gomq_py.cluster.disk_watch import DiskWatch
+from gomq_py.cluster.follower import Follower
+from gomq_py.cluster.leader import Leader
+from gomq_py.cluster.leadership import Leadership
+from gomq_py.cluster.membership import DAMAGED, follower_context, leader_tls, read_secret, shown
+from gomq_py.cluster.publisher_holds import PublisherHolds
+from gomq_py.cluster.stream import EventStream
+from gomq_py.cluster.wire.messages import NO_ID
+from gomq_py.config.settings import Settings
+from gomq_py.errors import ClusterError
+from gomq_py.hub.threads import in_thread
+from gomq_py.observability.log import logger
+from gomq_py.storage.disk.data_dir import content_of
+from gomq_py.storage.disk.plain_files import PlainFiles
+from gomq_py.storage.disk.replication import Replicator
+
+LOG = logger("cluster")
+# Part of lease_ttl that one call of etcd may take, and the most seconds: two keepalives may fail.
+CALL_PART, CALL_S = 0.36, 1.8
+# A node that finds damage lets a member lead that is not known to have any.
+HANDS_OVER = "damage was found in this data folder, and another member of the in-sync set may be sound"
+
+
+def _do_nothing() -> None:
+    """Nobody wants to hear of it."""
+
+
+def _ignore(reason: str) -> None:
+    """Nobody wants to hear of it."""
+
+
+class ElectedMembership:
+    """One object per Node. ``replicators``: what a leader's Files have to tell. ``coordinator``: tests give
+    their own; None: etcd.
+    """
+
+    def __init__(self, settings: Settings, coordinator: Coordinator | None = None):
+        self._settings = settings
+        self._files = PlainFiles()  # of this node's own file, and of a follower: nobody is told
+        self._root = os.path.abspath(settings.data_dir)
+        self._stream = EventStream(self._root)
+        self.replicators: tuple[Replicator, ...] = (self._stream,)
+        self._promises = Promises()
+        self._acknowledger = Acknowledger(self._promises, counts_received=not settings.sync)
+        self._disk = DiskWatch()
+        self._coordinator: Any = coordinator
+        self._identity: Any = None
+        self._secret = b""
+        self._address = ""
+        self._beginning: Any = None  # greenlet
+        self._coordination: Coordination | None = None
+        self._follower: Any = None
+        self._leader: Any = None
+        self._holds: Any = None
+        self._leadership: Leadership | None = None
+        self._is_first = False  # the cluster's doors have not been open yet
+        self._is_whole = True
+        self._register: Any = None
+        self._damage_count: Callable[[], int] = int
+        self._accepted_count = 0
+        self._reason = "etcd was not asked yet"
+        self._leader_address: tuple[str, int] | None = None
+        self._leader_changed: Callable[[], None] = _do_nothing
+        self._on_elected: Callable[[], None] = _do_nothing
+        self._on_deposed: Callable[[str], None] = _ignore
+
+    # a follower
+
+    def must_follow(self, root: str) -> bool:
+        """Whether the node begins as a follower: always."""
+        return True
+
+    def follow(self, root: str) -> None:
+        """Read whose folder this is. Blocks. Raises ClusterError, OSError."""
+        settings = self._settings
+        self._address = advertised(settings)
+        if settings.cluster_secret_file or settings.cluster_password:
+            self._secret = read_secret(settings)
+        self._identity = identities.of_member(self._files, self._root)
+        if self._coordinator is None:
+            from gomq_py.cluster.etcd.client import of_settings
+            self._coordinator = of_settings(settings, min(CALL_S, CALL_PART * settings.lease_ttl))
+
+    def start(
+            self, on_elected: Callable[[], None] = _do_nothing,
+            on_deposed: Callable[[str], None] = _ignore) -> None:
+        """Begin to look for the cluster. ``on_elected()`` is to make the node a leader, ``on_deposed(reason)``
+        is to begin it anew as a follower; both return at once.
+        """
+        self._on_elected, self._on_deposed = on_elected, on_deposed
+        self._beginning = gevent.spawn(self._begin)
+        self._beginning.name = "cluster: begins"
+
+    def _begin(self) -> None:
+        if not self._secret:
+            self._secret = self._secret_of_cluster()
+        settings, identity = self._settings, self._identity
+        self._follower = Follower(
+            self._files, self._root, self._secret, "", 0, socket.gethostname(), identity,
+            follower_context(settings))
+        self._follower.start()
+        self._coordination = Coordination(
+            self._coordinator, self, identity.node_id.hex(), socket.gethostname(), self._address,
+            self._promises, float(settings.lease_ttl), float(settings.ack_timeout), settings.min_isr)
+        self._coordination.start()
+
+    def _secret_of_cluster(self) -> bytes:
+        """The secret that etcd has, which the first node writes there. Waits for etcd. May switch."""
+        while True:
+            try:
+                kept = self._coordinator.read().secret
+                if kept is None:
+                    kept = self._coordinator.transact(Transaction(
+                        (Compare(SECRET, CREATE, 0),), (Put(SECRET, os.urandom(32).hex().encode()),)
+                    )).view.secret
+                return decode_secret(kept.value)
+            except (CoordinatorError, Unanswered) as error:
+                reason = f"etcd: {error}"
+            except RecordError as error:
+                reason = f"`secret` in etcd cannot be read: {error}"
+            if reason != self._reason:
+                LOG.warning("%s", reason)
+                self._reason = reason
+            gevent.sleep(RETRY_S)
+
+    def why_not_promote(self, is_forced: bool) -> str:
+        """Why this follower is not to be promoted by hand: never is it."""
+        return "the nodes of this cluster elect their leader: see transfer_leadership, cluster_force_leader"
+
+    def end_following(self) -> None:
+        """Stop the Follower; what it has received is on disk then. Raises OSError. May switch."""
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            failure = follower.stop()
+            if failure is not None:
+                raise OSError(f"the last changes of the leader could not be kept: {failure}") from failure
+
+    # what the coordination asks for, and tells (coordination.Member)
+
+    @property
+    def folder(self) -> Folder:
+        """The data folder's state now."""
+        identity = self._identity if self._follower is None else self._follower.identity
+        cluster = "" if identity.cluster_id == NO_ID else identity.cluster_id.hex()
+        return Folder(cluster, identity.epoch, self._is_whole, identity.damaged)
+
+    @property
+    def hears_leader(self) -> bool:
+        """Whether the followed leader has said something within the last second."""
+        return self._follower is not None and self._follower.hears_leader
+
+    def hangs(self) -> bool:
+        """Whether a flush or the watch over the disk has hung for long."""
+        return self._disk.hangs()
+
+    def follow_leader(self, address: str) -> str:
+        """Follow the leader at "host:port". Returns why that is impossible, or "". May switch."""
+        if self._follower is None:
+            return "this node is about to lead"
+        if self.folder.cluster == "":
+            content = in_thread(content_of, self._root)
+            if content:
+                return (
+                    f"{self._root} holds {content[0]!r} and belongs to no cluster: a node that joins one needs "
+                    "an empty folder")
+        self._set_leader(address_of(address))
+        self._follower.follow(self._leader_address)
+        return ""
+
+    def settle(self) -> bool:
+        """End the link to the leader, and flush all that came. Returns whether the folder has it all. May
+        switch.
+        """
+        if self._follower is None:
+            return self._is_whole
+        self._set_leader(None)
+        self._follower.follow(None)
+        failure = self._follower.flush()
+        if failure is not None:
+            LOG.error("this node is not to lead: what it has received is not all on its disk: %s", failure)
+        self._is_whole = failure is None
+        return self._is_whole
+
+    def take(self, cluster: str, epoch: int) -> None:
+        """Write cluster and epoch into the folder, flushed. Raises ClusterError, OSError. May switch."""
+        taken = in_thread(identities.of_elected, self._files, self._root, bytes.fromhex(cluster), epoch)
+        self._identity = taken
+        if self._follower is not None:
+            self._follower.identity = taken
+
+    def elected(self, leadership: Leadership, is_first: bool) -> None:
+        """Have the node lead."""
+        self._leadership, self._is_first = leadership, is_first
+        self._on_elected()
+
+    def lead_on(self, epoch: int) -> None:
+        """Serve followers in a higher epoch."""
+        if self._leader is not None:
+            self._leader.lead_on(epoch)
+
+    def deposed(self, reason: str) -> None:
+        """Have the node begin anew."""
+        self._reason = reason
+        self._on_deposed(reason)
+
+    # a leader
+
+    def check_content(self, root: str) -> None:
+        """Check that the folder is one to lead. Blocks. Raises ClusterError, OSError."""
+        if not self._is_first:
+            identities.check_content(root, False)
+
+    def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
+        """Take note of the opened folder. ``damage_count()``: of damage found in this run."""
+        self._register, self._damage_count = register, damage_count
+
+    def guard(self, durability: Any) -> None:
+        """Let each promise of the node's Durability wait for the followers in sync."""
+        durability.add(self._acknowledger)
+        self._disk.watch_flushes(durability.disk)
+
+    def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
+        """Serve followers, and wait until doors may open. Raises BindError, OSError. May switch."""
+        settings, leadership = self._settings, self._leadership
+        assert leadership is not None
+        leader = Leader(
+            self._secret, self._identity.cluster_id, self._identity.epoch, self._stream, self._register,
+            self._root, settings.clustering_bind, settings.clustering_port, leader_tls(settings),
+            self._why_no_sync, self._acknowledger, find_listener)
+        leader.open()
+        self._leader = leader
+        self._disk.watch_probe(broker.resource_watch)
+        self._holds = PublisherHolds(
+            broker.alarms, leader, self._stream, lambda: leadership.in_sync.required, settings.max_lag_bytes)
+        leadership.serve(hub.gate, broker.alarms, leader, self._holds)
+        if self._hands_over():
+            return self._resign(HANDS_OVER)
+        leadership.start()
+        leadership.opened.wait()
+        return None
+
+    def _hands_over(self) -> bool:
+        """Whether another member is to lead, because damage was found here at this boot."""
+        was_damaged, others = self._identity.damaged, len(self._leadership.in_sync.members) > 1
+        return bool(self._why_no_sync()) and not was_damaged and others
+
+    def _resign(self, reason: str) -> None:
+        assert self._coordination is not None
+        self._coordination.resign(reason)
+        Event().wait()  # the node is closed meanwhile
+
+    def accept_damage(self) -> None:
+        """Let followers sync again, although damage was found: an operator has decided. Raises OSError. May
+        switch.
+        """
+        self._accepted_count = self._damage_count()
+        self._set_damaged(False)
+
+    def _why_no_sync(self) -> str:
+        """Why no follower may sync from this leader, or "". Raises OSError. May switch."""
+        if self._damage_count() > self._accepted_count:
+            self._set_damaged(True)
+        return DAMAGED if self._identity.damaged else ""
+
+    def _set_damaged(self, damaged: bool) -> None:
+        if self._identity.damaged != damaged:
+            self._identity = self._identity._replace(damaged=damaged)
+            in_thread(identities.write, self._files, self._root, self._identity)
+
+    # both
+
+    @property
+    def listeners(self) -> list[Any]:
+        """The listener for followers, in a list; an empty list if there is none."""
+        return [] if self._leader is None else [self._leader.listener]
+
+    def figures(self) -> dict[str, Any]:
+        """The answer to /api/cluster, without the node's name and role."""
+        coordination, identity = self._coordination, self._identity
+        figures: dict[str, Any] = {"elects": True}
+        if identity is not None:
+            folder = self.folder
+            figures |= {
+                "node_id": identity.node_id.hex(), "cluster": folder.cluster, "epoch": folder.epoch,
+                "damaged": folder.is_damaged}
+        if coordination is None:
+            return figures | {"state": "waiting", "reason": self._reason, "error": self._reason}
+        figures |= _agreed(coordination)
+        if self._follower is not None:
+            return shown(self._follower.status._asdict(), address="leader") | figures
+        leadership, leader = self._leadership, self._leader
+        followers = [] if leader is None else [
+            shown(follower._asdict(), node_id="node") for follower in leader.followers]
+        return figures | {
+            "replicates": True, "position": self._stream.position, "followers": followers,
+            "fenced": leadership is None or leadership.is_fenced, "promises": len(self._promises)}
+
+    def close(self) -> None:
+        """Stop serving followers, or following, and let another node lead. May be called again. May switch."""
+        if self._beginning is not None:
+            self._beginning.kill()
+        leader, self._leader = self._leader, None
+        if leader is not None:
+            leader.close()
+            self._holds.close()
+        if self._coordination is not None:
+            self._coordination.stop()
+        if self._follower is not None:
+            self._follower.stop()
+            self._follower = None
+        if self._coordinator is not None:
+            self._coordinator.close()
+
+    def _set_leader(self, address: tuple[str, int] | None) -> None:
+        if address != self._leader_address:
+            self._leader_address = address
+            self._leader_changed()
+
+
+def _agreed(coordination: Coordination) -> dict[str, Any]:
+    """What etcd was seen to hold last, and what this node makes of it."""
+    view, decision = coordination.view, coordination.decision
+    figures: dict[str, Any] = {
+        "decision": type(decision).__name__.lower(), "reason": getattr(decision, "reason", ""),
+        "etcd_error": coordination.error}
+    if isinstance(decision, Follow):
+        figures["leader"] = decision.address
+    if view is None:
+        return figures
+    leader, in_sync = decoded(view.leader, LeaderRecord.decode), decoded(view.in_sync, InSyncRecord.decode)
+    if coordination.leadership is not None:
+        members = coordination.leadership.in_sync.members
+    else:
+        members = {} if in_sync is None else in_sync.members
+    nodes = {node: decoded(kept, NodeRecord.decode) for node, kept in view.nodes.items()}
+    return figures | {
+        "leader_node": "" if leader is None else leader.node, "in_sync": sorted(members),
+        "nodes": [
+            {"node": node, "name": record.name, "address": record.address, "in_sync": node in members}
+            for node, record in sorted(nodes.items()) if record is not None]}
+
+
+def advertised(settings: Settings) -> str:
+    """ "host:port" at which others reach this node's cluster port. Raises ClusterError."""
+    given = settings.advertised_uri.rpartition("://")[2].rstrip("/")
+    if not given:
+        if not settings.clustering_port:
+            raise ClusterError("`port` of [clustering] is 0: set `advertised_uri`, or a port that others know")
+        return f"{socket.gethostname()}:{settings.clustering_port}"
+    host, _, port = given.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ClusterError(f"advertised_uri of [clustering] is {given!r}, and is to be host:port")
+    return given
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """(host, port) of "host:port"."""
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
