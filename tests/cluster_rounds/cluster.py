@@ -143,9 +143,12 @@ class Cluster:
         return found
 
     def wait_whole(self):
-        """Until there is a leader, and all are in the in-sync set."""
+        """Until there is a leader, and all are in the in-sync set and connected."""
         return self.wait(
-            lambda: len(self.members()) == len(NAMES) and self.leader(), "all nodes are in the in-sync set")
+            lambda: len(self.members()) == len(NAMES) and (leader := self.leader()) and len([
+                follower for follower in leader.figures().get("followers", ())
+                if follower["state"] == "streaming"]) == len(NAMES) - 1,
+            "all nodes are in the in-sync set")
 
     def wait_another(self, than):
         """Until another node leads."""
