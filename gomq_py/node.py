@@ -17,7 +17,7 @@ from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.content import forms
-from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, SIDE_DOORS, Doors, is_wanted
+from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, PROTOCOLS, SIDE_DOORS, Doors, is_wanted
 from gomq_py.errors import DefinitionsError
 from gomq_py.federation.supervisor import Federation
 from gomq_py.hub.context import Hub
@@ -43,7 +43,8 @@ forms.register(crossing.MQTTForm())
 LEADER, FOLLOWER = "leader", "follower"
 # The parts of a node and the method that closes each, in this order.
 _ENDS = (
-    ("shovels", "close"), ("federation", "stop"), ("doors", "close"), ("_management", "close"),
+    ("shovels", "close"), ("federation", "stop"), ("doors", "close"), ("_forwarder", "close"),
+    ("_management", "close"),
     ("hub", "take_leave"), ("broker", "close"), ("_committer", "stop"), ("_membership", "close"),
     ("hub", "close"),
 )
@@ -74,6 +75,7 @@ class Node:
         self._management: Any = None
         self._committer: Any = None
         self._membership: Any = None
+        self._forwarder: Any = None  # passes a follower's clients on
         if settings.clustering or settings.cluster or settings.cluster_leader:
             self._membership = _membership(settings)
             replicators = (*replicators, *self._membership.replicators)
@@ -136,11 +138,20 @@ class Node:
         # imported here: a leader needs none of it
         from gomq_py.http.follower import FollowerManagement
         self.hub = Hub(self.settings)
+        forwarder = self._forwarder = self._membership.forwarder(self.hub)
+        handlers, forward, http = {}, None, None
+        served = set(SIDE_DOORS)
+        if forwarder is not None:
+            forward, http = forwarder.handler, forwarder.until_end
+            protocols = [name for name in PROTOCOLS if is_wanted(name, self.settings, inherited)]
+            handlers = {name: (forward(name), forwarder.gate(name), False) for name in protocols}
+            served = {name for name, _ in inherited}
         management = FollowerManagement(
-            self.settings, self.cluster_figures, self.why_not_promote, promote)
+            self.settings, self.cluster_figures, self.why_not_promote, promote, http)
         self._unserved = list(inherited)
-        side_doors = [(name, listening.dup()) for name, listening in inherited if name in SIDE_DOORS]
-        self.doors = Doors(self.settings, {}, management.door, self.hub.slow_turns, side_doors)
+        doors = [(name, listening.dup()) for name, listening in inherited if name in served]
+        self.doors = Doors(
+            self.settings, handlers, management.door, self.hub.slow_turns, doors, forward)
         self.doors.open()
         self._membership.start(promote, deposed)
 
@@ -156,6 +167,9 @@ class Node:
         if self.doors is not None:
             self.doors.close()
             self.doors = None
+        if self._forwarder is not None:
+            self._forwarder.close()
+            self._forwarder = None
         self.lead()
         unserved, self._unserved = self._unserved, []
         self.open_doors((*inherited, *unserved))
@@ -249,7 +263,7 @@ class Node:
         held = [(getattr(self, name), end) for name, end in _ENDS]
         self.broker = self.hub = self.amqp = self.mqtt = self.doors = self.durability = None
         self.connector = self.shovels = self.federation = self._management = self._committer = None
-        self._open_shovel = self._membership = None
+        self._open_shovel = self._membership = self._forwarder = None
         for room, end in held:
             if room is not None:
                 shutdown.do(getattr(room, end))

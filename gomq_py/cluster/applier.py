@@ -151,11 +151,12 @@ class Applier:
         if batch and self._flush_at is None and self.staging is None:
             self._flush_at = time.monotonic() + self._flush_s
         try:
-            is_flushed = in_thread(self._work, batch, is_due)
+            done, is_flushed = in_thread(self._work, batch, is_due)
         except Exception as error:
             self._fail(error)
             return
-        self.octets -= sum(len(frame.payload) for frame in batch)
+        self._frames.extendleft(reversed(batch[done:]))
+        self.octets -= sum(len(frame.payload) for frame in batch[:done])
         self._room.set()
         if is_flushed:
             self._flush_at = None
@@ -184,22 +185,23 @@ class Applier:
     # in a thread
 
     def _work(self, batch, is_due):
-        """Returns whether everything is flushed now."""
-        target = self.staging or self._replica
+        """Apply frames, up to a flush. Returns how many were applied, and whether all of them are flushed."""
+        target, done = self.staging or self._replica, 0
         for frame in batch:
             events.decode(frame.payload, target)
             self._applied = frame.position
+            done += 1
             if self.staging is not None and self.staging.is_whole:
                 target = self._complete()
                 is_due = True
-        if self.staging is not None:
-            return False
-        # a promise may wait for what the leader has flushed
-        if is_due or target.is_behind_flush:
-            target.flush()
-            self.flushed = self._applied
-            return True
-        return False
+            elif self.staging is None and target.is_behind_flush:
+                is_due = True  # the leader has flushed this: a promise may wait for it
+                break
+        if self.staging is not None or not is_due:
+            return done, False
+        target.flush()
+        self.flushed = self._applied
+        return done, True
 
     def _complete(self):
         self._replica = self.staging.complete(self._next_identity)

@@ -20,9 +20,12 @@ from gomq_py.cluster.core.elector import (
 )
 from gomq_py.cluster.core.in_sync import InSync
 from gomq_py.cluster.core.lease import EVERY, Lease
+from gomq_py.cluster.core.overrides import NotPossible
 from gomq_py.cluster.core.promises import Promises
-from gomq_py.cluster.core.records import NODES, NodeRecord
-from gomq_py.cluster.core.transactions import CoordinatorError, Outcome, Put, Transaction, Unanswered
+from gomq_py.cluster.core.records import LEADER, NODES, InSyncRecord, LeaderRecord, NodeRecord, decoded
+from gomq_py.cluster.core.transactions import (
+    CREATE, Compare, CoordinatorError, Delete, Outcome, Put, Transaction, Unanswered,
+)
 from gomq_py.cluster.leadership import Leadership, boot_time_s
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -32,6 +35,9 @@ LOG = logger("cluster")
 RETRY_S = 0.5
 # A folder that cannot be flushed is asked again after this time.
 FOLDER_S = 2.0
+# A node deletes the ``leader`` of a process that is gone no more often: a firewall that refuses it would keep
+# the cluster without a leader.
+GONE_S = 60.0
 
 
 class Folder(NamedTuple):
@@ -105,6 +111,7 @@ class Coordination:
         self._revision = 0  # create revision of `leader` in the present election
         self._wake = Event()
         self._pause_s: float | None = None
+        self._gone_s = -GONE_S  # time at which a leader was said to be gone
         self._quiet = QuietLog(LOG)
         self._said = ""
         self._has_ended = False
@@ -134,6 +141,38 @@ class Coordination:
         """Lead no more, and let others be elected at once: all they need was flushed. May switch."""
         if not self._has_ended:
             self._depose(reason)
+
+    def override(self, what: Callable[[Any, str, str, int], Transaction]) -> None:
+        """Do ``what`` an operator asks for, a function of core.overrides. Raises NotPossible, CoordinatorError,
+        Unanswered. May switch.
+        """
+        folder = self._member.folder
+        transaction = what(self._coordinator.read(), self._node, folder.cluster, folder.epoch)
+        if not self._coordinator.transact(transaction).is_done:
+            raise NotPossible("etcd has changed meanwhile: look again")
+        LOG.warning("an operator has changed the cluster's keys: %s", what.__name__)
+        self.look()
+
+    def is_gone(self, address: str) -> None:
+        """Delete ``leader``: nobody listens at its address. Once a minute at most, and not for a node that is
+        not in sync, which nobody would succeed. May switch.
+        """
+        view, now_s = self.view, self._clock()
+        if self._has_ended or self.leadership is not None or view is None or view.leader is None:
+            return
+        leader, in_sync = decoded(view.leader, LeaderRecord.decode), decoded(view.in_sync, InSyncRecord.decode)
+        if (
+            leader is None or leader.address != address or in_sync is None
+            or self._node not in in_sync.members or now_s < self._gone_s + GONE_S
+        ):
+            return
+        self._gone_s = now_s
+        LOG.warning("nobody listens at the leader's address %s: another node is to be elected", address)
+        try:
+            self._coordinator.transact(Transaction(
+                (Compare(LEADER, CREATE, view.leader.create_revision),), (Delete(LEADER),)))
+        except (Unanswered, CoordinatorError) as error:
+            self._failed(error)
 
     @property
     def leads(self) -> bool:

@@ -4,11 +4,11 @@ Used by node, in place of membership. The node begins as a follower; the coordin
 follows and when it leads. Nothing here decides who leads.
 """
 import os
-import socket
 from collections.abc import Callable
 from typing import Any
 
 import gevent
+from gevent import socket
 from gevent.event import Event
 
 from gomq_py.cluster import identity as identities
@@ -34,6 +34,7 @@ from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.settings import Settings
 from gomq_py.errors import ClusterError
 from gomq_py.hub.threads import in_thread
+from gomq_py.net.listener import format_address
 from gomq_py.observability.log import logger
 from gomq_py.storage.disk.data_dir import content_of
 from gomq_py.storage.disk.plain_files import PlainFiles
@@ -43,6 +44,8 @@ LOG = logger("cluster")
 # Part of lease_ttl that one call of etcd may take, and the most seconds: two keepalives may fail.
 CALL_PART, CALL_S = 0.36, 1.8
 # A node that finds damage lets a member lead that is not known to have any.
+# Pause between two connections that are refused, and time for the second.
+PROBE_S = 0.15
 HANDS_OVER = "damage was found in this data folder, and another member of the in-sync set may be sound"
 
 
@@ -85,7 +88,8 @@ class ElectedMembership:
         self._accepted_count = 0
         self._reason = "etcd was not asked yet"
         self._leader_address: tuple[str, int] | None = None
-        self._leader_changed: Callable[[], None] = _do_nothing
+        self._forwarder: Any = None
+        self._probing: Any = None  # greenlet
         self._on_elected: Callable[[], None] = _do_nothing
         self._on_deposed: Callable[[str], None] = _ignore
 
@@ -118,11 +122,12 @@ class ElectedMembership:
 
     def _begin(self) -> None:
         if not self._secret:
-            self._secret = self._secret_of_cluster()
+            self._secret = self._forwarder.secret = self._secret_of_cluster()
         settings, identity = self._settings, self._identity
         self._follower = Follower(
             self._files, self._root, self._secret, "", 0, socket.gethostname(), identity,
             follower_context(settings))
+        self._follower.on_refused = self._refused
         self._follower.start()
         self._coordination = Coordination(
             self._coordinator, self, identity.node_id.hex(), socket.gethostname(), self._address,
@@ -147,6 +152,16 @@ class ElectedMembership:
                 LOG.warning("%s", reason)
                 self._reason = reason
             gevent.sleep(RETRY_S)
+
+    def forwarder(self, hub: Any) -> Any:
+        """The Forwarder of this follower, in the node's ``hub``."""
+        # imported here: a leader has none
+        from gomq_py.cluster.forwarding import Forwarder
+        self._forwarder = Forwarder(
+            hub, self._secret, socket.gethostname(), lambda: self._leader_address,
+            lambda: self._identity if self._follower is None else self._follower.identity,
+            follower_context(self._settings), self._refused)
+        return self._forwarder
 
     def why_not_promote(self, is_forced: bool) -> str:
         """Why this follower is not to be promoted by hand: never is it."""
@@ -339,7 +354,25 @@ class ElectedMembership:
     def _set_leader(self, address: tuple[str, int] | None) -> None:
         if address != self._leader_address:
             self._leader_address = address
-            self._leader_changed()
+            self._forwarder.leader_changed()
+
+    def _refused(self, address: tuple[str, int]) -> None:
+        """Nobody listens at the leader's address, it seems: a second try decides. Does not switch."""
+        if self._probing is None and self._coordination is not None and address == self._leader_address:
+            self._probing = gevent.spawn(self._probe, address)
+            self._probing.name = "cluster: is the leader gone?"
+
+    def _probe(self, address: tuple[str, int]) -> None:
+        try:
+            gevent.sleep(PROBE_S)
+            socket.create_connection(address, PROBE_S).close()
+        except ConnectionRefusedError:
+            assert self._coordination is not None
+            self._coordination.is_gone(format_address(address))
+        except OSError:
+            pass  # lost on its way: its lease tells
+        finally:
+            self._probing = None
 
 
 def _agreed(coordination: Coordination) -> dict[str, Any]:

@@ -9,6 +9,7 @@ identity, on the disk, before anything is acknowledged to that leader.
 """
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gevent
@@ -66,7 +67,8 @@ class Follower:
 
     ``files`` has no replicators; ``identity`` is the folder's (identity.of_follower); ``tls``: a client's
     ``gevent.ssl.SSLContext``, or None (the standard library's would block the hub).
-    ``flush_s``: longest time between a change and its flush.
+    ``flush_s``: longest time between a change and its flush. ``on_refused(address)`` is called for each
+    connection that is refused; it does not switch.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Follower:
         self._link: Any = None
         self._connecting: Any = None  # greenlet
         self._greenlet: Any = None
+        self.on_refused: Callable[[tuple[str, int]], None] = lambda address: None
         self._is_stopping = False
         self._again = Event()  # ends the pause before the next try
         self._is_free = Event()  # no connection is open, being made or at work
@@ -186,6 +189,8 @@ class Follower:
             except FAULTS as error:
                 if not self._is_stopping and address == self._address:
                     self._say(error)
+                    if isinstance(error, ConnectionRefusedError):
+                        self.on_refused(address)
             except Exception as error:
                 LOG.exception("the follower of %s has failed; it connects again", self._shown)
                 self._error = repr(error)

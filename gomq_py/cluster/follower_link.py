@@ -32,7 +32,7 @@ STUCK_S = 30.0
 # Time for telling a follower why its link ends.
 ENDING_S = 0.2
 # Rest after each ACK that brings nothing new, and after HASHES that nobody waits for: a flood of them costs
-# other clients no more than 200 or 2000 a second do, some 1 % of a core. Followers send two such ACKs a second.
+# other clients no more than 200 or 2000 a second do, some 1 % of a core. Followers send 2 such ACKs a second.
 ACK_REST_S, HASHES_REST_S = 0.005, 0.0005
 # Octets of a sync that wait for being sent. More would only be older when they arrive.
 ROOM_OCTETS = 4 << 20
@@ -79,8 +79,8 @@ class FollowerFigures(NamedTuple):
 
 class FollowerLink:
     """A connection to a follower that has logged in in ``epoch``. ``hello``: the follower's. ``entry``: where
-    it goes on in the stream's chain; None: it needs a sync, which begins when ``turn``, a semaphore that links
-    share, lets it. ``heard(link)`` is called after each ACK; it must neither switch nor raise.
+    it goes on in the stream's chain; None: it needs a sync, which begins when ``turn``, a semaphore that
+    links share, lets it. ``heard(link)`` is called after each ACK; it must neither switch nor raise.
 
     ``node``: the follower's id in hex. ``received``, ``flushed``: positions that the follower has
     acknowledged. ``place``: the Entry of the chain up to which it has flushed; None: it waits for its sync.

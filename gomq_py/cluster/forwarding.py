@@ -19,7 +19,7 @@ from gomq_py.cluster.login import ForwarderLogin, LoginRefused
 from gomq_py.cluster.wire import frames
 from gomq_py.cluster.wire.frames import FrameError, FrameReader
 from gomq_py.cluster.wire.messages import MessageError
-from gomq_py.net.listener import format_address, host_of
+from gomq_py.net.listener import format_address, host_of, serve
 from gomq_py.net.proxy_protocol import header_of
 from gomq_py.net.pump import Pumps
 from gomq_py.observability.log import logger
@@ -46,7 +46,7 @@ Address = tuple[str, int]
 
 class Forwarder:
     """Passes the clients of a follower's listeners on. ``hub``: the node's hub.context.Hub. ``secret``: at
-    least 16 octets. ``name``: the node's. ``tls``: an SSL context for the cluster port, or None.
+    least 16 octets; it may be set later, before there is an address. ``name``: the node's. ``tls``: an SSL context for the cluster port, or None.
 
     ``leader_address()`` returns the address of the present leader's cluster port, or None without a leader;
     call ``leader_changed`` when it returns another one. ``identity()`` returns the folder's Identity.
@@ -58,7 +58,7 @@ class Forwarder:
             identity: Callable[[], Identity], tls: Any = None,
             refused: Callable[[Address], None] = lambda address: None):
         self._hub = hub
-        self._secret, self._name = secret, name
+        self.secret, self._name = secret, name
         self._leader_address, self._identity = leader_address, identity
         self._tls = tls
         self._refused = refused
@@ -84,6 +84,10 @@ class Forwarder:
         ``when_gone`` (see net.listener); None if the caller must close the socket.
         """
         return partial(self._forward, listener)
+
+    def until_end(self, connection: Any, address: Any) -> None:
+        """Pass a client of the HTTP listener on, until its end. May switch."""
+        serve(self.handler("http"), connection, address)
 
     def leader_changed(self) -> None:
         """Have waiting clients look for the leader again, and end the connections to a former one."""
@@ -178,7 +182,7 @@ class Forwarder:
     def _log_in(self, upstream: Any, listener: str, proxy: bytes) -> None:
         identity = self._identity()
         login = ForwarderLogin(
-            self._secret, identity.node_id, identity.cluster_id, identity.epoch, self._name, listener, proxy)
+            self.secret, identity.node_id, identity.cluster_id, identity.epoch, self._name, listener, proxy)
         reader = FrameReader(frames.LOGIN_MAX_PAYLOAD)
         upstream.sendall(login.hello())
         while not login.done:

@@ -5,8 +5,9 @@
     {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number, "promoted": text, "damaged": truth}
 
 The node's id never changes; cluster and epoch change when a sync is swapped in, and the epoch when a follower
-is promoted or elected, or its leader goes on in a higher one. A node with an empty folder has NO_ID as its cluster. The file is about one node, so it is
-neither replicated nor part of a backup. ``files`` has no replicators.
+is promoted or elected, or its leader goes on in a higher one. A node with an empty folder has NO_ID as its
+cluster. The file is about one node, so it is neither replicated nor part of a backup. ``files`` has no
+replicators.
 """
 import json
 import os

@@ -78,7 +78,7 @@ class Leadership:
         """
         self._gate, self._alarms, self._leader, self._holds = gate, alarms, leader, holds
         if self.is_fenced:
-            self._shut()
+            gate.shut()
         self._apply()
 
     def renew(self, lease: Lease, in_sync: InSync) -> None:
@@ -181,6 +181,7 @@ class Leadership:
     def _shut(self) -> None:
         if self._gate is not None:
             self._gate.shut()
+            LOG.warning("this node is fenced: it does not know whether it leads")
             self._alarms.set(CONTACT, CONTACT, "nothing is delivered or confirmed meanwhile")
 
     def _open(self) -> None:

@@ -24,8 +24,8 @@ READ_OCTETS = 256 * 1024
 
 class Link:
     """A connection to ``address``, (host, port); ``tls``: a ``gevent.ssl.SSLContext``, or None. ``epoch``,
-    ``counts_received``: the leader's, set at login (see login.FollowerLogin). Raises OSError. May switch: a greenlet that is killed meanwhile leaves no
-    socket behind.
+    ``counts_received``: the leader's, set at login (see login.FollowerLogin). Raises OSError. May switch: a
+    greenlet that is killed meanwhile leaves no socket behind.
     """
 
     def __init__(self, address: tuple[str, int], tls: Any):

@@ -5,8 +5,8 @@ and sends what they return. Both sides sign both nonces with the cluster's secre
 first. The leader says nothing about its cluster's state to a follower that does not know the secret, but what
 CHALLENGE carries. The login protects nothing after it: a network that may be tampered with needs TLS.
 
-A follower logs in for the leader's events (HELLO), or to pass a client on (FORWARD), with whom the leader then
-speaks on this connection.
+A follower logs in for the leader's events (HELLO), or to pass a client on (FORWARD), with whom the leader
+then speaks on this connection.
 """
 import hmac
 import os

@@ -24,8 +24,8 @@ MB = 1_000_000
 
 
 class PublisherHolds:
-    """Raises and lifts ``alarms``, a broker's Alarms. ``required()``: ids of the nodes that promises wait for.
-    ``max_lag_octets``: publishers are held while one of them lacks more octets of changes.
+    """Raises and lifts ``alarms``, a broker's Alarms. ``required()``: ids of the nodes that promises wait
+    for. ``max_lag_octets``: publishers are held while one of them lacks more octets of changes.
     """
 
     def __init__(

@@ -190,7 +190,12 @@ class EventStream(Replicator):
         self._tell(events.folder_removed, self._path(path))
 
     def flushed(self):
+        """A frame ends here: its position is what a follower acknowledges after its own flush."""
         self._tell(events.flushed)
+        try:
+            self.close_frame()
+        except Exception as error:
+            self._fail(error)
 
     def diverged(self):
         self.position += 1

@@ -5,30 +5,12 @@ A simulation of the cluster's core uses it in place of etcd; tests/e2e/cluster/t
 with the real one. It is always in reach and answers at once. Lost requests, lost answers and delays are the
 caller's work: it makes a call without using the answer, or uses it later.
 """
-from typing import NamedTuple
-
 from gomq_py.cluster.core.records import Kept
-from gomq_py.cluster.core.transactions import CoordinatorError, Outcome, Put
+from gomq_py.cluster.core.transactions import CoordinatorError, Delete, Outcome, Put
 from gomq_py.cluster.etcd.messages import view_from
 
 # Smallest time to live that etcd grants with its default timing: 1.5 times the election timeout, rounded up.
 LEAST_TTL_S = 2
-
-
-class Event(NamedTuple):
-    """A change of one key. ``kept``: the Kept after it; None: the key was deleted."""
-
-    revision: int
-    key: str
-    kept: Kept | None
-
-
-class Compacted(Exception):
-    """The events asked for are forgotten; ``revision``: the oldest that is still kept."""
-
-    def __init__(self, revision):
-        super().__init__(f"the events before revision {revision} are compacted")
-        self.revision = revision
 
 
 class EtcdModel:
@@ -56,8 +38,9 @@ class EtcdModel:
         Raises CoordinatorError for a lease that does not exist and for a key that is written twice.
         """
         self._check()
-        keys = [operation.key for operation in transaction.operations]
-        if len(set(keys)) < len(keys):
+        written = [operation.key for operation in transaction.operations if isinstance(operation, Put)]
+        deleted = {operation.key for operation in transaction.operations if isinstance(operation, Delete)}
+        if len(set(written) - deleted) < len(written):
             raise CoordinatorError("etcdserver: duplicate key given in txn request")
         is_done = all(self._holds(compare) for compare in transaction.compares)
         if is_done:
@@ -114,8 +97,7 @@ class EtcdModel:
     def end_lease(self, lease):
         """End a lease whether its time is over or not, and delete its keys, in one revision."""
         del self._leases[lease], self._ends_s[lease]
-        keys = sorted(key for key, kept in self.kept.items() if kept.lease == lease)
-        self._write([(key, None) for key in keys])
+        self._write(dict.fromkeys(key for key, kept in self.kept.items() if kept.lease == lease))
 
     def put(self, key, value, lease=0):
         """Write a key unconditionally, as an operator with etcdctl does."""
@@ -124,18 +106,10 @@ class EtcdModel:
     def delete(self, key):
         """Delete a key, if it is there."""
         if key in self.kept:
-            self._write([(key, None)])
+            self._write({key: None})
 
     def compact(self, revision):
-        """Forget the events up to a revision."""
-        self._events = [event for event in self._events if event.revision > revision]
-        self._compacted = max(self._compacted, revision)
-
-    def events_from(self, revision):
-        """The Events of a revision and those behind it, in order. Raises Compacted."""
-        if revision <= self._compacted:
-            raise Compacted(self._compacted)
-        return [event for event in self._events if event.revision >= revision]
+        """Without effect: the client asks for no old events."""
 
     def empty(self):
         """Begin anew without keys and leases, at revision 1, as a new etcd at the same address does."""
@@ -148,7 +122,6 @@ class EtcdModel:
         self.revision = 1
         self.kept = {}  # {key: Kept}
         self._leases, self._ends_s = {}, {}
-        self._events, self._compacted = [], 0
 
     def _check(self):
         if self.is_refused:
@@ -162,29 +135,28 @@ class EtcdModel:
         return compare.revision == {"create": kept.create_revision, "mod": kept.mod_revision}[compare.target]
 
     def _carry_out(self, operations):
-        changes = []
+        changes = {}  # a key may be deleted twice
         for operation in operations:
             if isinstance(operation, Put):
                 if operation.lease and operation.lease not in self._leases:
                     raise CoordinatorError("etcdserver: requested lease not found")
-                changes.append((operation.key, operation))
+                changes[operation.key] = operation
             elif operation.key in self.kept:
-                changes.append((operation.key, None))
+                changes[operation.key] = None
         self._write(changes)
 
     def _write(self, changes):
-        """Make changes, (key, Put or None), in one revision; none: no revision either."""
+        """Make changes, {key: Put, or None to delete it}, in one revision; without any it stays."""
         if not changes:
             return
         self.revision += 1
-        for key, put in changes:
+        for key, put in changes.items():
             if put is None:
                 del self.kept[key]
             else:
                 there = self.kept.get(key)
                 created = self.revision if there is None else there.create_revision
                 self.kept[key] = Kept(put.value, created, self.revision, put.lease)
-            self._events.append(Event(self.revision, key, self.kept.get(key)))
         self._tell()
 
     def _tell(self):

@@ -24,7 +24,7 @@ WATCH, AUTHENTICATE = "/v3/watch", "/v3/auth/authenticate"
 # Field that a compare's revision stands in, by Compare.target.
 COMPARED = {"create": "create_revision", "mod": "mod_revision"}
 MOST_INTEGER = (1 << 63) - 1
-_DIGITS = re.compile(r"\d{1,19}")
+_DIGITS = re.compile(r"[0-9]{1,19}")
 # A token becomes a header: any text that is one, and no longer than a large JWT.
 _TOKEN = re.compile(r"[\x21-\x7e]{1,8192}")
 

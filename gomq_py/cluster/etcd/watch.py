@@ -2,8 +2,8 @@
 
 A silent stream is not trusted: a server may hang, or lose its connection to the others. So ``wake`` is
 called every 2 s whatever the stream says, and a silent stream is replaced. Each stream begins at the present
-revision and wakes when it has begun. The woken reader reads everything, so no change is missed, and the client
-never asks for old events, which etcd may have compacted.
+revision and wakes when it has begun. The woken reader reads everything, so no change is missed, and no old
+events are asked for, which etcd may have compacted.
 """
 import json
 import time

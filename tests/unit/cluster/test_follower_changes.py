@@ -154,6 +154,26 @@ def test_events_behind_a_flush_of_the_leader_are_flushed_at_once(leader, begin):
     leader.await_ack(7, 7)
 
 
+def test_what_waits_behind_a_flush_does_not_delay_its_acknowledgement(leader, begin, files, monkeypatch):
+    one = begin(flush_s=60.0)
+    leader.accept()
+    sync(leader)
+    positions, put = [], files.put
+    monkeypatch.setattr(
+        files, "put", lambda *arguments: positions.append(one.status.flushed) or put(*arguments))
+
+    octets = b"".join(
+        frames.encode(
+            frames.EVENTS, events.written(1, 0, b"%03d" % position) + events.flushed() * (position % 2), 1,
+            position)
+        for position in range(6, 10))
+    leader.connection.sendall(octets)
+    leader.await_ack(9, 9)
+
+    assert positions == [5, 5, 7, 7]
+    assert one.status.lag_octets == 0
+
+
 def test_what_is_received_is_acknowledged_at_once_where_that_counts(leader, begin):
     begin(flush_s=60.0)
     leader.accept(counts_received=True)

@@ -29,7 +29,8 @@ def files(stream):
 @pytest.fixture
 def link(stream):
     return FollowerLink(
-        None, "127.0.0.1:1", HELLO, frames.FrameReader(), stream, stream.end(), stream.epoch, lambda link: None)
+        None, "127.0.0.1:1", HELLO, frames.FrameReader(), stream, stream.end(), stream.epoch,
+        lambda link: None)
 
 
 def sent(link):

@@ -73,7 +73,8 @@ def test_elected_node_without_a_cluster_is_in_that_one(tmp_path):
 
 
 @pytest.mark.parametrize("cluster_id, epoch, text", [
-    (b"d" * 16, 7, "belongs to cluster"), (ONE.cluster_id, 2, "is of epoch 3, and this node was elected for 2"),
+    (b"d" * 16, 7, "belongs to cluster"),
+    (ONE.cluster_id, 2, "is of epoch 3, and this node was elected for 2"),
 ])
 def test_folder_of_another_cluster_or_a_later_epoch_is_not_led(tmp_path, cluster_id, epoch, text):
     identity.write(Files(), tmp_path, ONE)

@@ -10,7 +10,7 @@ from gomq_py.cluster.core.in_sync import Progress
 from gomq_py.cluster.core.promises import Promises
 from gomq_py.cluster.publisher_holds import FOLLOWER_THROUGHPUT, IN_SYNC_FOLLOWERS, PublisherHolds
 from gomq_py.cluster.wire import frames, messages
-from tests.unit.cluster.test_leader import CLUSTER, World, put, put_short_ones, wait
+from tests.unit.cluster.test_leader import World, put, put_short_ones, wait
 
 COPY = b"copy".ljust(16, b"\0").hex()
 MIB = 1 << 20

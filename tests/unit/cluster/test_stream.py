@@ -70,7 +70,6 @@ def test_changes_of_one_turn_are_one_frame(stream, files, tmp_path):
     files.overwritten(file, 0, 4)
     files.extend(file, 8192)
     files.rename(file.path, tmp_path / "folder" / "msgs", file)
-    files.register.flushed()
     files.unlink(file.path)
     files.remove_folder(tmp_path / "folder")
     assert place.next is None, "the frame is made at the end of the turn"
@@ -78,12 +77,27 @@ def test_changes_of_one_turn_are_one_frame(stream, files, tmp_path):
     gevent.sleep(0)
 
     frame, = frames_behind(stream, place)
-    assert (frame.position, stream.position, files.register.told) == (9, 9, 9)
+    assert (frame.position, stream.position, files.register.told) == (8, 8, 8)
     assert calls_of(frame) == [
         ("created", 1, 4096, "msgs"), ("folder_created", "folder"), ("written", 1, 10, b"octets"),
         ("written", 1, 0, b"head"), ("resized", 1, 8192), ("renamed", 1, "msgs", "folder/msgs"),
-        ("flushed",), ("unlinked", 1, "folder/msgs"), ("folder_removed", "folder"),
+        ("unlinked", 1, "folder/msgs"), ("folder_removed", "folder"),
     ]
+
+
+def test_frame_ends_where_the_leader_has_flushed(stream, files, tmp_path):
+    """A follower acknowledges positions of frames: a promise must not wait for what comes behind its flush.
+    """
+    place = stream.end()
+    files.make_folder(tmp_path / "one")
+    files.register.flushed()
+    files.make_folder(tmp_path / "two")
+    stream.close_frame()
+
+    found = frames_behind(stream, place)
+
+    assert [(frame.position, calls_of(frame)) for frame in found] == [
+        (2, [("folder_created", "one"), ("flushed",)]), (3, [("folder_created", "two")])]
 
 
 def test_changes_of_later_turns_are_further_frames(stream, files, tmp_path):

@@ -1,0 +1,55 @@
+"""Overrides: what an operator may do to a cluster's keys where the rules of the election have no way out.
+
+Both give up the promise that nothing confirmed is lost, if the operator chooses the wrong node. They change
+``cluster`` and ``isr`` only; then the node is elected as any other.
+"""
+from gomq_py.cluster.core.records import CLUSTER, IN_SYNC, LEADER, InSyncRecord, View, decode_cluster, decoded
+from gomq_py.cluster.core.transactions import CREATE, MOD, Compare, Put, Transaction
+
+
+class NotPossible(Exception):
+    """The keys are not changed; the text says why."""
+
+
+def adopt(view: View, node: str, cluster: str, epoch: int) -> Transaction:
+    """Write the keys of a cluster that etcd has lost anew, from the folder of ``node``, which is then the only
+    one in sync. ``cluster``, ``epoch``: of the folder. Raises NotPossible.
+    """
+    if not cluster:
+        raise NotPossible("this data folder belongs to no cluster: there is nothing to write anew")
+    if view.leader is not None:
+        raise NotPossible("etcd knows a leader: nothing is lost")
+    found = decoded(view.cluster, decode_cluster)
+    record = decoded(view.in_sync, InSyncRecord.decode)
+    if found == cluster and record is not None and record.epoch >= epoch:
+        raise NotPossible(
+            "etcd knows this cluster and who is in sync. If none of these nodes can come back: "
+            "cluster_force_leader")
+    return Transaction(
+        (_absent(LEADER), *_as_read(view)),
+        (Put(CLUSTER, cluster.encode()), Put(IN_SYNC, InSyncRecord(epoch, {node: epoch}).encode())))
+
+
+def force_leader(view: View, node: str, cluster: str, epoch: int) -> Transaction:
+    """Make ``node`` the only one in sync, whatever its folder lacks. Raises NotPossible."""
+    if not cluster:
+        raise NotPossible("nothing has been copied to this node yet, so there is nothing to lead")
+    if view.leader is not None:
+        raise NotPossible("there is a leader: stop that node first")
+    if decoded(view.cluster, decode_cluster) != cluster:
+        raise NotPossible(f"this data folder belongs to cluster {cluster}, which etcd does not know: cluster_adopt")
+    record = decoded(view.in_sync, InSyncRecord.decode)
+    highest = epoch if record is None else max(epoch, record.epoch)
+    return Transaction(
+        (_absent(LEADER), *_as_read(view)),
+        (Put(IN_SYNC, InSyncRecord(highest, {node: min(epoch, highest)}).encode()),))
+
+
+def _absent(key: str) -> Compare:
+    return Compare(key, CREATE, 0)
+
+
+def _as_read(view: View) -> tuple[Compare, ...]:
+    return tuple(
+        Compare(key, MOD, 0 if kept is None else kept.mod_revision)
+        for key, kept in ((CLUSTER, view.cluster), (IN_SYNC, view.in_sync)))

@@ -1,0 +1,141 @@
+"""Faults that a storm consists of. Each is a function of the Scenario, which it hits at once; most end by
+themselves after some seconds.
+"""
+from functools import partial
+
+
+def kill(world):
+    """A process is killed."""
+    node = world.random.choice(world.nodes)
+    node.kill()
+    _boot_later(world, node)
+
+
+def cut_power(world):
+    """A machine loses its power."""
+    node = world.random.choice(world.nodes)
+    node.cut_power()
+    _boot_later(world, node)
+
+
+def cut_all_power(world):
+    """All machines lose their power at one moment."""
+    for node in world.nodes:
+        node.cut_power()
+        _boot_later(world, node)
+
+
+def wipe(world):
+    """A node, not the only one in sync, comes back with an empty folder."""
+    node = world.random.choice(world.nodes)
+    node.wipe()
+    _boot_later(world, node)
+
+
+def back_up_and_restore(world):
+    """The folder of a node is replaced by an earlier one of itself, of a lower epoch."""
+    random = world.random
+    node = random.choice(world.nodes)
+    older = [folder for folder in node.backups if 0 < folder.epoch < node.folder.epoch]
+    if older:
+        node.restore(random.choice(older))
+        _boot_later(world, node)
+    for other in world.nodes:
+        other.back_up()
+
+
+def stop(world):
+    """A process is stopped, and goes on."""
+    node = world.random.choice(world.nodes)
+    if node.program is not None:
+        node.program.stopped_until_s = world.now_s + world.random.choice((0.3, 1.0, 3.0, 7.0))
+
+
+def jump(world):
+    """A clock jumps."""
+    world.random.choice(world.nodes).clock_offset_s += world.random.uniform(-20, 20)
+
+
+def cut_pair(world):
+    """Two nodes do not hear each other, or one does not hear the other."""
+    source, target = world.random.sample(world.nodes, 2)
+    _cut(world, source.name, target.name)
+    if world.random.random() < 0.6:
+        _cut(world, target.name, source.name)
+
+
+def cut_from_etcd(world):
+    """A node does not reach etcd, or hears no answer."""
+    name = world.random.choice(world.nodes).name
+    ways = [(name, "etcd"), ("etcd", name)]
+    for way in ways if world.random.random() < 0.6 else [world.random.choice(ways)]:
+        _cut(world, *way)
+
+
+def isolate(world):
+    """A node reaches nobody."""
+    name = world.random.choice(world.nodes).name
+    for other in [node.name for node in world.nodes] + ["etcd"]:
+        if other != name:
+            _cut(world, name, other)
+            _cut(world, other, name)
+
+
+def refuse(world):
+    """etcd has no majority for a while."""
+    world.etcd.is_refused = True
+    world.after(world.random.uniform(0.5, 8), setattr, world.etcd, "is_refused", False)
+
+
+def lose(world):
+    """Requests and answers of etcd are lost."""
+    world.loss = world.random.choice((0.1, 0.3, 0.6))
+    world.after(world.random.uniform(1, 8), setattr, world, "loss", 0.0)
+
+
+def slow_down(world):
+    """Everything takes long."""
+    world.slow_s = world.random.choice((0.3, 1.0, 4.0))
+    world.after(world.random.uniform(1, 8), setattr, world, "slow_s", 0.0)
+
+
+def end_leases(world):
+    """etcd ends leases before their time."""
+    for lease in world.etcd.leases():
+        world.etcd.end_lease(lease)
+
+
+def compact(world):
+    """etcd forgets earlier events."""
+    world.etcd.compact(world.etcd.revision)
+
+
+def write_rubbish(world):
+    """An operator writes rubbish, and puts back what was there."""
+    key = world.random.choice(("isr", "leader", "cluster"))
+    kept = world.etcd.kept.get(key)
+    if kept is not None and not world.etcd.is_refused:
+        world.etcd.put(key, b"rubbish", kept.lease)
+        world.after(world.random.uniform(0.1, 3), _put_back, world, key, kept)
+
+
+def _put_back(world, key, kept):
+    there = world.etcd.kept.get(key)
+    if there is not None and there.value == b"rubbish":
+        world.etcd.put(key, kept.value, there.lease)
+
+
+def _boot_later(world, node):
+    world.after(world.random.choice((0.2, 1.0, 5.0)), node.boot)
+
+
+def _cut(world, *way):
+    world.cuts.add(way)
+    world.after(world.random.choice((0.5, 2.0, 6.0)), partial(world.cuts.discard, way))
+
+
+FAULTS = {
+    function.__name__: function for function in (
+        kill, cut_power, cut_all_power, wipe, back_up_and_restore, stop, jump, cut_pair, cut_from_etcd,
+        isolate, refuse, lose, slow_down, end_leases, compact, write_rubbish)
+}

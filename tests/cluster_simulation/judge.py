@@ -1,0 +1,76 @@
+"""Judge: what must hold, whatever happens.
+
+- Every record that was promised is in the folder of each leader that opens its doors afterwards, once, and
+  those of one leader in their order.
+- When a record is promised, every node that could be elected has it on its disk, and each leader of a later
+  epoch has it, too.
+- One run of one node promises in an epoch.
+"""
+from gomq_py.cluster.core.records import InSyncRecord, decoded
+
+
+class Judge:
+    """``world.judge``. ``faults``: texts, one for each finding."""
+
+    def __init__(self, world):
+        self.world = world
+        self.faults = []
+        self.confirmed = {}  # record -> the run that has promised it, in the order of promises
+        self.opened_count = 0
+        self._leaders = []  # (epoch, program)
+        self._runs = {}  # epoch -> run that promises in it
+
+    def opened(self, program):
+        """The program opens its doors."""
+        self.opened_count += 1
+        epoch = program.leads.epoch
+        records = program.folder.records()
+        self.world.note("%s opens its doors in epoch %d with %d", program.node, epoch, len(records))
+        self._leaders.append((epoch, program))
+        there = set(records)
+        if len(there) < len(records):
+            self._found("%s has a record twice in epoch %d", program.node, epoch)
+        lost = [record for record in self.confirmed if record not in there]
+        if lost:
+            self._found("%s leads in epoch %d without %d of %d promised records, such as %d",
+                        program.node, epoch, len(lost), len(self.confirmed), lost[0])
+        last = {}
+        for record in records:
+            run = self.confirmed.get(record)
+            if run is not None:
+                if record < last.get(run, 0):
+                    self._found("%s has records out of order in epoch %d", program.node, epoch)
+                last[run] = record
+
+    def promised(self, program, records):
+        """The program has promised records."""
+        epoch = program.leads.epoch
+        if self._runs.setdefault(epoch, program.run) != program.run:
+            self._found("two promise in epoch %d, the second is %s", epoch, program.node)
+        for record in records:
+            self.confirmed[record] = program.run
+        self.world.note("%s promises %s", program.node, records)
+        first = records[0]
+        for node in electable(self.world):
+            if first not in node.folder.records(only_flushed=True):
+                self._found("%s promises %d in epoch %d, which %s may lead without",
+                            program.node, first, epoch, node)
+        for later, other in self._leaders:
+            if later > epoch and other.is_alive and first not in other.folder.records():
+                self._found("%s promises %d in epoch %d, which %s leads without in %d",
+                            program.node, first, epoch, other.node, later)
+
+    def _found(self, text, *arguments):
+        self.world.note("FAULT " + text, *arguments)
+        self.faults.append(f"{self.world.now_s:.3f} s: {text % arguments}")
+
+
+def electable(world):
+    """The nodes that etcd allows to be elected, by what it has now, if nobody leads."""
+    record = decoded(world.etcd.kept.get("isr"), InSyncRecord.decode)
+    if record is None:
+        return []
+    return [
+        node for node in world.nodes
+        if record.members.get(node.folder.node_id, node.folder.epoch + 1) <= node.folder.epoch
+    ]

@@ -1,0 +1,109 @@
+"""Scenario: three nodes under faults that a seed draws, then time to recover, judged all along."""
+from tests.cluster_simulation.judge import Judge, electable
+from tests.cluster_simulation.node import Node
+from tests.cluster_simulation.world import World
+
+STORM_S = 25.0
+# Nodes that were removed several times wait up to a minute before they are admitted again, elsewhere.
+RECOVERY_S = 30.0
+
+
+class Scenario(World):
+    """``run()``, once. ``faults``: names of Faults' methods that happen, or all."""
+
+    def __init__(self, seed, trace=None, storm_s=STORM_S):
+        super().__init__(seed, trace)
+        random = self.random
+        self.lease_ttl_s = random.choice((2.0, 3.0, 5.0))
+        self.ack_timeout_s = random.choice((0.6, 1.0, 3.0))
+        self.min_isr = random.choice((1, 1, 2))
+        self.slow_disk = random.choice((0.0, 0.02, 0.1))
+        self.storm_s = storm_s
+        self.listening = {}  # address -> Program
+        self.judge = Judge(self)
+        self._records = self._runs = 0
+        self.counts = {}  # name of a fault -> how often it came
+        self.nodes = [Node(self, name) for name in "abc"]
+        self.is_misrouting = random.random() < 0.2
+
+    # what nodes ask
+
+    def new_id(self):
+        """32 random hex digits."""
+        return f"{self.random.getrandbits(128):032x}"
+
+    def new_run(self):
+        """A number that no other run of a program has."""
+        self._runs += 1
+        return self._runs
+
+    def new_record(self):
+        """The next record."""
+        self._records += 1
+        return self._records
+
+    def flush_s(self):
+        """How long a flush takes."""
+        if self.random.random() < self.slow_disk:
+            return self.random.uniform(0.05, 1.5)
+        return self.random.uniform(0.001, 0.02)
+
+    def reached(self, address):
+        """The program that answers at an address, or None."""
+        if self.is_misrouting and self.random.random() < 0.3 and self.listening:
+            return self.random.choice(list(self.listening.values()))
+        return self.listening.get(address)
+
+    # the run
+
+    def run_all(self):
+        """Run. Returns the texts of the faults that were found."""
+        self.random.shuffle(self.nodes)
+        for node in self.nodes:
+            self.after(self.random.uniform(0, 1), node.boot)
+        self.run(3.0)
+        self._plan()
+        self.run(3.0 + self.storm_s)
+        self._heal()
+        if not self.run(self.now_s + RECOVERY_S, self._has_recovered) and electable(self):
+            self.judge.faults.append(f"it has not recovered: {self._state()}")
+        return self.judge.faults
+
+    def _plan(self):
+        from tests.cluster_simulation.faults import FAULTS
+        random = self.random
+        names = sorted(FAULTS)
+        chosen = random.sample(names, random.randint(1, len(names)))
+        rate_s = random.choice((0.5, 1.0, 2.0, 4.0))
+        at_s = random.expovariate(1 / rate_s)
+        while at_s < self.storm_s:
+            self.after(at_s, self._strike, random.choice(chosen))
+            at_s += random.expovariate(1 / rate_s)
+
+    def _strike(self, name):
+        from tests.cluster_simulation.faults import FAULTS
+        self.counts[name] = self.counts.get(name, 0) + 1
+        self.note("-- %s", name)
+        FAULTS[name](self)
+
+    def _heal(self):
+        self.note("-- heal")
+        self.cuts.clear()
+        self.loss = self.slow_s = self.slow_disk = 0.0
+        self.etcd.is_refused = self.is_misrouting = False
+        for node in self.nodes:
+            node.boot()
+            node.program.stopped_until_s = 0.0
+        self._confirmed_before = len(self.judge.confirmed)
+
+    def _has_recovered(self):
+        leading = [node.program for node in self.nodes if node.program and node.program.are_doors_open]
+        return (
+            len(leading) == 1 and leading[0].in_sync is not None
+            and set(leading[0].in_sync.members) == {node.folder.node_id for node in self.nodes}
+            and len(self.judge.confirmed) > self._confirmed_before + 5)
+
+    def _state(self):
+        return "; ".join(
+            f"{node}: {node.program.elector._last} {node.program.in_sync and dict(node.program.in_sync.members)}"
+            for node in self.nodes) + f"; {len(self.judge.confirmed) - self._confirmed_before} promised"
