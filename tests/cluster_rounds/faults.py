@@ -10,6 +10,7 @@ from tests.cluster_rounds.nodes import PROGRESS_S, LEASE_TTL_S
 from tests.support.waiting import in_time, wait_until
 
 _SLOW_OCTETS_PER_S = 30_000
+STORM_S = 20
 
 
 def let_pass(cluster, seconds):
@@ -434,6 +435,85 @@ def folder_of_follower_is_restored_and_the_leader_goes(cluster, random):
     leader.spawn()
 
 
+# all of them
+
+
+def storm(cluster, random):
+    """Processes are killed and stopped, ways cut and slowed, one thing after the other, and nobody waits."""
+    until = time.monotonic() + STORM_S
+    while time.monotonic() < until:
+        random.choice(_GUSTS)(cluster, random)
+        let_pass(cluster, random.choice((0.05, 0.5, 1, 2)) * random.random())
+    for node in cluster.nodes:
+        if node.is_running:
+            node.wake()
+        else:
+            node.spawn()
+    if cluster.coordinator.process.poll() is None:
+        cluster.coordinator.go_on()
+    else:
+        cluster.coordinator.begin()
+
+
+def _kill_or_spawn(cluster, random):
+    node = random.choice(cluster.nodes)
+    cluster.say(f"{node.name}: {'kill' if node.is_running else 'spawn'}")
+    if node.is_running:
+        node.kill()
+    else:
+        node.spawn()
+
+
+def _suspend_or_wake(cluster, random):
+    node = random.choice(cluster.nodes)
+    if node.is_running:
+        cluster.say(f"{node.name}: suspended or woken")
+        random.choice((node.suspend, node.wake, node.wake))()
+
+
+def _cut_or_heal(cluster, random):
+    source, target = random.sample([*(node.name for node in cluster.nodes), "etcd"], 2)
+    way = cluster.network.way(source, target)
+    cluster.say(f"{way.name}: {'heal' if way.is_cut else 'cut'}")
+    if way.is_cut:
+        way.heal()
+    elif random.random() < 0.2:
+        way.slow(_SLOW_OCTETS_PER_S)
+    else:
+        way.cut()
+    if random.random() < 0.1:
+        cluster.network.reset(way)
+
+
+def _heal_all(cluster, random):
+    cluster.say("heal")
+    cluster.network.heal()
+
+
+def _kill_or_begin_etcd(cluster, random):
+    coordinator = cluster.coordinator
+    is_running = coordinator.process.poll() is None
+    cluster.say(f"etcd: {'kill' if is_running else 'begin'}")
+    if is_running:
+        coordinator.kill()
+    else:
+        coordinator.begin()
+
+
+def _spawn_all(cluster, random):
+    for node in cluster.nodes:
+        if not node.is_running:
+            cluster.say(f"{node.name}: spawn")
+            node.spawn()
+        else:
+            node.wake()
+
+
+_GUSTS = (
+    _kill_or_spawn, _kill_or_spawn, _kill_or_spawn, _suspend_or_wake, _suspend_or_wake, _cut_or_heal,
+    _cut_or_heal, _cut_or_heal, _heal_all, _heal_all, _kill_or_begin_etcd, _spawn_all, _spawn_all,
+)
+
 # Those of CI first: 20 in an order that mixes them.
 FAULTS = (
     leader_is_killed, follower_is_stopped, leader_and_etcd_are_cut, leader_is_stopped_beyond_its_lease,
@@ -448,4 +528,5 @@ FAULTS = (
     leader_is_killed_before_a_slow_link, leader_is_killed_during_a_sync,
     answers_of_etcd_are_lost_while_the_leader_goes,
     flushes_of_follower_hang, leader_is_stopped_for_a_moment, flushes_of_leader_hang, all_are_restarted,
+    storm,
 )
