@@ -316,7 +316,8 @@ class Broker:
 
     def _deposed(self, reason):
         """Stop, because another node leads: only a new broker is a follower again."""
-        self._failure = _cluster_error(f"this broker has stopped, because it leads its cluster no more: {reason}")
+        self._failure = _cluster_error(
+            f"this broker has stopped, because it leads its cluster no more: {reason}")
         self._stopping.set()
 
     def _adopted(self):

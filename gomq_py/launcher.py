@@ -57,8 +57,8 @@ class BootError(Exception):
 class Launcher:
     """Runs one broker in this process. The command calls ``run``; programs call ``start`` and ``stop``.
 
-    ``on_promoted()`` is called when a follower has become the leader. ``on_deposed(reason)``: when a node that
-    was elected leads no more; by default the program begins anew in this process, as a follower.
+    ``on_promoted()`` is called when a follower has become the leader. ``on_deposed(reason)``: when a node
+    that was elected leads no more; by default the program begins anew in this process, as a follower.
     """
 
     def __init__(
@@ -111,6 +111,8 @@ class Launcher:
                 helpers.append(_named("watchdog", self._tell_watchdog))
             self._asked_to_stop.wait()
             self._systemd.stopping()
+            if self._node is not None:
+                self._node.drain()
             return EXIT_ABORTED if self._has_failed else EXIT_STOPPED
         finally:
             gevent.killall(helpers)

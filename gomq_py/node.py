@@ -18,7 +18,7 @@ from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.content import forms
 from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, PROTOCOLS, SIDE_DOORS, Doors, is_wanted
-from gomq_py.errors import DefinitionsError
+from gomq_py.errors import ClusterError, DefinitionsError
 from gomq_py.federation.supervisor import Federation
 from gomq_py.hub.context import Hub
 from gomq_py.hub.scheduler import SliceClock
@@ -147,7 +147,7 @@ class Node:
             handlers = {name: (forward(name), forwarder.gate(name), False) for name in protocols}
             served = {name for name, _ in inherited}
         management = FollowerManagement(
-            self.settings, self.cluster_figures, self.why_not_promote, promote, http)
+            self.settings, self.cluster_figures, self.why_not_promote, promote, http, self.change_cluster)
         self._unserved = list(inherited)
         doors = [(name, listening.dup()) for name, listening in inherited if name in served]
         self.doors = Doors(
@@ -178,10 +178,15 @@ class Node:
         """Why this node is not to be promoted now, or ""; ``is_forced``: also to an older state."""
         return self._membership.why_not_promote(is_forced)
 
-    def accept_damage(self) -> None:
-        """Let followers sync although damage was found in this folder. Raises OSError. May switch."""
+    def change_cluster(self, what: str) -> None:
+        """Do what an operator asks for: "accept_damage", "adopt", "force_leader", "transfer_leadership".
+
+        Raises ClusterError where that is not possible now; OSError. May switch.
+        """
         if self._membership is not None:
-            self._membership.accept_damage()
+            self._membership.change(what)
+        elif what != "accept_damage":
+            raise ClusterError("this broker is in no cluster")
 
     def must_follow(self) -> bool:
         """Whether the node begins as a follower: the settings name a leader that it has to follow, or the
@@ -252,6 +257,13 @@ class Node:
         listeners = self.doors.listeners if self.doors is not None else []
         return listeners if self._membership is None else [*listeners, *self._membership.listeners]
 
+    def drain(self) -> None:
+        """Before an orderly end of a leader: have its cluster's nodes take everything, for some seconds at
+        most. May switch.
+        """
+        if self._membership is not None:
+            self._membership.drain()
+
     def close(self, before_lock: Callable[[], None] | None = None) -> None:
         """Close the listeners, connections and broker; then call ``before_lock()`` and unlock the data
         folder. A second call does nothing. After an error the other parts are closed as well, and the first
@@ -292,7 +304,8 @@ class Node:
             from gomq_py.http.door import Management
             self._management = Management(
                 self.broker, self.hub, self.settings, lambda: self.listeners, self._serving,
-                self.doors.options, self.shovels, self.federation, self.cluster_figures, self.accept_damage)
+                self.doors.options, self.shovels, self.federation, self.cluster_figures,
+                self.change_cluster)
         return self._management.door(protocol, listening, tls)
 
 

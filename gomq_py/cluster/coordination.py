@@ -1,8 +1,8 @@
-"""Coordination: a node's loop in an elected cluster: reads what etcd holds, and does what the Elector decides.
+"""Coordination: a node's loop in an elected cluster: reads what etcd holds, does what the Elector decides.
 
-Above ``core`` and a Coordinator (etcd), which it waits for; the Member, which it steers, is the node's part that
-owns the data folder, the follower and the broker. A fault of etcd costs nothing but time: a follower goes on,
-a leader goes on until the deadline of its lease.
+Above ``core`` and a Coordinator (etcd), which it waits for; the Member, which it steers, is the node's part
+that owns the data folder, the follower and the broker. A fault of etcd costs nothing but time: a follower
+goes on, a leader goes on until the deadline of its lease.
 
 No callback of a Member may take long while this node leads, since the loop waits for it; keepalives are sent
 by a greenlet of their own.
@@ -27,6 +27,7 @@ from gomq_py.cluster.core.transactions import (
     CREATE, Compare, CoordinatorError, Delete, Outcome, Put, Transaction, Unanswered,
 )
 from gomq_py.cluster.leadership import Leadership, boot_time_s
+from gomq_py.errors import ClusterError
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -70,7 +71,7 @@ class Member(Protocol):
         """End the link to the leader, and flush all that came. Returns whether the folder has it all."""
 
     def take(self, cluster: str, epoch: int) -> None:
-        """Write cluster and epoch into the folder, flushed. Raises OSError."""
+        """Write cluster and epoch into the folder, flushed. Raises ClusterError, OSError."""
 
     def elected(self, leadership: Leadership, is_first: bool) -> None:
         """Begin to lead, in a greenlet of its own: read the folder, ``leadership.start()``, and open doors
@@ -143,8 +144,8 @@ class Coordination:
             self._depose(reason)
 
     def override(self, what: Callable[[Any, str, str, int], Transaction]) -> None:
-        """Do ``what`` an operator asks for, a function of core.overrides. Raises NotPossible, CoordinatorError,
-        Unanswered. May switch.
+        """Do ``what`` an operator asks for, a function of core.overrides. Raises NotPossible,
+        CoordinatorError, Unanswered. May switch.
         """
         folder = self._member.folder
         transaction = what(self._coordinator.read(), self._node, folder.cluster, folder.epoch)
@@ -160,7 +161,8 @@ class Coordination:
         view, now_s = self.view, self._clock()
         if self._has_ended or self.leadership is not None or view is None or view.leader is None:
             return
-        leader, in_sync = decoded(view.leader, LeaderRecord.decode), decoded(view.in_sync, InSyncRecord.decode)
+        leader = decoded(view.leader, LeaderRecord.decode)
+        in_sync = decoded(view.in_sync, InSyncRecord.decode)
         if (
             leader is None or leader.address != address or in_sync is None
             or self._node not in in_sync.members or now_s < self._gone_s + GONE_S
@@ -173,6 +175,19 @@ class Coordination:
                 (Compare(LEADER, CREATE, view.leader.create_revision),), (Delete(LEADER),)))
         except (Unanswered, CoordinatorError) as error:
             self._failed(error)
+
+    @property
+    def lease_id(self) -> int:
+        """The id of the present lease; 0 without one."""
+        return self._lease_id
+
+    def kept_alive(self, sent_s: float | None, is_lost: bool) -> None:
+        """Note the keepalives that others have sent for this node (boot_keepalives)."""
+        if sent_s is not None and self._lease_id:
+            self._lease.answered(sent_s, True)
+        if is_lost:
+            self._lose_lease(self._lease)
+        self.look()
 
     @property
     def leads(self) -> bool:
@@ -229,7 +244,7 @@ class Coordination:
         """Do what was decided. Returns what follows from it, or None."""
         self.decision = decision
         if self.leadership is not None:
-            self.leadership.know(isinstance(decision, Lead))
+            self.leadership.know(isinstance(decision, Lead) and decision.revision == self._revision)
         if isinstance(decision, Deposed):
             self._depose(decision.reason)
         elif isinstance(decision, Wait):
@@ -339,10 +354,14 @@ class Coordination:
         if lease is not self._lease:
             return
         if not is_alive:
-            self._lease_id = self._elector.lease = 0
-            self._wake.set()
+            self._lose_lease(lease)
         if self.leadership is not None:
             self.leadership.refresh()
+
+    def _lose_lease(self, lease: Lease) -> None:
+        lease.answered(0.0, False)
+        self._lease_id = self._elector.lease = 0
+        self._wake.set()
 
     # leading
 
@@ -352,7 +371,7 @@ class Coordination:
             return
         try:
             self._member.take(lead.cluster, lead.epoch)
-        except OSError as error:
+        except (OSError, ClusterError) as error:
             self._depose(f"the epoch {lead.epoch} cannot be written into the data folder: {error}")
             return
         self._elector.folder(lead.cluster, lead.epoch)
@@ -370,6 +389,7 @@ class Coordination:
             LOG.warning("this node was elected again, in epoch %d: clients stay connected", lead.epoch)
             self._member.lead_on(lead.epoch)
             leadership.renew(self._lease, in_sync)
+            leadership.know(True)
 
     def _depose(self, reason: str) -> None:
         LOG.warning("this node leads no more: %s", reason)

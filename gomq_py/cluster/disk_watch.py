@@ -1,7 +1,7 @@
 """Disk watch: tells whether a flush, or the broker's look at its file system, hangs.
 
-A leader whose disk hangs sends no more keepalives, so that another node is elected: it could serve nobody, and
-would be a leader for ever, since the hub goes on.
+A leader whose disk hangs sends no more keepalives, so that another node is elected: it could serve nobody,
+and would be a leader for ever, since the hub goes on.
 """
 import time
 from typing import Any

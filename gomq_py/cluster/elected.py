@@ -4,7 +4,9 @@ Used by node, in place of membership. The node begins as a follower; the coordin
 follows and when it leads. Nothing here decides who leads.
 """
 import os
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gevent
@@ -13,9 +15,10 @@ from gevent.event import Event
 
 from gomq_py.cluster import identity as identities
 from gomq_py.cluster.acknowledger import Acknowledger
+from gomq_py.cluster.boot_keepalives import BootKeepalives
 from gomq_py.cluster.coordination import RETRY_S, Coordination, Folder
-from gomq_py.cluster.core.coordinator import Coordinator
 from gomq_py.cluster.core.elector import Follow
+from gomq_py.cluster.core.overrides import NotPossible, adopt, force_leader
 from gomq_py.cluster.core.promises import Promises
 from gomq_py.cluster.core.records import (
     SECRET, InSyncRecord, LeaderRecord, NodeRecord, RecordError, decode_secret, decoded,
@@ -26,9 +29,10 @@ from gomq_py.cluster.core.transactions import (
 from gomq_py.cluster.disk_watch import DiskWatch
 from gomq_py.cluster.follower import Follower
 from gomq_py.cluster.leader import Leader
-from gomq_py.cluster.leadership import Leadership
+from gomq_py.cluster.leadership import Leadership, boot_time_s
 from gomq_py.cluster.membership import DAMAGED, follower_context, leader_tls, read_secret, shown
 from gomq_py.cluster.publisher_holds import PublisherHolds
+from gomq_py.cluster.refusals import Refusals
 from gomq_py.cluster.stream import EventStream
 from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.settings import Settings
@@ -44,8 +48,8 @@ LOG = logger("cluster")
 # Part of lease_ttl that one call of etcd may take, and the most seconds: two keepalives may fail.
 CALL_PART, CALL_S = 0.36, 1.8
 # A node that finds damage lets a member lead that is not known to have any.
-# Pause between two connections that are refused, and time for the second.
-PROBE_S = 0.15
+# Longest time for an orderly transfer, between two looks, and what the broker is low on meanwhile.
+DRAIN_S, DRAIN_LOOK_S, DRAINS = 5.0, 0.02, "leadership"
 HANDS_OVER = "damage was found in this data folder, and another member of the in-sync set may be sound"
 
 
@@ -58,11 +62,11 @@ def _ignore(reason: str) -> None:
 
 
 class ElectedMembership:
-    """One object per Node. ``replicators``: what a leader's Files have to tell. ``coordinator``: tests give
-    their own; None: etcd.
+    """One object per Node. ``replicators``: what a leader's Files have to tell. ``connect()`` makes a
+    Coordinator; None: a client of the etcd that the settings name.
     """
 
-    def __init__(self, settings: Settings, coordinator: Coordinator | None = None):
+    def __init__(self, settings: Settings, connect: Callable[[], Any] | None = None):
         self._settings = settings
         self._files = PlainFiles()  # of this node's own file, and of a follower: nobody is told
         self._root = os.path.abspath(settings.data_dir)
@@ -71,7 +75,9 @@ class ElectedMembership:
         self._promises = Promises()
         self._acknowledger = Acknowledger(self._promises, counts_received=not settings.sync)
         self._disk = DiskWatch()
-        self._coordinator: Any = coordinator
+        self._connect = connect or partial(_client_of_etcd, settings)
+        self._coordinator: Any = None
+        self._keepalives: Any = None
         self._identity: Any = None
         self._secret = b""
         self._address = ""
@@ -80,6 +86,7 @@ class ElectedMembership:
         self._follower: Any = None
         self._leader: Any = None
         self._holds: Any = None
+        self._alarms: Any = None
         self._leadership: Leadership | None = None
         self._is_first = False  # the cluster's doors have not been open yet
         self._is_whole = True
@@ -89,7 +96,7 @@ class ElectedMembership:
         self._reason = "etcd was not asked yet"
         self._leader_address: tuple[str, int] | None = None
         self._forwarder: Any = None
-        self._probing: Any = None  # greenlet
+        self._refusals = Refusals(self._is_gone)
         self._on_elected: Callable[[], None] = _do_nothing
         self._on_deposed: Callable[[str], None] = _ignore
 
@@ -106,15 +113,13 @@ class ElectedMembership:
         if settings.cluster_secret_file or settings.cluster_password:
             self._secret = read_secret(settings)
         self._identity = identities.of_member(self._files, self._root)
-        if self._coordinator is None:
-            from gomq_py.cluster.etcd.client import of_settings
-            self._coordinator = of_settings(settings, min(CALL_S, CALL_PART * settings.lease_ttl))
+        self._coordinator = self._connect()
 
     def start(
             self, on_elected: Callable[[], None] = _do_nothing,
             on_deposed: Callable[[str], None] = _ignore) -> None:
-        """Begin to look for the cluster. ``on_elected()`` is to make the node a leader, ``on_deposed(reason)``
-        is to begin it anew as a follower; both return at once.
+        """Begin to look for the cluster. ``on_elected()`` is to make the node a leader,
+        ``on_deposed(reason)`` to begin it anew as a follower; both return at once.
         """
         self._on_elected, self._on_deposed = on_elected, on_deposed
         self._beginning = gevent.spawn(self._begin)
@@ -126,8 +131,7 @@ class ElectedMembership:
         settings, identity = self._settings, self._identity
         self._follower = Follower(
             self._files, self._root, self._secret, "", 0, socket.gethostname(), identity,
-            follower_context(settings))
-        self._follower.on_refused = self._refused
+            follower_context(settings), refused=self._refusals.refused)
         self._follower.start()
         self._coordination = Coordination(
             self._coordinator, self, identity.node_id.hex(), socket.gethostname(), self._address,
@@ -160,7 +164,7 @@ class ElectedMembership:
         self._forwarder = Forwarder(
             hub, self._secret, socket.gethostname(), lambda: self._leader_address,
             lambda: self._identity if self._follower is None else self._follower.identity,
-            follower_context(self._settings), self._refused)
+            follower_context(self._settings), self._refusals.refused)
         return self._forwarder
 
     def why_not_promote(self, is_forced: bool) -> str:
@@ -201,8 +205,8 @@ class ElectedMembership:
             content = in_thread(content_of, self._root)
             if content:
                 return (
-                    f"{self._root} holds {content[0]!r} and belongs to no cluster: a node that joins one needs "
-                    "an empty folder")
+                    f"{self._root} holds {content[0]!r} and belongs to no cluster: a node that joins one "
+                    "needs an empty folder")
         self._set_leader(address_of(address))
         self._follower.follow(self._leader_address)
         return ""
@@ -231,6 +235,10 @@ class ElectedMembership:
     def elected(self, leadership: Leadership, is_first: bool) -> None:
         """Have the node lead."""
         self._leadership, self._is_first = leadership, is_first
+        coordination = self._coordination
+        assert coordination is not None
+        self._keepalives = BootKeepalives(
+            self._connect, coordination.lease_id, float(self._settings.lease_ttl), boot_time_s)
         self._on_elected()
 
     def lead_on(self, epoch: int) -> None:
@@ -262,7 +270,8 @@ class ElectedMembership:
     def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
         """Serve followers, and wait until doors may open. Raises BindError, OSError. May switch."""
         settings, leadership = self._settings, self._leadership
-        assert leadership is not None
+        assert leadership is not None and self._coordination is not None
+        self._coordination.kept_alive(*self._keepalives.stop())
         leader = Leader(
             self._secret, self._identity.cluster_id, self._identity.epoch, self._stream, self._register,
             self._root, settings.clustering_bind, settings.clustering_port, leader_tls(settings),
@@ -270,6 +279,7 @@ class ElectedMembership:
         leader.open()
         self._leader = leader
         self._disk.watch_probe(broker.resource_watch)
+        self._alarms = broker.alarms
         self._holds = PublisherHolds(
             broker.alarms, leader, self._stream, lambda: leadership.in_sync.required, settings.max_lag_bytes)
         leadership.serve(hub.gate, broker.alarms, leader, self._holds)
@@ -289,12 +299,65 @@ class ElectedMembership:
         self._coordination.resign(reason)
         Event().wait()  # the node is closed meanwhile
 
-    def accept_damage(self) -> None:
-        """Let followers sync again, although damage was found: an operator has decided. Raises OSError. May
-        switch.
+    def change(self, what: str) -> None:
+        """Do what an operator asks for. Raises ClusterError, OSError. May switch.
+
+        "accept_damage": let followers sync again, although damage was found. "adopt", "force_leader": see
+        core.overrides. "transfer_leadership": let another node in sync lead.
         """
-        self._accepted_count = self._damage_count()
-        self._set_damaged(False)
+        if what == "accept_damage":
+            self._accepted_count = self._damage_count()
+            self._set_damaged(False)
+        elif self._coordination is None:
+            raise ClusterError(f"not now: {self._reason}")
+        elif what == "transfer_leadership":
+            self._transfer()
+        else:
+            try:
+                self._coordination.override({"adopt": adopt, "force_leader": force_leader}[what])
+            except (NotPossible, CoordinatorError, Unanswered) as error:
+                raise ClusterError(str(error)) from error
+
+    def _transfer(self) -> None:
+        leadership, coordination = self._leadership, self._coordination
+        if leadership is None or coordination is None or not leadership.opened.is_set():
+            raise ClusterError("this node does not lead")
+        if len(leadership.in_sync.members) < 2:
+            raise ClusterError("no other node is in sync: it would have to come back at once")
+        if not self._drain():
+            raise ClusterError(f"the nodes in sync have not everything after {DRAIN_S:g} s: try again")
+        greenlet = gevent.spawn(coordination.resign, "an operator has asked for another leader")
+        greenlet.name = "cluster: resigns"
+
+    def drain(self) -> None:
+        """Before an orderly end: have every node in sync take everything, so that one of them leads at once.
+        A fenced leader, and one alone, does not wait. May switch.
+        """
+        leadership = self._leadership
+        if self._leader is not None and leadership is not None and leadership.opened.is_set() \
+                and not leadership.is_fenced and len(leadership.in_sync.members) > 1:
+            self._drain()
+
+    def _drain(self) -> bool:
+        """Hold publishers until every node in sync has everything, for DRAIN_S at most. Returns whether they
+        have; publishers stay held then. May switch.
+        """
+        self._alarms.set(DRAINS, DRAINS, "another node is to lead")
+        until_s = time.monotonic() + DRAIN_S
+        while self._lacks():
+            if time.monotonic() > until_s:
+                self._alarms.clear(DRAINS)
+                return False
+            gevent.sleep(DRAIN_LOOK_S)
+        return True
+
+    def _lacks(self) -> bool:
+        """Whether a promise waits, or a node in sync has not flushed everything."""
+        assert self._leadership is not None
+        progress, position = self._leader.progress, self._stream.position
+        return bool(len(self._promises)) or any(
+            node not in progress or progress[node].flushed < position
+            for node in self._leadership.in_sync.required)
 
     def _why_no_sync(self) -> str:
         """Why no follower may sync from this leader, or "". Raises OSError. May switch."""
@@ -323,22 +386,27 @@ class ElectedMembership:
             figures |= {
                 "node_id": identity.node_id.hex(), "cluster": folder.cluster, "epoch": folder.epoch,
                 "damaged": folder.is_damaged}
+        figures |= {"state": "waiting", "lag_bytes": 0, "lag_seconds": 0.0}
         if coordination is None:
-            return figures | {"state": "waiting", "reason": self._reason, "error": self._reason}
+            return figures | {"reason": self._reason, "etcd_error": self._reason, "followers": []}
         figures |= _agreed(coordination)
         if self._follower is not None:
-            return shown(self._follower.status._asdict(), address="leader") | figures
+            return figures | shown(self._follower.status._asdict(), address="leader")
         leadership, leader = self._leadership, self._leader
         followers = [] if leader is None else [
             shown(follower._asdict(), node_id="node") for follower in leader.followers]
         return figures | {
-            "replicates": True, "position": self._stream.position, "followers": followers,
+            "state": "leading", "replicates": True, "position": self._stream.position, "followers": followers,
             "fenced": leadership is None or leadership.is_fenced, "promises": len(self._promises)}
 
     def close(self) -> None:
-        """Stop serving followers, or following, and let another node lead. May be called again. May switch."""
+        """Stop serving followers, or following, and let another node lead. May be called again. May switch.
+        """
         if self._beginning is not None:
             self._beginning.kill()
+        if self._keepalives is not None:
+            self._keepalives.stop()
+        self._refusals.close()
         leader, self._leader = self._leader, None
         if leader is not None:
             leader.close()
@@ -356,23 +424,16 @@ class ElectedMembership:
             self._leader_address = address
             self._forwarder.leader_changed()
 
-    def _refused(self, address: tuple[str, int]) -> None:
-        """Nobody listens at the leader's address, it seems: a second try decides. Does not switch."""
-        if self._probing is None and self._coordination is not None and address == self._leader_address:
-            self._probing = gevent.spawn(self._probe, address)
-            self._probing.name = "cluster: is the leader gone?"
+    def _is_gone(self, address: tuple[str, int]) -> None:
+        """Nobody listens at the leader's address."""
+        if self._coordination is not None:
+            gevent.spawn(self._coordination.is_gone, format_address(address)).name = "cluster: no leader"
 
-    def _probe(self, address: tuple[str, int]) -> None:
-        try:
-            gevent.sleep(PROBE_S)
-            socket.create_connection(address, PROBE_S).close()
-        except ConnectionRefusedError:
-            assert self._coordination is not None
-            self._coordination.is_gone(format_address(address))
-        except OSError:
-            pass  # lost on its way: its lease tells
-        finally:
-            self._probing = None
+
+def _client_of_etcd(settings: Settings) -> Any:
+    # imported here: tests have other coordinators
+    from gomq_py.cluster.etcd.client import of_settings
+    return of_settings(settings, min(CALL_S, CALL_PART * settings.lease_ttl))
 
 
 def _agreed(coordination: Coordination) -> dict[str, Any]:

@@ -67,25 +67,26 @@ class Follower:
 
     ``files`` has no replicators; ``identity`` is the folder's (identity.of_follower); ``tls``: a client's
     ``gevent.ssl.SSLContext``, or None (the standard library's would block the hub).
-    ``flush_s``: longest time between a change and its flush. ``on_refused(address)`` is called for each
-    connection that is refused; it does not switch.
+    ``flush_s``: longest time between a change and its flush. ``refused(address)`` is called when the leader
+    refuses a connection (ECONNREFUSED).
     """
 
     def __init__(
             self, files: Any, root: str, secret: bytes, host: str, port: int, name: str, identity: Identity,
-            tls: Any = None, flush_s: float = FLUSH_S):
+            tls: Any = None, flush_s: float = FLUSH_S,
+            refused: Callable[[tuple[str, int]], None] = lambda address: None):
         self.identity = identity
         self._login_with = secret, name
         self._address: Any = (host, port) if host else None
         self._shown = format_address((host, port)) if host else ""
         self._tls = tls
+        self._refused = refused
         self._files, self._root = files, root
         self._applier = Applier(files, root, self._progress, self._applier_failed, flush_s)
         self._run_id = NO_ID  # of the leader, if its position here means something
         self._link: Any = None
         self._connecting: Any = None  # greenlet
         self._greenlet: Any = None
-        self.on_refused: Callable[[tuple[str, int]], None] = lambda address: None
         self._is_stopping = False
         self._again = Event()  # ends the pause before the next try
         self._is_free = Event()  # no connection is open, being made or at work
@@ -189,8 +190,6 @@ class Follower:
             except FAULTS as error:
                 if not self._is_stopping and address == self._address:
                     self._say(error)
-                    if isinstance(error, ConnectionRefusedError):
-                        self.on_refused(address)
             except Exception as error:
                 LOG.exception("the follower of %s has failed; it connects again", self._shown)
                 self._error = repr(error)
@@ -232,6 +231,8 @@ class Follower:
         self._connecting = gevent.spawn(_attempt, address, self._tls)
         self._connecting.name = "cluster: connects"
         made = self._connecting.get()
+        if isinstance(made, ConnectionRefusedError):
+            self._refused(address)
         if isinstance(made, Exception):
             raise made
         return made if isinstance(made, Link) else None  # a GreenletExit

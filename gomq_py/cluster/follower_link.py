@@ -1,7 +1,7 @@
 """Follower link: the leader's connection to one follower that has logged in.
 
 Above the stream and a sync source, below cluster.leader. One greenlet reads ACK and HASHES, one sends, one
-runs the sync if the follower needs one. What a link sends is the chain of the stream, and between two of its
+looks at the clock, one runs the sync if the follower needs one. What a link sends is the chain of the stream, and between two of its
 entries the frames of the sync that belong there. A fault ends the link, and nothing else; the follower is
 told of it (REFUSED).
 """
@@ -21,8 +21,8 @@ from gomq_py.hub.turns import give_way
 from gomq_py.observability.log import logger
 
 LOG = logger("cluster")
-# A link that has nothing to send sends a HEARTBEAT this often.
-HEARTBEAT_S = 0.5
+# A link that has sent nothing for so long sends a HEARTBEAT; the next one comes within twice this time.
+BEAT_S = 0.25
 # A follower acknowledges every HEARTBEAT_S; a silent one is gone, or hangs.
 SILENT_S = 5.0
 # A follower that has sent an ACK within this time is alive: its id is taken.
@@ -112,7 +112,9 @@ class FollowerLink:
         self._farewell = None  # the error for the end, once all is sent
         self._is_ending = False  # the sender stops behind a whole frame
         self._is_sending = False
-        self._heard_s = self._taken_s = time.monotonic()  # of the last ACK, and of the last frame sent
+        # times of the last ACK, of the last octets received, and of the last frame sent
+        self._heard_s = self._received_s = self._taken_s = time.monotonic()
+        self._is_beat_due = False
         self._greenlets = []
         self._clock = SliceClock(READING_S)
 
@@ -128,6 +130,7 @@ class FollowerLink:
         self._stream.wakes.add(self._wake.set)
         try:
             reader, sender = self._begin(self._read, "reads"), self._begin(self._send, "sends")
+            self._begin(self._beat, "looks at the clock")
             if self._at is None:
                 self._begin(self._sync, "syncs", root, register, turn)
             self._ended.wait()
@@ -183,11 +186,11 @@ class FollowerLink:
 
     def _read(self):
         while True:
-            with gevent.Timeout(SILENT_S, LinkError(f"it was silent for {SILENT_S:g} s")):
-                octets = self._connection.recv(RECEIVE_OCTETS)
+            octets = self._connection.recv(RECEIVE_OCTETS)
             if not octets:
                 self._ended.set()
                 return
+            self._received_s = time.monotonic()
             self._reader.feed(octets)
             rest_s = self._take_frames()
             if rest_s:
@@ -241,17 +244,32 @@ class FollowerLink:
                 if self._farewell is not None:
                     self.end(self._farewell)
                     return
-                if self._wake.wait(HEARTBEAT_S):
+                if not self._is_beat_due:
+                    self._wake.wait()
                     continue
                 octets = frames.encode(frames.HEARTBEAT, b"", self.epoch, self._stream.position)
+            self._is_beat_due = False
             self._is_sending = True
-            self._connection.sendall(octets)
+            sent = self._connection.send(octets)  # cheaper than sendall()
+            if sent < len(octets):
+                self._connection.sendall(memoryview(octets)[sent:])
             self._is_sending = False
             self._taken_s = time.monotonic()
             in_a_row += len(octets)
             if in_a_row >= TURN_OCTETS:
                 in_a_row = 0
                 give_way()
+
+    def _beat(self):
+        """Have a heartbeat sent where nothing was, and end a silent link: one timer for all of it."""
+        while True:
+            gevent.sleep(BEAT_S)
+            now_s = time.monotonic()
+            if now_s > self._received_s + SILENT_S:
+                raise LinkError(f"it was silent for {SILENT_S:g} s")
+            if now_s >= self._taken_s + BEAT_S:
+                self._is_beat_due = True
+                self._wake.set()
 
     def _next(self):
         """The next frame to send, or None."""

@@ -30,8 +30,8 @@ LOG = logger("cluster")
 WAIT_S = 5.0
 # Time for one connection and login, so that a leader whose machine is lost does not use up the wait.
 LOGIN_S = 2.0
-# Pause between two tries. A change of the leader ends it.
-RETRY_S = 0.1
+# Pause between two tries of all that wait. A change of the leader ends it.
+RETRY_S = 0.2
 # Connections that log in at a time: a leader closes what is more than 8 from one address.
 LOGINS_AT_ONCE = 3
 RECEIVE_OCTETS = 4096
@@ -46,7 +46,8 @@ Address = tuple[str, int]
 
 class Forwarder:
     """Passes the clients of a follower's listeners on. ``hub``: the node's hub.context.Hub. ``secret``: at
-    least 16 octets; it may be set later, before there is an address. ``name``: the node's. ``tls``: an SSL context for the cluster port, or None.
+    least 16 octets; it may be set later, before there is an address. ``name``: the node's. ``tls``: an SSL
+    context for the cluster port, or None.
 
     ``leader_address()`` returns the address of the present leader's cluster port, or None without a leader;
     call ``leader_changed`` when it returns another one. ``identity()`` returns the folder's Identity.
@@ -66,6 +67,8 @@ class Forwarder:
         self._logins = Semaphore(LOGINS_AT_ONCE)
         self._changed = Event()
         self._forwarded: dict[_Forwarded, Address] = {}
+        self._waiting: dict[Any, None] = {}  # greenlets of clients that are not passed on yet
+        self._again_s = 0.0  # time of the next try, for all clients that wait
         self._strangers = QuietLog(LOG)
         self._is_closed = False
 
@@ -91,6 +94,7 @@ class Forwarder:
 
     def leader_changed(self) -> None:
         """Have waiting clients look for the leader again, and end the connections to a former one."""
+        self._again_s = 0.0
         self._changed.set()
         self._changed.clear()
         address = self._leader_address()
@@ -99,9 +103,9 @@ class Forwarder:
                 forwarded.close()
 
     def close(self) -> None:
-        """End all connections. Clients that wait are closed within LOGIN_S."""
+        """End all connections. May switch."""
         self._is_closed = True
-        self._changed.set()
+        gevent.killall(list(self._waiting))
         self._pumps.close()
 
     # one client
@@ -118,13 +122,16 @@ class Forwarder:
         forwarded = _Forwarded()
         if gate is None:
             forwarded.at_end(admission.remove, admitted)
+        self._waiting[gevent.getcurrent()] = None
+        has_begun = False
         try:
-            if not self._begin(forwarded, listener, connection, address):
+            has_begun = self._begin(forwarded, listener, connection, address)
+        finally:
+            del self._waiting[gevent.getcurrent()]
+            if not has_begun:
                 forwarded.over()
-                return None
-        except BaseException:
-            forwarded.over()
-            raise
+        if not has_begun:
+            return None
         if gate is not None:
             gate.logged_in(admitted)  # at the leader it begins to count
         return forwarded.when_gone
@@ -150,30 +157,34 @@ class Forwarder:
         """(leader's address, socket that is logged in); None if there is none in WAIT_S. May switch."""
         error: Exception = OSError("no leader is known")
         until_s = time.monotonic() + WAIT_S
-        while not self._is_closed:
+        while (left_s := until_s - time.monotonic()) > 0:
             address = self._leader_address()
-            left_s = until_s - time.monotonic()
-            if address is not None and left_s > 0:
+            if address is not None and self._logins.acquire(timeout=left_s):
                 try:
-                    return address, self._logged_in(address, listener, proxy, min(left_s, LOGIN_S))
+                    if time.monotonic() >= self._again_s:
+                        return address, self._logged_in(address, listener, proxy)
                 except EXPECTED as failure:
                     error = failure
-                    if isinstance(failure, ConnectionRefusedError):
-                        self._refused(address)
-            if time.monotonic() + RETRY_S >= until_s:
-                break
-            self._changed.wait(RETRY_S if address is not None else until_s - time.monotonic())
+                    self._failed(address, failure)
+                finally:
+                    self._logins.release()
+            self._changed.wait(RETRY_S if address is not None else left_s)
         self._strangers.warning(
             ("none", str(error)), "%s client %s is closed: it could not be passed on to the leader: %s",
             listener, format_address(client), error)
         return None
 
-    def _logged_in(self, address: Address, listener: str, proxy: bytes, limit_s: float) -> Any:
-        with self._logins, gevent.Timeout(limit_s, OSError("the leader does not answer")):
+    def _failed(self, address: Address, error: Exception) -> None:
+        if isinstance(error, ConnectionRefusedError):
+            self._refused(address)
+        if isinstance(error, OSError):
+            self._again_s = time.monotonic() + RETRY_S
+
+    def _logged_in(self, address: Address, listener: str, proxy: bytes) -> Any:
+        with gevent.Timeout(LOGIN_S, OSError("the leader does not answer")):
             upstream = connect(address, self._tls)
             try:
                 self._log_in(upstream, listener, proxy)
-                upstream.settimeout(None)
                 return upstream
             except BaseException:
                 upstream.close()

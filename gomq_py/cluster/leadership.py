@@ -1,8 +1,8 @@
 """Leadership: what an elected leader promises and delivers, and when it stops.
 
-Between ``core`` (which followers promises wait for), the links to followers, and the broker. From the election
-on, ``step`` is called a few times a second and changes ``isr`` where it must; each turn of the hub's loop
-begins with a look at the clock, so that a process that was stopped delivers nothing on waking.
+Between ``core`` (which followers promises wait for), the links to followers, and the broker. From the
+election on, ``step`` is called a few times a second and changes ``isr`` where it must; each turn of the hub's
+loop begins with a look at the clock, so that a process that was stopped delivers nothing on waking.
 
 A leader is *fenced* past the deadline of its lease, and while it does not know whether it leads: nothing is
 promised or delivered, publishers are held, and connections stay open.

@@ -183,10 +183,13 @@ class Membership:
         leader.open()
         self._leader = leader
 
-    def accept_damage(self) -> None:
-        """Let followers sync again, although damage was found: an operator has decided. Raises OSError. May
-        switch.
+    def change(self, what: str) -> None:
+        """Do what an operator asks for; "accept_damage": let followers sync again, although damage was found.
+
+        Raises ClusterError, OSError. May switch.
         """
+        if what != "accept_damage":
+            raise ClusterError("the nodes of this cluster elect no leader: see promote")
         self._accepted_count = self._damage_count()
         self._set_damaged(False)
 
@@ -224,6 +227,9 @@ class Membership:
         followers = [] if self._leader is None else [
             shown(follower._asdict(), node_id="node") for follower in self._leader.followers]
         return figures | {"replicates": True, "position": self._stream.position, "followers": followers}
+
+    def drain(self) -> None:
+        """No follower is waited for."""
 
     def close(self) -> None:
         """Stop serving followers, or following. May be called again. May switch."""

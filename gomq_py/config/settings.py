@@ -738,8 +738,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "clustering", "min_isr", integer(1, 64), 1,
-        "Least number of nodes, with the leader, that have every confirmed message. With fewer in sync nothing "
-        "is confirmed, and publishers are held.",
+        "Least number of nodes, with the leader, that have every confirmed message. With fewer in sync "
+        "nothing is confirmed, and publishers are held.",
         flags=("--clustering-min-isr",),
     ),
     Option(
@@ -908,8 +908,8 @@ class Settings:
         """
         if self.clustering and (self.cluster or self.cluster_leader):
             return (
-                f"{self.origin('clustering')}: `enabled` of [clustering] excludes `replicate` and `follow`: the "
-                "nodes of an elected cluster do both by themselves")
+                f"{self.origin('clustering')}: `enabled` of [clustering] excludes `replicate` and `follow`: "
+                "the nodes of an elected cluster do both by themselves")
         if self.clustering and not HAS_ELECTIONS:
             return (
                 f"{self.origin('clustering')}: this version elects no leader, and would keep the only copy "

@@ -135,6 +135,29 @@ def accept_damage(session):
     session.api.post("cluster", "accept-damage")
 
 
+@command("transfer_leadership")
+def transfer_leadership(session):
+    """Let another node that is in sync lead in place of this one, which follows then. Clients connect anew.
+    """
+    session.api.post("cluster", "transfer-leadership")
+
+
+@command("cluster_adopt")
+def cluster_adopt(session):
+    """Write the cluster's keys, which etcd has lost, anew from this node's data folder. Do it on the node
+    that led last: what only others have is lost.
+    """
+    session.api.post("cluster", "adopt")
+
+
+@command("cluster_force_leader")
+def cluster_force_leader(session):
+    """Make this node the leader although it is not in sync, because no node that is can come back. Confirmed
+    messages that it lacks are lost.
+    """
+    session.api.post("cluster", "force-leader")
+
+
 def _idle_command(name, verb):
     @command(name, help=f"Does nothing, as in lavinmqctl: to {verb} a broker, {verb} its process.")
     def run(session):

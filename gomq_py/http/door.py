@@ -34,15 +34,15 @@ class Management:
 
     def __init__(
         self, broker, hub, settings, listeners, serving, options, shovels=None, federation=None,
-        cluster_figures=dict, accept_damage=dict,
+        cluster_figures=dict, change_cluster=dict,
     ):
         """``listeners()`` returns the open listeners of this process; ``hub`` has the connected clients.
 
         ``serving(protocol)`` returns (handler, admission gate) of "amqp" or "mqtt" over a WebSocket;
         ``options`` are set on the sockets of those clients (net.socket_options.SocketOptions). ``shovels``
         and ``federation`` are the broker's supervisors (shovel.supervisor, federation.supervisor), or None.
-        ``cluster_figures()`` returns the answer to /api/cluster; ``accept_damage()`` lets followers sync
-        although damage was found.
+        ``cluster_figures()`` returns the answer to /api/cluster; ``change_cluster(what)`` does what an
+        operator asks for (cluster.elected).
         """
         self._upgrades = Upgrades(settings, serving, hub, options)
         interval_s, log_source = settings.stats_interval / 1000, Waker()
@@ -51,7 +51,7 @@ class Management:
             Rates(interval_s, settings.stats_log_size, spawn=hub.spawn), Index(hub.timers, interval_s),
             Feed(broker.events), shovels, federation, Doctor(),
             LogRing(partial(_wake, log_source, threading.get_native_id())), log_source, cluster_figures,
-            accept_damage)
+            change_cluster)
         hub.at_close(self._node.index.close)
         self._apps = {}
         self._settings = settings
@@ -121,12 +121,12 @@ class Node:
     ``listeners()`` returns the open listeners, with protocol, address and port; ``name`` is the node's:
     ``gomq@host``. ``shovels``: a shovel.supervisor.Shovels, or None; ``federation``: a
     federation.supervisor.Federation, or None. ``doctor`` is a http.doctor.Doctor, ``log`` a LogRing,
-    ``log_source`` wakes the log's followers. ``cluster_figures()``, ``accept_damage()``: see Management.
+    ``log_source`` wakes the log's followers. ``cluster_figures()``, ``change_cluster()``: see Management.
     """
 
     def __init__(
         self, broker, clients, settings, listeners, name, rates, index, feed, shovels=None, federation=None,
-        doctor=None, log=None, log_source=None, cluster_figures=dict, accept_damage=dict,
+        doctor=None, log=None, log_source=None, cluster_figures=dict, change_cluster=dict,
     ):
         self.broker = broker
         self.clients = clients
@@ -141,7 +141,7 @@ class Node:
         self.log = log
         self.log_source = log_source
         self.cluster_figures = cluster_figures
-        self.accept_damage = accept_damage
+        self.change_cluster = change_cluster
         self.name = name
         self.started_monotonic = time.monotonic()
 

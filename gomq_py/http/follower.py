@@ -10,6 +10,7 @@ from flask import Flask, request
 from gevent import socket
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
+from gomq_py.errors import ClusterError
 from gomq_py.http import errors
 from gomq_py.http.answers import json_answer, no_content, paced_answer
 from gomq_py.http.app import add_headers
@@ -20,6 +21,8 @@ from gomq_py.http.own_metrics import cluster_families
 
 # Checks of the process, which a follower passes, and checks of the service, which it fails.
 ALIVE = ("alarms", "local-alarms")
+# What an operator may ask a node for that does not lead, over the control socket.
+CHANGES = ("adopt", "force-leader", "transfer-leadership")
 IN_SERVICE = ("virtual-hosts", "is-in-service", "ready-to-serve-clients")
 # What a follower answers while it passes clients on.
 OWN_PATHS = frozenset((b"/api/cluster", b"/metrics"))
@@ -34,14 +37,17 @@ class FollowerManagement:
     and returns at once; ``why_not_promote(is_forced)`` says what speaks against it now, or "".
     ``forward(connection, address)`` passes a client of the HTTP listener on to the leader, until its end;
     None: nobody is passed on. A client whose first request is for a path of the follower's own is served
-    here, and each of its connections for one request.
+    here, and each of its connections for one request. ``change_cluster(what)`` does what an operator asks
+    for.
     """
 
-    def __init__(self, settings, cluster_figures, why_not_promote, promote, forward=None):
+    def __init__(
+            self, settings, cluster_figures, why_not_promote, promote, forward=None, change_cluster=dict):
         self.settings = settings
         self.cluster_figures = cluster_figures
         self.why_not_promote = why_not_promote
         self.promote = promote
+        self.change_cluster = change_cluster
         self._apps = {}
         self._forward = None if forward is None else partial(_forwarded, forward, settings)
 
@@ -124,6 +130,13 @@ def _create_app(node, is_control):
         node.promote()
         return no_content(202)
 
+    def change(what):
+        try:
+            node.change_cluster(what)
+        except ClusterError as error:
+            return errors.answer(400, "bad_request", str(error))
+        return no_content()
+
     def refuse(path=""):
         raise Unavailable(_reason(node))
 
@@ -135,6 +148,9 @@ def _create_app(node, is_control):
     app.add_url_rule("/metrics", view_func=metrics)
     if is_control:
         app.add_url_rule("/api/cluster/promote", view_func=promote, methods=("POST",))
+        for path in CHANGES:
+            app.add_url_rule(
+                f"/api/cluster/{path}", path, partial(change, path.replace("-", "_")), methods=("POST",))
     methods = ("GET", "POST", "PUT", "DELETE", "PATCH")
     for path in ("/", "/<path:path>"):
         app.add_url_rule(path, "refuse", refuse, methods=methods)
@@ -148,6 +164,8 @@ def _last_answer(response):
 
 
 def _reason(node):
+    if node.settings.clustering:
+        return "this node does not lead its cluster: ask the leader, which GET /api/cluster names"
     return (
         f"this node follows {node.settings.cluster_leader} and serves no clients: ask that one, or make this "
         "node the leader with 'gomq-py-ctl promote'")

@@ -153,11 +153,11 @@ def header_of(source: Any, destination: Any) -> bytes:
     """
     if not isinstance(source, tuple) or not isinstance(destination, tuple):
         return SIGNATURE + bytes((0x20, V2_UNSPECIFIED, 0, 0))
-    hosts = _plain(source[0]), _plain(destination[0])
+    hosts = [_plain(source[0]), _plain(destination[0])]
     family = 0x11
     if any(isinstance(host, IPv6Address) for host in hosts):
         family = 0x21
-        hosts = tuple(_in_six(host) for host in hosts)
+        hosts = [_in_six(host) for host in hosts]
     layout, _ = V2_ADDRESSES[family]
     addresses = layout.pack(*(host.packed for host in hosts), source[1], destination[1])
     return V2_FIXED.pack(SIGNATURE, 0x21, family, len(addresses)) + addresses

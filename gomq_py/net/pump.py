@@ -100,8 +100,8 @@ class _Pump:
 
 
 class _Direction:
-    """Passes octets from one socket to another. ``ended()``: the end of ``source`` was passed on; ``failed()``:
-    a socket has failed.
+    """Passes octets from one socket to another. ``ended()``: the end of ``source`` was passed on;
+    ``failed()``: a socket has failed.
     """
 
     __slots__ = (

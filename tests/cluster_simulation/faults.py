@@ -33,10 +33,14 @@ def wipe(world):
 
 
 def back_up_and_restore(world):
-    """The folder of a node is replaced by an earlier one of itself, of a lower epoch."""
+    """The folder of a node is replaced by an earlier one of itself, which has all that was promised in its
+    epoch. One that lacks something of its own epoch cannot be told from what is left after a kill.
+    """
     random = world.random
     node = random.choice(world.nodes)
-    older = [folder for folder in node.backups if 0 < folder.epoch < node.folder.epoch]
+    older = [
+        folder for folder in node.backups
+        if 0 < folder.epoch < node.folder.epoch and world.judge.has_all_of_its_epoch(folder)]
     if older:
         node.restore(random.choice(older))
         _boot_later(world, node)
@@ -48,7 +52,7 @@ def stop(world):
     """A process is stopped, and goes on."""
     node = world.random.choice(world.nodes)
     if node.program is not None:
-        node.program.stopped_until_s = world.now_s + world.random.choice((0.3, 1.0, 3.0, 7.0))
+        node.program.stop(world.random.choice((0.3, 1.0, 3.0, 7.0)))
 
 
 def jump(world):
@@ -95,13 +99,20 @@ def lose(world):
 
 def slow_down(world):
     """Everything takes long."""
-    world.slow_s = world.random.choice((0.3, 1.0, 4.0))
+    world.slow_s = world.random.choice((0.3, 1.0, 4.0, 12.0))
     world.after(world.random.uniform(1, 8), setattr, world, "slow_s", 0.0)
 
 
+def hold(world):
+    """Transactions arrive at the worst time."""
+    world.holds = True
+    world.after(world.random.uniform(1, 8), setattr, world, "holds", False)
+
+
 def end_leases(world):
-    """etcd ends leases before their time."""
-    for lease in world.etcd.leases():
+    """etcd ends leases before their time, all or one."""
+    leases = world.etcd.leases()
+    for lease in leases if world.random.random() < 0.5 else leases[:1]:
         world.etcd.end_lease(lease)
 
 
@@ -114,14 +125,15 @@ def write_rubbish(world):
     """An operator writes rubbish, and puts back what was there."""
     key = world.random.choice(("isr", "leader", "cluster"))
     kept = world.etcd.kept.get(key)
-    if kept is not None and not world.etcd.is_refused:
-        world.etcd.put(key, b"rubbish", kept.lease)
-        world.after(world.random.uniform(0.1, 3), _put_back, world, key, kept)
+    if kept is not None and not kept.value.startswith(b"rubbish"):
+        rubbish = b"rubbish %d" % world.etcd.revision
+        world.etcd.put(key, rubbish, kept.lease)
+        world.after(world.random.uniform(0.1, 3), _put_back, world, key, kept, rubbish)
 
 
-def _put_back(world, key, kept):
+def _put_back(world, key, kept, rubbish):
     there = world.etcd.kept.get(key)
-    if there is not None and there.value == b"rubbish":
+    if there is not None and there.value == rubbish:
         world.etcd.put(key, kept.value, there.lease)
 
 
@@ -137,5 +149,5 @@ def _cut(world, *way):
 FAULTS = {
     function.__name__: function for function in (
         kill, cut_power, cut_all_power, wipe, back_up_and_restore, stop, jump, cut_pair, cut_from_etcd,
-        isolate, refuse, lose, slow_down, end_leases, compact, write_rubbish)
+        isolate, refuse, lose, slow_down, hold, end_leases, compact, write_rubbish)
 }

@@ -15,10 +15,21 @@ class Judge:
     def __init__(self, world):
         self.world = world
         self.faults = []
-        self.confirmed = {}  # record -> the run that has promised it, in the order of promises
+        self.confirmed = {}  # record -> (run that has promised it, its epoch), in the order of promises
         self.opened_count = 0
         self._leaders = []  # (epoch, program)
         self._runs = {}  # epoch -> run that promises in it
+
+    def has_all_of_its_epoch(self, folder):
+        """Whether a folder has everything that was promised in its epoch and before."""
+        there = set(folder.records())
+        return all(
+            record in there for record, (_, epoch) in self.confirmed.items() if epoch <= folder.epoch)
+
+    def booted(self, node):
+        """A node starts with what it has."""
+        if node in electable(self.world):
+            self._check_all(node, node.folder.records(), "may lead")
 
     def opened(self, program):
         """The program opens its doors."""
@@ -27,20 +38,13 @@ class Judge:
         records = program.folder.records()
         self.world.note("%s opens its doors in epoch %d with %d", program.node, epoch, len(records))
         self._leaders.append((epoch, program))
-        there = set(records)
-        if len(there) < len(records):
-            self._found("%s has a record twice in epoch %d", program.node, epoch)
-        lost = [record for record in self.confirmed if record not in there]
-        if lost:
-            self._found("%s leads in epoch %d without %d of %d promised records, such as %d",
-                        program.node, epoch, len(lost), len(self.confirmed), lost[0])
+        self._check_all(program.node, records, f"leads in epoch {epoch}")
         last = {}
         for record in records:
-            run = self.confirmed.get(record)
-            if run is not None:
-                if record < last.get(run, 0):
-                    self._found("%s has records out of order in epoch %d", program.node, epoch)
-                last[run] = record
+            run, _ = self.confirmed.get(record, (None, 0))
+            if run is not None and record < last.get(run, 0):
+                self._found("%s has records out of order in epoch %d", program.node, epoch)
+            last[run] = record
 
     def promised(self, program, records):
         """The program has promised records."""
@@ -48,7 +52,7 @@ class Judge:
         if self._runs.setdefault(epoch, program.run) != program.run:
             self._found("two promise in epoch %d, the second is %s", epoch, program.node)
         for record in records:
-            self.confirmed[record] = program.run
+            self.confirmed[record] = program.run, epoch
         self.world.note("%s promises %s", program.node, records)
         first = records[0]
         for node in electable(self.world):
@@ -59,6 +63,15 @@ class Judge:
             if later > epoch and other.is_alive and first not in other.folder.records():
                 self._found("%s promises %d in epoch %d, which %s leads without in %d",
                             program.node, first, epoch, other.node, later)
+
+    def _check_all(self, node, records, what):
+        there = set(records)
+        if len(there) < len(records):
+            self._found("%s %s with a record that is there twice", node, what)
+        lost = [record for record in self.confirmed if record not in there]
+        if lost:
+            self._found("%s %s without %d of %d promised records, such as %d",
+                        node, what, len(lost), len(self.confirmed), lost[0])
 
     def _found(self, text, *arguments):
         self.world.note("FAULT " + text, *arguments)

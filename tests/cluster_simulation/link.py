@@ -55,7 +55,7 @@ class Link:
             part, self._sent, self._sent_s = operations[self._sent:end], end, now_s
             self._deliver(
                 self.leader, self.follower.program, self.follower.received, self, part,
-                self.needs_sync and end == self._sync_until)
+                self.needs_sync and end >= self._sync_until)
 
     def acknowledge(self, flushed):
         """The follower has flushed so many operations; None: it is alive."""

@@ -43,6 +43,7 @@ class Program(Process):
         self._wake = Event(self)
         self._appended = Event(self)
         self._unflushed = []  # records
+        self._movable = []  # records that were promised
         self._watch = world.etcd.watch(self._changed)
         for task in (self._decide(), self._keep_lease(), self._change_set(), self.follower.flushes()):
             self.spawn(task)
@@ -246,7 +247,7 @@ class Program(Process):
             if end == folder.flushed:
                 continue
             records, self._unflushed = self._unflushed, []
-            moved = next((record for record in records if random.random() < 0.1), None)
+            moved = self._movable.pop() if self._movable and random.random() < 0.3 else None
             if moved is not None:
                 folder.operations.append(("copy", moved))
                 end += 1
@@ -259,6 +260,7 @@ class Program(Process):
 
     def _promised(self, records, error):
         if error is None:
+            self._movable.append(records[-1])
             self.world.judge.promised(self, records)
 
     def log_in(self, follower, hello):

@@ -4,8 +4,9 @@ from tests.cluster_simulation.node import Node
 from tests.cluster_simulation.world import World
 
 STORM_S = 25.0
-# Nodes that were removed several times wait up to a minute before they are admitted again, elsewhere.
 RECOVERY_S = 30.0
+# A node that was removed several times streams up to a minute before it is admitted again.
+FLAPPED_S = 100.0
 
 
 class Scenario(World):
@@ -65,7 +66,8 @@ class Scenario(World):
         self._plan()
         self.run(3.0 + self.storm_s)
         self._heal()
-        if not self.run(self.now_s + RECOVERY_S, self._has_recovered) and electable(self):
+        if not self.run(self.now_s + RECOVERY_S, self._has_recovered) and electable(self) and not (
+                self._has_flapped() and self.run(self.now_s + FLAPPED_S, self._has_recovered)):
             self.judge.faults.append(f"it has not recovered: {self._state()}")
         return self.judge.faults
 
@@ -90,10 +92,9 @@ class Scenario(World):
         self.note("-- heal")
         self.cuts.clear()
         self.loss = self.slow_s = self.slow_disk = 0.0
-        self.etcd.is_refused = self.is_misrouting = False
+        self.holds = self.etcd.is_refused = self.is_misrouting = False
         for node in self.nodes:
             node.boot()
-            node.program.stopped_until_s = 0.0
         self._confirmed_before = len(self.judge.confirmed)
 
     def _has_recovered(self):
@@ -102,6 +103,11 @@ class Scenario(World):
             len(leading) == 1 and leading[0].in_sync is not None
             and set(leading[0].in_sync.members) == {node.folder.node_id for node in self.nodes}
             and len(self.judge.confirmed) > self._confirmed_before + 5)
+
+    def _has_flapped(self):
+        return any(
+            len(removals) > 2 for node in self.nodes if node.program.in_sync
+            for removals in node.program.in_sync._pace._removals.values())
 
     def _state(self):
         return "; ".join(

@@ -2,6 +2,7 @@
 model behind it. Everything that happens is drawn from one seed.
 """
 import heapq
+from functools import partial
 from random import Random
 
 from gomq_py.cluster.core.transactions import CoordinatorError, Unanswered
@@ -22,6 +23,9 @@ class World:
         self.cuts = set()  # (from, to): names of nodes, or "etcd"
         self.loss = 0.0  # part of the messages to and from etcd that are lost
         self.slow_s = 0.0  # most that is added to a delay
+        self.holds = False  # some transactions arrive when there is no leader the next time
+        self._held = []
+        self.etcd.watch(self._release)
         self._trace = trace
         self._events = []
         self._count = 0
@@ -83,7 +87,11 @@ class World:
                 process.after(self.delay_s(), answer, None, CoordinatorError("refused"))
                 return
             process.after(CALL_S, answer, None, Unanswered("no answer in time"))
-            if not self.is_cut(name, "etcd") and not self._loses():
+            if self.is_cut(name, "etcd") or self._loses():
+                return
+            if self.holds and function == self.etcd.transact and self.random.random() < 0.5:
+                self._held.append(partial(arrived, answer))
+            else:
                 self.after(self.delay_s(), arrived, answer)
 
         def arrived(answer):
@@ -97,6 +105,13 @@ class World:
         return begin
 
 
+    def _release(self):
+        if self._held and "leader" not in self.etcd.kept:
+            held, self._held = self._held, []
+            for arrive in held:
+                self.after(self.random.uniform(0.0001, 0.01), arrive)
+
+
 class Process:
     """A run of a node's program: it ends when it is killed, and does nothing while it is stopped."""
 
@@ -104,7 +119,8 @@ class Process:
         self.world = world
         self.node = node
         self.is_alive = True
-        self.stopped_until_s = 0.0
+        self._stops = 0  # under way
+        self._backlog = []
 
     def after(self, delay_s, function, *arguments):
         """Call a function later, in the process."""
@@ -113,10 +129,22 @@ class Process:
     def _in_process(self, function, arguments):
         if not self.is_alive:
             return
-        if self.world.now_s < self.stopped_until_s:
-            self.world.after(self.stopped_until_s - self.world.now_s, self._in_process, function, arguments)
+        if self._stops:
+            self._backlog.append((function, arguments))
         else:
             function(*arguments)
+
+    def stop(self, seconds):
+        """SIGSTOP, and SIGCONT after some seconds."""
+        self._stops += 1
+        self.world.after(seconds, self._go_on)
+
+    def _go_on(self):
+        self._stops -= 1
+        if not self._stops:
+            backlog, self._backlog = self._backlog, []
+            for event in backlog:
+                self._in_process(*event)
 
     def spawn(self, task):
         """Run a generator. It yields seconds to sleep, or a function that is called with ``done(value,

@@ -37,7 +37,7 @@ STREAM = {"x-queue-type": "stream", "x-max-length-bytes": 2_000_000}
 class LeadingNode:
     """A broker whose changes a cluster's leader streams, and what keeps it busy."""
 
-    def __init__(self, root, port=0, certificate=None):
+    def __init__(self, root, port=0, certificate=None, acknowledger=None):
         self.root = os.fspath(root)
         self.stream = EventStream(self.root)
         settings = Settings.checked(
@@ -45,11 +45,14 @@ class LeadingNode:
             mqtt_port=-1, control_unix_path="", segment_size=65536)
         self.node = Node(settings, (self.stream,))
         self.node.lead()
+        if acknowledger is not None:
+            self.node.durability.add(acknowledger)
         self.node.open_doors()
         mine = identity.of_leader(PlainFiles(), self.root)
         self.leader = Leader(
             SECRET, mine.cluster_id, mine.epoch, self.stream, self.node._files.register,
-            self.root, "127.0.0.1", port, certificate and self._handshaker(certificate))
+            self.root, "127.0.0.1", port, certificate and self._handshaker(certificate),
+            acknowledger=acknowledger)
         self.leader.open()
         self.turns = 0
         self._is_busy = False
@@ -133,9 +136,9 @@ class LeadingNode:
         self.node.close()
 
 
-def follower_of(port, root, secret=SECRET, tls=None):
+def follower_of(port, root, secret=SECRET, tls=None, files=None):
     os.makedirs(root, exist_ok=True)
-    files = PlainFiles()
+    files = files or PlainFiles()
     return Follower(
         files, os.fspath(root), secret, "127.0.0.1", port, "follower", identity.of_follower(files, root), tls)
 

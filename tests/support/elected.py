@@ -2,6 +2,7 @@
 
 import pika
 import requests
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.ports import reserve
@@ -11,16 +12,17 @@ from tests.support.waiting import in_time, wait_until
 LEASE_TTL_S, ACK_TIMEOUT_S = 2, 1
 SECRET = "a secret of the cluster"
 ELECTION_S = in_time(30)
+FAULTS = (pika.exceptions.AMQPError, AMQPConnectorException, OSError)
 
 
 class ElectedNode(BrokerProcess):
     """One node. Its ports stay when it is started again."""
 
-    def __init__(self, folder, etcd, **options):
+    def __init__(self, folder, etcd, environment=(), **options):
         cluster_port = reserve()
         super().__init__(
-            folder, environment={"GOMQ_CLUSTER_PASSWORD": SECRET}, clustering=True, port=reserve(),
-            http_port=reserve(), control_unix_path=f"{folder}.sock", clustering_port=cluster_port,
+            folder, environment={"GOMQ_CLUSTER_PASSWORD": SECRET, **dict(environment)}, clustering=True,
+            port=reserve(), http_port=reserve(), control_unix_path=f"{folder}.sock", clustering_port=cluster_port,
             clustering_advertised_uri=f"127.0.0.1:{cluster_port}",
             clustering_etcd_endpoints=etcd.endpoint if hasattr(etcd, "endpoint") else etcd,
             clustering_lease_ttl=LEASE_TTL_S, clustering_ack_timeout=ACK_TIMEOUT_S, **options)
@@ -106,14 +108,15 @@ class Client:
             for node in self._cluster.running:
                 try:
                     parameters = pika.URLParameters(node.amqp_url)
-                    parameters.socket_timeout = parameters.blocked_connection_timeout = in_time(10)
+                    parameters.socket_timeout = parameters.stack_timeout = 3
+                    parameters.blocked_connection_timeout, parameters.heartbeat = in_time(30), 4
                     connection = pika.BlockingConnection(parameters)
                     channel = connection.channel()
                     channel.confirm_delivery()
                     channel.queue_declare(self._queue, durable=True)
                     self._connection, self._channel = connection, channel
                     return True
-                except (pika.exceptions.AMQPError, OSError):
+                except FAULTS:
                     continue
             return False
 
@@ -132,7 +135,7 @@ class Client:
                 self.confirmed.append(self.number)
                 done += 1
                 self.number += 1
-            except (pika.exceptions.AMQPError, OSError):
+            except FAULTS:
                 self._channel = None
 
     def take_all(self):
@@ -146,5 +149,3 @@ class Client:
     def close(self):
         if self._connection is not None and self._connection.is_open:
             self._connection.close()
-
-

@@ -1,10 +1,30 @@
 """``python -m tests.support.elected_node FLAGS``: gomq-py, which accepts ``enabled`` of [clustering] here."""
+import os
 import sys
+import time
 
-from gomq_py import __main__ as command  # first: it patches the standard library
+from gomq_py import __main__ as command  # it patches the standard library
 from gomq_py.config import settings
 
 settings.HAS_ELECTIONS = True  # the one place where tests go past Settings.missing()
+# Seconds for which the boot of a leader keeps the hub, as that of a large folder does.
+BOOT_S = float(os.environ.get("GOMQ_TEST_BOOT_S", "0"))
+
+
+def slow(recover):
+    """``recover``, which takes BOOT_S longer."""
+    def recover_slowly(broker):
+        until_s = time.monotonic() + BOOT_S
+        while time.monotonic() < until_s:
+            pass
+        recover(broker)
+
+    return recover_slowly
+
+
+if BOOT_S:
+    from gomq_py.broker.broker import Broker
+    Broker.recover = slow(Broker.recover)
 
 if __name__ == "__main__":
     sys.exit(command.main())

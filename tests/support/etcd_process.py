@@ -1,6 +1,7 @@
 """An etcd of a test's own, on ports and in folders of its own: one server, or several that form a cluster."""
 import base64
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -33,9 +34,10 @@ class EtcdProcess:
         files = () if tls is None else (
             "--cert-file", str(tls.certificate), "--key-file", str(tls.key), "--client-cert-auth",
             "--trusted-ca-file", str(tls.authority))
+        self._data = folder / f"etcd-{name}"
         peer = self._members[name]
         self._command = (
-            find("etcd"), "--name", name, "--data-dir", str(folder / f"etcd-{name}"),
+            find("etcd"), "--name", name, "--data-dir", str(self._data),
             "--log-level", "error", "--logger", "zap",
             "--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint,
             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
@@ -78,6 +80,10 @@ class EtcdProcess:
     def go_on(self):
         """End a ``stop``."""
         self.process.send_signal(signal.SIGCONT)
+
+    def empty(self):
+        """Remove its data; it must not run."""
+        shutil.rmtree(self._data)
 
     def call(self, path, **body):
         """The answer of its JSON gateway, as an operator asks, without our client. Octets are base64."""

@@ -59,6 +59,14 @@ class HookServer:
     def url(self, path="/in", host="127.0.0.1"):
         return f"http{'s' if self._context else ''}://{host}:{self.port}{path}"
 
+    def hang_up(self):
+        """End the connections there are."""
+        for one in self._sockets:
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
     @property
     def bodies(self):
         """Of all requests, in order."""

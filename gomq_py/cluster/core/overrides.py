@@ -12,8 +12,8 @@ class NotPossible(Exception):
 
 
 def adopt(view: View, node: str, cluster: str, epoch: int) -> Transaction:
-    """Write the keys of a cluster that etcd has lost anew, from the folder of ``node``, which is then the only
-    one in sync. ``cluster``, ``epoch``: of the folder. Raises NotPossible.
+    """Write the keys of a cluster that etcd has lost anew, from the folder of ``node``, which is then the
+    only one in sync. ``cluster``, ``epoch``: of the folder. Raises NotPossible.
     """
     if not cluster:
         raise NotPossible("this data folder belongs to no cluster: there is nothing to write anew")
@@ -37,7 +37,8 @@ def force_leader(view: View, node: str, cluster: str, epoch: int) -> Transaction
     if view.leader is not None:
         raise NotPossible("there is a leader: stop that node first")
     if decoded(view.cluster, decode_cluster) != cluster:
-        raise NotPossible(f"this data folder belongs to cluster {cluster}, which etcd does not know: cluster_adopt")
+        raise NotPossible(
+            f"this data folder belongs to cluster {cluster}, which etcd does not know: cluster_adopt")
     record = decoded(view.in_sync, InSyncRecord.decode)
     highest = epoch if record is None else max(epoch, record.epoch)
     return Transaction(

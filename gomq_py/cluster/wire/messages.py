@@ -90,7 +90,8 @@ class Forward(NamedTuple):
         listener, at = _short(payload, at)
         if not listener.isalnum():
             raise MessageError(f"a FORWARD names the listener {listener!r}")
-        return cls(*_FORWARD.unpack_from(payload), _name(name), str(listener, "ascii"), payload[at:])
+        names = _name(name), str(listener, "ascii")
+        return cls._make((*_FORWARD.unpack_from(payload), *names, payload[at:]))
 
 
 class Challenge(NamedTuple):

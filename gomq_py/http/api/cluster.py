@@ -1,9 +1,11 @@
-"""/api/cluster: tells this node's role, and how far the copies on its followers are; lets followers sync from
-a leader whose folder was damaged.
+"""/api/cluster: tells this node's role, who is in sync, and how far the copies on its followers are; does
+what only an operator may decide.
 """
 from flask import Blueprint
 
+from gomq_py.errors import ClusterError
 from gomq_py.http.answers import json_answer, no_content, node
+from gomq_py.http.errors import BadRequest
 from gomq_py.http.login import ADMINISTRATOR, MONITORING, access
 
 blueprint = Blueprint("cluster", __name__)
@@ -20,5 +22,26 @@ def cluster():
 @access(ADMINISTRATOR)
 def accept_damage():
     """Let followers sync from this leader, although damage was found in its data folder."""
-    node().accept_damage()
+    return _change("accept_damage")
+
+
+@blueprint.post("/api/cluster/adopt")
+@access(ADMINISTRATOR)
+def adopt():
+    """Write the cluster's keys, which etcd has lost, anew from this node's data folder."""
+    return _change("adopt")
+
+
+@blueprint.post("/api/cluster/transfer-leadership")
+@access(ADMINISTRATOR)
+def transfer_leadership():
+    """Let a follower in sync lead in place of this node, which follows then."""
+    return _change("transfer_leadership")
+
+
+def _change(what):
+    try:
+        node().change_cluster(what)
+    except ClusterError as error:
+        raise BadRequest(str(error)) from None
     return no_content()

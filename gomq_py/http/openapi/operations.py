@@ -88,6 +88,8 @@ OPERATIONS = {
     ("closed.list_closed", "GET"): shows(some(ref("Closed")), ("kind", "name")),
     ("cluster.cluster", "GET"): shows(ref("Cluster")),
     ("cluster.accept_damage", "POST"): does(),
+    ("cluster.adopt", "POST"): does(),
+    ("cluster.transfer_leadership", "POST"): does(),
     ("nodes.list_nodes", "GET"): shows(some(ref("Node")), CURVES),
     ("nodes.get_node", "GET"): shows(ref("Node"), CURVES),
     ("nodes.get_memory", "GET"): shows(ref("Memory")),

@@ -128,7 +128,12 @@ COMPONENTS = {
             **texts("node", "name", "address", "state"),
             **counts("received", "flushed", "lag_bytes", "sync_done_bytes", "sync_total_bytes"),
             "lag_seconds": NUMBER})),
-    }, {"cluster": TEXT, "damaged": TRUTH, **counts("epoch", "position")}),
+    }, {
+        **texts("cluster", "node_id", "leader_node", "decision", "reason", "etcd_error", "state"),
+        **truths("damaged", "elects", "fenced"), **counts("epoch", "position", "promises", "lag_bytes"),
+        "lag_seconds": NUMBER, "in_sync": some(TEXT),
+        "nodes": some(record({**texts("node", "name", "address"), "in_sync": TRUTH})),
+    }),
     "Memory": record({"memory": record({
         "strategy": TEXT, "total": record(counts("rss", "allocated", "erlang")), "mapped_files": COUNT})}),
     "VHost": record({

@@ -211,7 +211,7 @@ def test_figures_show_what_a_follower_lacks(world):
 
 
 def test_heartbeats_tell_the_position(world, monkeypatch):
-    monkeypatch.setattr(follower_link, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(follower_link, "BEAT_S", 0.01)
     put(world, "msgs", b"x")
     follower = world.follower()
     world.check(follower)

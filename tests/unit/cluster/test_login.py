@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from gomq_py.cluster.login import FollowerLogin, ForwarderLogin, LeaderLogin, LoginRefused
 from gomq_py.cluster.wire.frames import (
-    CHALLENGE, EVENTS, FORWARD, HELLO, KINDS, LOGIN_MAX_PAYLOAD, PROOF, REFUSED, WELCOME, Frame, FrameReader, encode,
+    CHALLENGE, EVENTS, FORWARD, HELLO, KINDS, LOGIN_MAX_PAYLOAD, PROOF, REFUSED, WELCOME, Frame, FrameReader,
+    encode,
 )
 from gomq_py.cluster.wire.messages import NO_ID, Challenge, Refused
 

@@ -1,0 +1,77 @@
+"""Boot keepalives: keep an elected leader's lease alive while it reads its data folder.
+
+That takes seconds or minutes for a large folder, and the hub, which sends keepalives later, does nothing else
+meanwhile. Without this each node would be succeeded before its doors are open, and so would its successor. No
+door is open, so nothing is promised or delivered; a native thread with a hub of its own sends them.
+
+They stop when the process has used no processor for HANGS_S, because its disk hangs.
+"""
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+from gevent import monkey
+
+from gomq_py.cluster.core.coordinator import Coordinator
+from gomq_py.cluster.core.lease import EVERY
+from gomq_py.cluster.core.transactions import CoordinatorError, Unanswered
+from gomq_py.observability.log import logger
+
+LOG = logger("cluster")
+# Time within which a boot that goes on uses USED_S of a processor: keepalives themselves use less.
+HANGS_S, USED_S = 10.0, 0.1
+
+_start_thread = monkey.get_original("_thread", "start_new_thread")
+_sleep = monkey.get_original("time", "sleep")
+
+
+class BootKeepalives:
+    """Renews ``lease`` every part of ``ttl_s`` until ``stop``. ``connect()`` makes a Coordinator in the
+    thread; ``clock``: in seconds.
+    """
+
+    def __init__(
+            self, connect: Callable[[], Any], lease: int, ttl_s: float, clock: Callable[[], float],
+            used: Callable[[], float] = time.process_time):
+        self._connect, self._lease, self._ttl_s = connect, lease, ttl_s
+        self._clock, self._used = clock, used
+        self._kept_s: float | None = None
+        self._is_lost = self._is_over = False
+        _start_thread(self._run, ())
+
+    def stop(self) -> tuple[float | None, bool]:
+        """End the thread, which may be in a last call of etcd for a moment. Returns (time at which the last
+        good keepalive was sent, or None; whether the lease has ended). Does not switch.
+        """
+        self._is_over = True
+        return self._kept_s, self._is_lost
+
+    # the thread
+
+    def _run(self) -> None:
+        try:
+            coordinator = self._connect()
+            try:
+                self._renew(coordinator)
+            finally:
+                coordinator.close()
+        except Exception:
+            LOG.exception("no keepalives are sent during the boot")
+        finally:
+            gevent.get_hub().destroy(destroy_loop=True)
+
+    def _renew(self, coordinator: Coordinator) -> None:
+        used, since_s = self._used(), self._clock()
+        while not self._is_over and not self._is_lost:
+            sent_s = self._clock()
+            if self._used() - used >= USED_S:
+                used, since_s = self._used(), sent_s
+            if sent_s - since_s < HANGS_S:
+                try:
+                    self._is_lost = not coordinator.keep_alive(self._lease)
+                    if not self._is_lost:
+                        self._kept_s = sent_s
+                except (Unanswered, CoordinatorError):
+                    pass  # once more
+            _sleep(EVERY * self._ttl_s)

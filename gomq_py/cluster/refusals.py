@@ -1,0 +1,51 @@
+"""Refusals: tells when no process listens at the leader's address any more.
+
+A process that was killed leaves its machine behind, which refuses connections at once; so a new leader need
+not wait for the end of the former one's lease. One refusal may be a listener that is about to be opened, so
+the address is tried again.
+"""
+import time
+from collections.abc import Callable
+
+import gevent
+from gevent import socket
+
+# Time between the two tries, and for the second one.
+AGAIN_S, ANSWER_S = 0.15, 0.5
+# Least time between two reports: no process is started more often.
+REPORT_S = 60.0
+
+Address = tuple[str, int]
+
+
+class Refusals:
+    """``report(address)`` is called when an address has refused two connections in 200 ms, once a minute."""
+
+    def __init__(self, report: Callable[[Address], None]):
+        self._report = report
+        self._reported_s = -REPORT_S
+        self._trying = None
+
+    def refused(self, address: Address) -> None:
+        """Note a refused connection (ECONNREFUSED). Does not switch."""
+        if self._trying is None and time.monotonic() >= self._reported_s + REPORT_S:
+            self._trying = gevent.spawn_later(AGAIN_S, self._try, address)
+
+    def close(self) -> None:
+        """Report nothing any more."""
+        self._reported_s = float("inf")
+        if self._trying is not None:
+            self._trying.kill(block=False)
+            self._trying = None
+
+    def _try(self, address: Address) -> None:
+        try:
+            with gevent.Timeout(ANSWER_S, OSError("no answer")):
+                socket.create_connection(address).close()
+        except ConnectionRefusedError:
+            self._reported_s = time.monotonic()
+            self._report(address)
+        except (OSError, UnicodeError):
+            pass  # the machine is gone, or is too busy: the lease decides
+        finally:
+            self._trying = None
