@@ -245,7 +245,9 @@ class FollowerLink:
                 if time.monotonic() < self._taken_s + BEAT_S:
                     self._wake.wait()
                     continue
-                octets = frames.encode(frames.HEARTBEAT, b"", self.epoch, self._stream.position)
+                octets = frames.encode(
+                    frames.HEARTBEAT, messages.Heartbeat(time.time_ns()).encode(), self.epoch,
+                    self._stream.position)
             self._is_sending = True
             sent = self._connection.send(octets)  # cheaper than sendall()
             if sent < len(octets):

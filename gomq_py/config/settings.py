@@ -41,7 +41,8 @@ HAS_ELECTIONS = False
 @dataclass(frozen=True)
 class Option:
     """One option of the broker: a row of the table OPTIONS. ``environment``: names without their prefix;
-    ``aliases``: deprecated (section, key) pairs that still work.
+    ``aliases``: deprecated (section, key) pairs that still work. ``shared``: should be alike on all nodes of
+    a cluster, any of which may lead.
     """
 
     section: str
@@ -55,6 +56,7 @@ class Option:
     aliases: tuple[tuple[str, str], ...] = ()
     reloadable: bool = False
     pending: str = ""
+    shared: bool = False
 
     @property
     def attribute(self) -> str:
@@ -101,7 +103,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "main", "sync", BOOLEAN, True,
         "Flush to disk before a confirm leaves. Without it what was confirmed may be lost in a power cut.",
-        flags=("--no-sync",), environment=("SYNC",),
+        flags=("--no-sync",), environment=("SYNC",), shared=True,
     ),
     Option("main", "slow_sync_warning", integer(0, 3600), 5,
            "Seconds after which a flush that has not ended is logged, with its file; 0: never."),
@@ -111,7 +113,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "main", "segment_size", integer(65536, 268435456), 8388608,
         "Octets of a message segment file. Larger ones roll less often; "
-        "a segment goes when its last message has gone.",
+        "a segment goes when its last message has gone.", shared=True,
     ),
     Option(
         "main", "data_dir_lock", BOOLEAN, True, "Lock the data folder against a second broker.",
@@ -121,7 +123,7 @@ OPTIONS: tuple[Option, ...] = (
         "main", "default_consumer_prefetch", integer(0, 65535), 65535,
         "Unacknowledged messages a consumer may hold when its client has set no prefetch; 0 for no limit.",
         flags=("--default-consumer-prefetch",), environment=("DEFAULT_CONSUMER_PREFETCH",),
-        aliases=(("amqp", "default_consumer_prefetch"),), reloadable=True,
+        aliases=(("amqp", "default_consumer_prefetch"),), reloadable=True, shared=True,
     ),
     Option("main", "default_user", TEXT, "guest", "User made on the first boot of an empty data folder.",
            flags=("--default-user",), environment=("DEFAULT_USER",)),
@@ -136,7 +138,7 @@ OPTIONS: tuple[Option, ...] = (
         "main", "default_user_only_loopback", BOOLEAN, True,
         "Let the default user in from this machine only, over HTTP and WebSocket by its names and addresses "
         "only.", flags=("--default-user-only-loopback",),
-        environment=("DEFAULT_USER_ONLY_LOOPBACK",), aliases=(("main", "guest_only_loopback"),),
+        environment=("DEFAULT_USER_ONLY_LOOPBACK",), aliases=(("main", "guest_only_loopback"),), shared=True,
     ),
     Option(
         "main", "tcp_nodelay", BOOLEAN, True,
@@ -170,7 +172,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "main", "consumer_timeout", COUNT, 0,
         "Milliseconds a delivered message may stay unacknowledged; 0 for no limit. A queue's own goes first.",
-        aliases=(("amqp", "consumer_timeout"),),
+        aliases=(("amqp", "consumer_timeout"),), shared=True,
     ),
     Option(
         "main", "consumer_timeout_loop_interval", integer(1), 60,
@@ -194,19 +196,20 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "main", "log_exchange", BOOLEAN, False,
-        "Publish the log to the exchange amq.rabbitmq.log of the default virtual host.",
+        "Publish the log to the exchange amq.rabbitmq.log of the default virtual host.", shared=True,
     ),
     Option(
         "main", "event_exchange", BOOLEAN, False,
         "Publish what happens in the broker to the exchange amq.rabbitmq.event of the default virtual host.",
+        shared=True,
     ),
     Option(
         "main", "auth_backends", NAMES, (),
-        "Where users are looked up, in this order; empty for the broker's own users.",
+        "Where users are looked up, in this order; empty for the broker's own users.", shared=True,
     ),
     Option("main", "load_definitions", PATH, "", "Definitions (JSON) that a data folder imports once."),
     Option("main", "default_consistent_hash_algorithm", choice("ring", "jump"), "ring",
-           "How x-consistent-hash exchanges spread keys when they do not say."),
+           "How x-consistent-hash exchanges spread keys when they do not say.", shared=True),
     Option(
         "main", "control_unix_path", PATH, AUTO,
         "Unix socket of gomq-py-ctl, whose owner may do everything; empty for none. auto: ctl.sock in "
@@ -304,10 +307,11 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "amqp", "heartbeat", integer(0, 65535), 60,
         "Seconds between heartbeats that are proposed to clients; 0 proposes none.", reloadable=True,
+        shared=True,
     ),
     Option(
         "amqp", "frame_max", integer(4096, 134217728), 131072,
-        "Largest frame in octets. Larger ones make other channels wait.",
+        "Largest frame in octets. Larger ones make other channels wait.", shared=True,
     ),
     Option(
         "amqp", "initial_frame_max", integer(4096, 65536), 4096,
@@ -316,17 +320,18 @@ OPTIONS: tuple[Option, ...] = (
         reloadable=True,
     ),
     Option(
-        "amqp", "channel_max", integer(1, 65535), 2047, "Channels a connection may open.", reloadable=True
+        "amqp", "channel_max", integer(1, 65535), 2047, "Channels a connection may open.", reloadable=True,
+        shared=True,
     ),
     Option(
         "amqp", "max_message_size", integer(1, 264241152), 134217728,
         "Largest message body in octets: 1 to 264241152, "
         "which is what a segment file can hold with all its properties.",
-        reloadable=True,
+        reloadable=True, shared=True,
     ),
     Option(
         "amqp", "max_consumers_per_channel", COUNT, 0, "Consumers a channel may have; 0 for no limit.",
-        reloadable=True,
+        reloadable=True, shared=True,
     ),
     Option(
         "amqp", "max_consumers_per_connection", COUNT, 16384,
@@ -443,12 +448,12 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "mqtt", "default_vhost", TEXT, "/", "Virtual host of clients that name none.",
-        name="mqtt_default_vhost",
+        name="mqtt_default_vhost", shared=True,
     ),
     Option(
         "mqtt", "exchange", TEXT, "amq.topic",
         "Topic exchange that clients publish to and are given messages from, in each virtual host that has "
-        "no parameter of its own for it (component mqtt, name exchange).", name="mqtt_exchange",
+        "no parameter of its own for it (component mqtt, name exchange).", name="mqtt_exchange", shared=True,
     ),
     Option(
         "mqtt", "max_connections", COUNT, 0,
@@ -483,17 +488,18 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "mqtt", "permission_check_enabled", BOOLEAN, True,
         "Ask for the rights of MQTT clients; false lets everybody who logs in publish and subscribe to "
-        "everything.", name="mqtt_permission_check_enabled",
+        "everything.", name="mqtt_permission_check_enabled", shared=True,
     ),
     Option(
         "mqtt", "anonymous_user", TEXT, "",
         "User whose rights clients without a user name get; empty refuses them.", name="mqtt_anonymous_user",
+        shared=True,
     ),
     Option(
         "mqtt", "client_id_validation", choice("none", "username", "owner"), "none",
         "Which client ids a user may have: none for any, username for its own name only, "
         "owner for any whose session no other user has begun.", name="mqtt_client_id_validation",
-        reloadable=True,
+        reloadable=True, shared=True,
     ),
     Option(
         "mqtt", "max_inflight_messages", integer(1, 65535), 65535,
@@ -505,7 +511,7 @@ OPTIONS: tuple[Option, ...] = (
         "mqtt", "max_packet_size", integer(1, 268435455), 268435455,
         "Largest packet in octets that a client may send; clients of MQTT 5 are told, and a larger one ends "
         "its connection. 268435455 for any that MQTT has; of the packet a client logs in with "
-        "max_octets_before_login counts, too.", name="mqtt_max_packet_size", reloadable=True,
+        "max_octets_before_login counts, too.", name="mqtt_max_packet_size", reloadable=True, shared=True,
     ),
     Option(
         "mqtt", "max_keep_alive", integer(0, 65535), 0,
@@ -517,6 +523,7 @@ OPTIONS: tuple[Option, ...] = (
         "mqtt", "max_session_expiry", integer(0, 4294967295), 4294967295,
         "Longest time in seconds that a session is kept without a connection; 4294967295 for ever, "
         "which is what clients of MQTT 3.1.1 ask for.", name="mqtt_max_session_expiry", reloadable=True,
+        shared=True,
     ),
     Option(
         "mqtt", "max_sessions_per_user", COUNT, 10000,
@@ -535,7 +542,7 @@ OPTIONS: tuple[Option, ...] = (
         "mqtt", "session_overflow", choice("drop-head", "reject-publish"), "drop-head",
         "What is dropped at that limit: drop-head the oldest, because the latest values are worth most; "
         "reject-publish the newest, of which the publisher is told.", name="mqtt_session_overflow",
-        reloadable=True,
+        reloadable=True, shared=True,
     ),
     Option(
         "mqtt", "max_subscriptions", integer(1), 10000,
@@ -545,7 +552,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "mqtt", "max_topic_levels", integer(1, 200), 200,
         "Levels of a topic filter; each is a step for every message that may match, "
-        "and 200 is what Mosquitto takes.", name="mqtt_max_topic_levels", reloadable=True,
+        "and 200 is what Mosquitto takes.", name="mqtt_max_topic_levels", reloadable=True, shared=True,
     ),
     Option(
         "mqtt", "max_retained_messages", integer(1), 1000000,
@@ -629,7 +636,7 @@ OPTIONS: tuple[Option, ...] = (
     # -- clustering ------------------------------------------------------------------------------------------
     Option(
         "clustering", "enabled", BOOLEAN, False,
-        "Elect the leader through etcd. In this version a broker where it is true does not start.",
+        "Elect the leader through etcd: nodes with the same etcd_prefix are one cluster.",
         name="clustering", flags=("--clustering",), environment=("CLUSTERING",),
     ),
     Option(
@@ -723,31 +730,31 @@ OPTIONS: tuple[Option, ...] = (
         "clustering", "lease_ttl", integer(2, 3600), 5,
         "Seconds after which an elected leader that etcd does not hear of has a successor. It delivers and "
         "confirms nothing from 0.8 of them on.",
-        flags=("--clustering-lease-ttl",),
+        flags=("--clustering-lease-ttl",), shared=True,
     ),
     Option(
         "clustering", "ack_timeout", integer(1, 3600), 3,
         "Seconds without progress after which confirms do not wait for an in-sync follower any more: it may "
         "not be elected until it has caught up.",
-        flags=("--clustering-ack-timeout",),
+        flags=("--clustering-ack-timeout",), shared=True,
     ),
     Option(
         "clustering", "min_isr", integer(1, 64), 1,
         "Least number of nodes, with the leader, that have every confirmed message. With fewer in sync "
         "nothing is confirmed, and publishers are held.",
-        flags=("--clustering-min-isr",),
+        flags=("--clustering-min-isr",), shared=True,
     ),
     Option(
         "clustering", "max_lag_bytes", integer(1 << 20), 64 << 20,
         "Octets of changes by which an in-sync follower may be behind; beyond them publishers are held.",
-        flags=("--clustering-max-lag-bytes",),
+        flags=("--clustering-max-lag-bytes",), shared=True,
     ),
     Option(
         "clustering", "max_unsynced_actions", COUNT, 0, "Without effect in LavinMQ too.",
         pending="unsynced followers in the in-sync set",
     ),
     # -- oauth -----------------------------------------------------------------------------------------------
-    Option("oauth", "issuer", TEXT, "", "Issuer of accepted tokens.", name="oauth_issuer"),
+    Option("oauth", "issuer", TEXT, "", "Issuer of accepted tokens.", name="oauth_issuer", shared=True),
     Option(
         "oauth", "client_id", TEXT, "", "Client id of the management pages.", name="oauth_client_id",
     ),
@@ -760,7 +767,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "oauth", "resource_server_id", TEXT, "", "This broker's name in scopes.",
-        name="oauth_resource_server_id",
+        name="oauth_resource_server_id", shared=True,
     ),
     Option(
         "oauth", "preferred_username_claims", NAMES, ("sub", "client_id"), "Claims that hold the user name.",
@@ -772,12 +779,12 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "oauth", "scope_prefix", TEXT, "", "What scopes for this broker begin with.",
-        name="oauth_scope_prefix",
+        name="oauth_scope_prefix", shared=True,
     ),
     Option(
         "oauth", "verify_aud", BOOLEAN, True, "Refuse tokens for another audience.", name="oauth_verify_aud"
     ),
-    Option("oauth", "audience", TEXT, "", "Audience of accepted tokens.", name="oauth_audience"),
+    Option("oauth", "audience", TEXT, "", "Audience of accepted tokens.", name="oauth_audience", shared=True),
     Option(
         "oauth", "jwks_cache_ttl", integer(1), 3600, "Seconds that the issuer's keys are kept.",
         name="oauth_jwks_cache_ttl",

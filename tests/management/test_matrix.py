@@ -25,6 +25,7 @@ NEEDS = (
     ("DELETE", "/api/auth/attempts", "administrator"),
     ("PUT", "/api/cluster-name", "administrator"),
     ("GET", "/api/cluster$", "monitoring"), ("POST", "/api/cluster/", "administrator"),
+    ("DELETE", "/api/cluster/", "administrator"),
     ("*", "/api/(feature-flags|deprecated-features)", "administrator"),
     ("*", "/api/(reset|rebalance)", "administrator"),
     ("*", "/api/nodes/(gc_stats|gc_collect|{name}/gc_collect)", "administrator"),

@@ -159,6 +159,9 @@ def test_every_metric_of_the_dashboard_is_exposed(metrics):
     import re
     from pathlib import Path
 
+    from gomq_py.http.cluster_metrics import cluster_families
+    from gomq_py.http.exposition import rendered
+
     dashboard = json.loads(
         Path(__file__).parents[2].joinpath("etc", "grafana-gomq.json").read_text(encoding="utf-8")
     )
@@ -172,6 +175,8 @@ def test_every_metric_of_the_dashboard_is_exposed(metrics):
         requests.get(f"http://127.0.0.1:{port}/{path}", timeout=in_time(60)).text
         for path in ("metrics", "metrics/per-object")
     )
+    of_clusters = rendered(cluster_families({"elects": True, "min_isr": 1}))
+    told += b"".join(of_clusters).decode()
     declared = set(re.findall(r"^# TYPE (\w+) ", told, re.MULTILINE))
 
     assert len(wanted) > 15

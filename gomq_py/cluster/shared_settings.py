@@ -1,0 +1,82 @@
+"""Shared settings: those that should be alike on all nodes of a cluster, because any of them may lead.
+
+They are marked in the table of options: what is promised, how fast a leader is replaced, what queues and
+clients are given where they say nothing, and limits by which a client is refused. Secrets are none of them,
+nor is what belongs to one machine: folders, addresses, ports, sizes of its memory. Each node writes its own
+values into ``nodes/<id>``; the leader compares, and warns once of each difference.
+"""
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import gomq_py
+from gomq_py.cluster.core.records import MAX_TEXT, Kept, NodeRecord, decoded
+from gomq_py.config.settings import OPTIONS, Settings
+from gomq_py.digests import blake2b
+from gomq_py.observability.log import logger
+
+LOG = logger("cluster")
+VERSION = "version"
+
+
+class Difference(NamedTuple):
+    """A setting of another node that differs from this one's. ``node``: the other's id; ``setting``: such as
+    "[amqp] heartbeat".
+    """
+
+    node: str
+    name: str
+    setting: str
+    here: str
+    there: str
+
+
+def told(settings: Settings) -> dict[str, str]:
+    """{setting: its value as text}, and the version, for the other nodes."""
+    found = {VERSION: gomq_py.__version__}
+    for option in OPTIONS:
+        if option.shared:
+            shown = option.kind.show(getattr(settings, option.attribute))
+            found[f"[{option.section}] {option.key}"] = _text(shown)
+    return found
+
+
+def differences(node: str, own: Mapping[str, str], nodes: Mapping[str, Kept]) -> list[Difference]:
+    """Differences between this node's settings, which ``told`` has made, and those of all other nodes."""
+    found = []
+    for other, kept in sorted(nodes.items()):
+        record = decoded(kept, NodeRecord.decode)
+        if record is None or other == node:
+            continue
+        found += [
+            Difference(other, record.name, setting, own[setting], there)
+            for setting, there in sorted(record.settings.items()) if own.get(setting, there) != there]
+    return found
+
+
+class Warner:
+    """Warns of each difference once, as long as it lasts. ``node``: this node's id; ``own``: see ``told``."""
+
+    def __init__(self, node: str, own: Mapping[str, str]):
+        self.found: list[Difference] = []
+        self._node, self._own = node, own
+        self._seen: Any = None
+
+    def look(self, nodes: Mapping[str, Kept]) -> None:
+        """Compare with what the other nodes have written: {id: value}. Does not switch."""
+        seen = {other: kept.mod_revision for other, kept in nodes.items()}
+        if seen == self._seen:
+            return
+        self._seen, before = seen, self.found
+        self.found = differences(self._node, self._own, nodes)
+        for one in self.found:
+            if one not in before:
+                LOG.warning(
+                    "settings differ: %s is %r on this node and %r on %s, which may lead one day",
+                    one.setting, one.here, one.there, one.name)
+
+
+def _text(value: str) -> str:
+    """A value that a NodeRecord takes; of a long or strange one its digest."""
+    if len(value) <= MAX_TEXT and value.isprintable():
+        return value
+    return f"digest {blake2b(value.encode(), digest_size=8).hexdigest()}"
