@@ -36,7 +36,7 @@ class Client:
     def __init__(self, name, doors):
         self.name = name
         self._doors = doors
-        self._turn = 0
+        self.turn = 0  # of the nodes
         self._stopping = threading.Event()
         self._pausing = threading.Event()
         self._has_paused = False
@@ -69,9 +69,9 @@ class Client:
         while not self._stopping.is_set():
             ports = self._doors(self.protocol)
             self.may_work()
-            self._turn += 1
+            self.turn += 1
             try:
-                self.serve(ports[self._turn % len(ports)])
+                self.serve(ports[self.turn % len(ports)])
             except GONE as error:
                 self.last_loss = error
                 self._stopping.wait(TURN_S)
