@@ -9,22 +9,28 @@ machine: such a client is shown as "gomq@NODE", so that users who may only log i
 from collections.abc import Callable
 from typing import Any
 
+import gevent
 from gevent import socket
 from gevent.event import Event
+from gevent.lock import Semaphore
 
 from gomq_py.cluster.wire.messages import Forward
 from gomq_py.net import proxy_protocol
 from gomq_py.net.pump import Pumps
 
+# Pause between two looks for room.
+FULL_PAUSE_S = 0.02
+
 
 class Adoption:
     """Gives clients to this node's listeners. ``find(name)`` returns the listener, or None. See
-    net.listener.Listener for its ``adopt``.
+    net.listener.Listener for its ``adopt`` and ``has_room_for``.
     """
 
     def __init__(self, find: Callable[[str], Any]):
         self._find = find
         self._pumps = Pumps()
+        self._looks = Semaphore()
 
     def why_not(self, forward: Forward) -> str:
         """Why a client is refused, or ""."""
@@ -46,6 +52,7 @@ class Adoption:
         if listener is None:
             return
         address = address_of(forward)
+        self._wait_for_room(listener, address)
         if not is_tls:
             listener.adopt(int(connection.family), connection.detach(), address)
             return
@@ -59,6 +66,15 @@ class Adoption:
             pump.close()
             near.close()
             far.close()
+
+    def _wait_for_room(self, listener: Any, address: Any) -> None:
+        """Wait until the listener has room: once a slow client has given way. One client at a time looks. May
+        switch.
+        """
+        if not listener.has_room_for(address):
+            with self._looks:
+                while not listener.has_room_for(address):
+                    gevent.sleep(FULL_PAUSE_S)
 
     def close(self) -> None:
         """End the connections over TLS; those without are the listeners'."""

@@ -35,7 +35,7 @@ class DiskWatch:
 
     def _is_flush_late(self) -> bool:
         flushes, now_s = self._flushes, self._clock()
-        if flushes is None or not flushes.is_syncing or flushes.syncs != self._seen:
+        if flushes is None or flushes.is_idle or flushes.syncs != self._seen:
             self._seen = -1 if flushes is None else flushes.syncs
             self._since_s = now_s
         return now_s - self._since_s >= HANGS_S

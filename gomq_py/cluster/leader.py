@@ -7,10 +7,10 @@ Where promises wait for followers, the acknowledger hears of each acknowledgemen
 the set of in-sync nodes (``core.in_sync``) is decided by.
 """
 import contextlib
-import time
 from functools import partial
 
 import gevent
+from gevent.event import Event
 from gevent.lock import Semaphore
 
 from gomq_py.cluster.adoption import Adoption
@@ -34,8 +34,6 @@ PENDING_PER_ADDRESS = 8
 BACKLOG = 64
 # Time for sending what is told, when the leader closes.
 CLOSING_S = 1.0
-# A follower whose sync was refused asks again after 5 s at most.
-REFUSED_S = 15.0
 
 
 class FollowerRefused(LoginRefused):
@@ -56,6 +54,8 @@ class Leader:
     def __init__(
             self, secret, cluster_id, epoch, stream, register, root, bind, port, tls=None, why_no_sync=str,
             acknowledger=None, find_listener=lambda name: None):
+        # promises are asked for by the register's positions, and followers acknowledge the stream's
+        assert acknowledger is None or stream.position == register.told
         self.cluster_id = cluster_id
         self.epoch = stream.epoch = epoch
         self.why_no_sync = why_no_sync
@@ -71,12 +71,12 @@ class Leader:
         self._listener = None
         self._links = []
         self._places = {}  # node: (stream.octets, stream.made) up to which it has flushed
-        self._refused = {}  # node: time at which its sync was refused
         self._leavers = set()  # nodes
         self._pending = {}  # greenlet: host, the oldest first
         self._greenlets = set()
         self._turn = Semaphore()  # one follower syncs at a time
         self._strangers = QuietLog(LOG)
+        self._has_heard = Event()  # of an acknowledgement: see drain
 
     def open(self):
         """Listen. Raises BindError."""
@@ -135,15 +135,6 @@ class Leader:
             link.node: Progress(self._counted(link), link.is_streaming, True)
             for link in self._links if not link.is_over}
 
-    @property
-    def refused(self):
-        """The nodes that wanted to sync lately and were refused (``why_no_sync``): where a member of the
-        in-sync set is one of them, it may have what this node's damage has cost.
-        """
-        since_s = time.monotonic() - REFUSED_S
-        self._refused = {node: at_s for node, at_s in self._refused.items() if at_s > since_s}
-        return frozenset(self._refused)
-
     def take_leavers(self):
         """The nodes that have left since the last call because their folders cannot take the changes."""
         leavers, self._leavers = self._leavers, set()
@@ -159,6 +150,23 @@ class Leader:
         stream, places = self._stream, self._places.values()
         octets = stream.octets - min((octets for octets, _ in places), default=stream.octets)
         return octets, stream.made - min((made for _, made in places), default=stream.made)
+
+    def drain(self, nodes, timeout_s):
+        """Wait until these nodes have on their disks what was told so far. Returns those that have not, after
+        ``timeout_s`` at most. May switch.
+        """
+        self._stream.close_frame()
+        with gevent.Timeout(timeout_s, False):
+            while lacking := self._lacking(nodes):
+                self._has_heard.clear()
+                self._has_heard.wait()
+            return lacking
+        return self._lacking(nodes)
+
+    def _lacking(self, nodes):
+        position = self._stream.position
+        return frozenset(nodes) - {
+            node for node, there in self.progress.items() if there.is_synced and there.flushed >= position}
 
     @property
     def links(self):
@@ -280,14 +288,13 @@ class Leader:
             text = "another node has this id: a copied data folder? remove .cluster of one"
         elif login.is_sync:
             text = self.why_no_sync()
-            if text:
-                self._refused[login.hello.node_id.hex()] = time.monotonic()
         if text:
             refused = messages.Refused(text).encode()
             raise FollowerRefused(text, frames.encode(frames.REFUSED, refused, self.epoch))
 
     def _heard(self, link):
         """Tell the acknowledger of a follower's ACK. During a sync its folder has nothing of this run yet."""
+        self._has_heard.set()
         if self._acknowledger is not None and link.is_streaming:
             self._acknowledger.acknowledged(link.node, self._counted(link))
 

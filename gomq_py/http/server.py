@@ -12,7 +12,6 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-import gevent
 from gevent import monkey, socket
 from gevent.pool import Pool
 from gevent.pywsgi import WSGIHandler, WSGIServer
@@ -35,8 +34,6 @@ PIECE_OCTETS = 16384
 # Most octets written between two checks of the clock; a socket takes what it has room for. Pieces of 16 KiB,
 # each written as a whole, cost a stream's segments half as much again.
 SENT_OCTETS = 262144
-# Pause between two looks for room for a client that another node has accepted.
-FULL_PAUSE_S = 0.1
 REFUSALS = {408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
@@ -365,12 +362,6 @@ class _Server(WSGIServer):
 
     def adopt(self, family, descriptor, address):
         connection = socket.socket(family, socket.SOCK_STREAM, 0, fileno=descriptor)
-        try:
-            while self.started and self._is_full():
-                gevent.sleep(FULL_PAUSE_S)
-        except BaseException:
-            connection.close()
-            raise
         if self.started:
             self.do_handle(connection, address)
         else:
@@ -424,8 +415,12 @@ class ManagementServer:
         """Begin to accept connections."""
         self._server.start()
 
+    def has_room(self):
+        """Whether ``adopt`` need not wait for room."""
+        return not self._server.started or not self._server.full()
+
     def adopt(self, family, descriptor, address):
-        """Serve a client whose connection, ``descriptor``, another node has accepted. May switch."""
+        """Serve a client whose connection, ``descriptor``, another node has accepted."""
         self._server.adopt(family, descriptor, address)
 
     def abandon(self):

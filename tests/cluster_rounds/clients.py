@@ -9,6 +9,7 @@ import time
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ClientError
 from gomq_py.client.mqtt import MQTTClient
+from gomq_py.mqtt.wire.packets import PubcompPacket, PublishPacket
 from tests.cluster_rounds.accounts import Reading
 from tests.durability import test_mqtt_kill
 from tests.durability.account import body_of, number_in
@@ -234,13 +235,29 @@ class _Party:
 
 
 class SessionPublisher(_Party, test_mqtt_kill.Publisher):
-    """Publishes at QoS 1 and 2, as that test's."""
+    """Publishes at QoS 1 and 2, as that test's. ``refused``: the numbers that the broker would not take."""
+
+    def __init__(self, version):
+        super().__init__(version)
+        self.refused = {1: set(), 2: set()}
+        self._numbers = {}  # packet identifier -> (QoS, number)
 
     def fill(self):
         """A few of both."""
         for _ in range(min(PER_TURN, WINDOW - len(self.session.outgoing))):
             for qos in (1, 2):
                 self._publish(f"k/{qos}", self.published, qos)
+        for identifier, packet in self.session.outgoing.items():
+            if isinstance(packet, PublishPacket):
+                self._numbers[identifier] = packet.qos, int(packet.payload)
+
+    def take_refused(self):
+        """Take note of what was answered with a failure; a PUBCOMP with one is about no message."""
+        refused, self.client._refused = self.client._refused, {}
+        for identifier, packet in refused.items():
+            if not isinstance(packet, PubcompPacket):
+                qos, number = self._numbers[identifier]
+                self.refused[qos].add(number)
 
 
 class SessionSubscriber(_Party, test_mqtt_kill.Subscriber):
@@ -271,6 +288,7 @@ class MQTTPublisherThread(Client):
                     party.fill()
                 before = _steps(party.session)
                 _drain_for(party.client, TURN_S)
+                party.take_refused()
                 if not before or before - _steps(party.session):
                     heard = time.monotonic()
                 if time.monotonic() > heard + IMPATIENCE_S:

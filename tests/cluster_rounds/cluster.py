@@ -203,7 +203,7 @@ class Cluster:
             self.wait(
                 lambda: not any(account.lacking() for account in self.queues), "all in queues has come",
                 self.account_s)
-            self.wait(lambda: self.session.lacking() <= 0, "all of MQTT has come", self.account_s)
+            self.wait(lambda: not self.session.lacking(), "all of MQTT has come", self.account_s)
         except AssertionError:
             for account in self.queues:
                 if lacking := sorted(account.lacking()):

@@ -4,7 +4,7 @@ switched on. ``MUTANTS[name](world)`` before the Scenario runs.
 from gomq_py.cluster.core import elector as electors
 from gomq_py.cluster.core.elector import Elector
 from gomq_py.cluster.core.in_sync import InSync
-from gomq_py.cluster.core.records import IN_SYNC, LEADER, InSyncRecord, LeaderRecord, decoded
+from gomq_py.cluster.core.records import IN_SYNC, LEADER, InSyncRecord, decoded
 from gomq_py.cluster.core.transactions import MOD
 from tests.cluster_simulation.folder import Folder
 from tests.cluster_simulation.link import Follower
@@ -52,33 +52,25 @@ def election_does_not_compare_isr(patch):
 
 
 @mutant
-def isr_written_without_comparing_leader(patch):
-    """A former leader changes ``isr``."""
-    _without_compare(patch, LEADER)
+def isr_written_unguarded(patch):
+    """A former leader changes ``isr``. (Comparing either key finds it out, since an election writes both.)"""
+    _without_compares(patch, LEADER, IN_SYNC)
 
 
 @mutant
 def isr_written_without_comparing_itself(patch):
     """A change without an answer may be made after a later one."""
-    _without_compare(patch, IN_SYNC)
+    _without_compares(patch, IN_SYNC)
 
 
-def _without_compare(patch, key):
+def _without_compares(patch, *keys):
     def step(self, *arguments):
         transaction = original(self, *arguments)
         return transaction and transaction._replace(
-            compares=tuple(one for one in transaction.compares if one.key != key))
+            compares=tuple(one for one in transaction.compares if one.key not in keys))
 
-    def done(self, outcome):
-        view = outcome.view
-        if outcome.is_done and view.leader is not None and key == LEADER:
-            kept = view.leader._replace(create_revision=self._leader_revision)
-            outcome = outcome._replace(view=view._replace(leader=kept))
-        finished(self, outcome)
-
-    original, finished = InSync.step, InSync.done
+    original = InSync.step
     patch(InSync, "step", step)
-    patch(InSync, "done", done)
 
 
 @mutant
@@ -226,21 +218,12 @@ def leader_of_an_earlier_process_taken(patch):
         return original(self, view, kept, leader)
 
     def lead(self, leads):
-        if self.lease is None:
-            self.lease = electors_lease(self)
+        self.lease.answered(self.clock_s(), True)
         yield from led(self, leads)
 
     original, led = Elector._mine, Program._lead
     patch(Elector, "_mine", mine)
     patch(Program, "_lead", lead)
-
-
-def electors_lease(program):
-    """A Lease that counts from now on."""
-    from gomq_py.cluster.core.lease import Lease
-    lease = Lease(program.world.lease_ttl_s)
-    lease.answered(program.clock_s(), True)
-    return lease
 
 
 @mutant
@@ -252,12 +235,5 @@ def again_though_another_has_led(patch):
             return electors.Again(*self._election(view, electors.Compare(LEADER, "create", 0)))
         return original(self, leads, view)
 
-    def another(self, leads, view, kept):
-        leader = decoded(kept, LeaderRecord.decode)
-        if leader is not None and leader.node == self.node:
-            return self._mine(view, kept, leader)
-        return followed(self, leads, view, kept)
-
-    original, followed = Elector._still, Elector._another
+    original = Elector._still
     patch(Elector, "_still", still)
-    patch(Elector, "_another", another)

@@ -113,8 +113,7 @@ class Queue(routes.Destination):
         than all else, if that consumer needs no acks and no other message is ready. Returns 1: written;
         LATER: the consumer may take it soon; 0: store it.
         """
-        if self.paused or self.holds or self.turning or self.scheduler.is_shut \
-                or self._waiting_for_files is not None:
+        if self.paused or self.holds or self.turning or self.scheduler.is_shut or self._waiting_for_files:
             return 0
         consumer = self.ring.show_next()
         if consumer is None:
@@ -263,17 +262,14 @@ class Queue(routes.Destination):
         return self.ready_count
 
     def is_opening(self):
-        """True if a thread is still opening the files of the next message, or the scheduler is shut.
-
-        The queue gets a turn once they are open.
+        """True if a thread opens the files of the next message, or the scheduler is shut. A turn follows.
         """
         return not self.closed and (self.scheduler.is_shut or self.store.is_waiting())
 
     def when_opened(self, callback):
         """Call ``callback()`` once, in the first turn of the queue in which it is not ``is_opening``."""
         self._waiting_for_files = [*(self._waiting_for_files or ()), callback]
-        if self.scheduler.is_shut:
-            self.wake()
+        self.wake()
 
     def segment_opened(self, store):
         """Schedule a turn of the queue. Called when the store has opened the files that it waited for."""

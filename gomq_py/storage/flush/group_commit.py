@@ -222,11 +222,6 @@ class GroupCommit:
         return sum(self.sync_seconds.counts)
 
     @property
-    def is_syncing(self):
-        """Whether a flush is under way."""
-        return self._is_syncing
-
-    @property
     def is_idle(self):
         """Whether nothing is to be flushed: the greenlet rests, or there is none."""
         return self._greenlet is None or self._is_resting

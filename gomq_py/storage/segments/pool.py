@@ -23,6 +23,7 @@ from gomq_py.observability.log import logger
 from gomq_py.storage.disk.data_dir import POWER_LOST
 from gomq_py.storage.format.head import HEAD_BYTES
 from gomq_py.storage.format.record import capacity_for
+from gomq_py.storage.segments.boot_notes import BootNotes
 from gomq_py.storage.segments.damage import DamageNotes
 from gomq_py.storage.segments.idle import Resting
 from gomq_py.storage.segments.opening import Openings
@@ -101,8 +102,7 @@ class SegmentPool:
         self.last_end = POWER_LOST
         # queue folder -> segment_list.Listed of the last run, for recovery at boot
         self.listed = {}
-        # queue folder -> {number of a segment without messages: see recovery.Recovery}; None after the boot
-        self.settled = {}
+        self.boot = BootNotes()
         self.damage = DamageNotes()
         self._numbers = 0
         self._generation = int.from_bytes(os.urandom(7), "little")

@@ -3,6 +3,7 @@ import errno
 
 import gevent
 import pytest
+from gevent import socket
 
 from gomq_py.cluster import applier, follower, identity
 from gomq_py.cluster.wire import events, frames
@@ -139,6 +140,23 @@ def test_flush_during_a_sync_leaves_the_folder_as_it_was(leader, begin, root):
     assert content(root)["file"] == b"old" and one.status.flushed == 0
 
 
+def test_what_was_received_is_kept_when_a_sync_begins(leader, begin, root):
+    """It may have been acknowledged as received, and this folder may be elected until the sync is whole."""
+    one = begin(flush_s=60.0)
+    leader.accept()
+    sync(leader)
+    calls = []
+    turn = one._applier._turn
+    one._applier._turn = lambda *arguments: calls.append(arguments) or turn(*arguments)
+    for position in range(6, 12):
+        leader.tell(events.written(1, 0, b"%03d" % position), position=position)
+    leader.connection.shutdown(socket.SHUT_WR)
+    leader.accept(can_resume=False, epoch=2)
+    wait_for(one, state="syncing", received=0)
+
+    assert content(root)["file"] == b"011" and any(is_due for _, is_due in calls)
+
+
 def test_flush_without_anything_received_returns(begin):
     assert begin(host="", port=0).flush() is None
 
@@ -152,6 +170,26 @@ def test_events_behind_a_flush_of_the_leader_are_flushed_at_once(leader, begin):
     leader.tell(events.written(1, 0, b"xyz"), events.flushed(), position=7)
 
     leader.await_ack(7, 7)
+
+
+@pytest.mark.parametrize("hurry_s", [3600.0, 0.0])
+def test_events_soon_after_a_flush_of_the_leader_are_flushed_with_its_next_one(
+        leader, begin, hurry_s, monkeypatch):
+    """Both disks are at work at the same time."""
+    monkeypatch.setattr(applier, "HURRY_S", hurry_s)
+    one = begin(flush_s=60.0)
+    leader.accept()
+    sync(leader)
+    leader.tell(events.written(1, 0, b"xyz"), events.flushed(), position=7)
+    leader.await_ack(7, 7)
+
+    leader.tell(events.written(1, 0, b"abc"), position=8)
+
+    if hurry_s:
+        leader.await_ack(8, 8)
+    else:
+        leader.await_ack(8, 7)
+        assert one.status.flushed == 7
 
 
 def test_what_waits_behind_a_flush_does_not_delay_its_acknowledgement(leader, begin, files, monkeypatch):

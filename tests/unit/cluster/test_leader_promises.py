@@ -206,17 +206,6 @@ def test_login_during_the_beginning_of_an_epoch_is_for_nothing(world, place, mon
     assert not world.leader.progress
 
 
-def test_nodes_whose_sync_was_refused_are_known_for_a_while(world, monkeypatch):
-    world.leader.why_no_sync = lambda: "damage"
-    with pytest.raises(Exception, match="damage"):
-        world.follower()
-    assert world.leader.refused == {COPY}
-
-    monkeypatch.setattr(leader, "REFUSED_S", 0.0)
-
-    assert world.leader.refused == frozenset()
-
-
 def test_follower_that_leaves_is_named_once(world, caplog):
     follower = world.follower()
     follower.send(frames.REFUSED, messages.Refused("no space left").encode())

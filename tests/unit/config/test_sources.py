@@ -156,7 +156,7 @@ def test_http_is_another_name_of_mgmt(load_from):
 
 
 def test_option_without_effect_is_said_aloud_when_turned_on_only(load_from):
-    assert "has no effect yet" in load_from("--clustering-etcd-prefix", "x")[1][0]
+    assert "has no effect yet" in load_from(ini="[clustering]\nmax_unsynced_actions = 1\n")[1][0]
     assert load_from("--clustering-port", "-1")[1] == []
 
 

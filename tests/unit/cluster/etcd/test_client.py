@@ -10,7 +10,7 @@ import pytest
 from gomq_py.cluster.core.transactions import CREATE, Compare, CoordinatorError, Put, Transaction, Unanswered
 from gomq_py.cluster.etcd import connection
 from tests.support.hook_server import answer
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, in_time, wait_until
 from tests.unit.cluster.etcd.conftest import DONE, EMPTY_VIEW, HEADER, refusal, said
 
 TRANSACTION = Transaction((Compare("leader", CREATE, 0),), (Put("leader", b"x", 7),))
@@ -76,7 +76,7 @@ def test_transaction_with_an_answer_that_says_nothing_may_be_done_and_is_sent_on
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 def test_read_with_an_answer_that_says_nothing_goes_to_the_next_server(wrong, served, client):
     first, second = served(lambda request: wrong), served(by_path())
-    made = client(first, second, timeout_s=20)
+    made = client(first, second, timeout_s=in_time(20))
 
     assert made.read().revision == 9
     assert made.transact(TRANSACTION).is_done  # the next call begins there
@@ -154,17 +154,12 @@ def test_hub_goes_on_while_a_long_answer_comes(served, client):
     """An answer in 60 000 chunks is read in slices: a timer of 5 ms never waits for all of it."""
     server = served(lambda request: after(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 60_000 + b"0\r\n\r\n"))
-    ticks = []
-
-    def tick():
-        while True:
-            ticks.append(time.monotonic())
-            gevent.sleep(0.005)
-
-    ticker = gevent.spawn(tick)
+    ticks, timer = [], gevent.get_hub().loop.timer(0.005, 0.005)
+    timer.start(lambda: ticks.append(time.monotonic()))
     with pytest.raises(Unanswered):
-        client(server, timeout_s=60).read()
-    ticker.kill()
+        client(server, timeout_s=in_time(60)).read()
+    timer.stop()
+    timer.close()
 
     assert len(ticks) > 10
 
@@ -193,7 +188,7 @@ def test_octets_behind_an_answer_end_the_connection(served, client):
 
 def test_calls_side_by_side_have_connections_of_their_own(served, client):
     server = served(by_path())
-    made = client(server, timeout_s=20)
+    made = client(server, timeout_s=in_time(20))
 
     readers = [gevent.spawn(made.read) for _ in range(10)]
     views = [reader.get() for reader in readers]
@@ -205,7 +200,7 @@ def test_calls_side_by_side_have_connections_of_their_own(served, client):
 def test_killed_caller_leaves_no_connection_behind(served, client):
     """The end of the test finds every socket that was left open."""
     server = served(lambda request: lambda accepted: server.ended.wait())
-    made = client(server, timeout_s=60)
+    made = client(server, timeout_s=in_time(60))
     caller = gevent.spawn(made.read)
     wait_until(lambda: server.requests, sleep=gevent.sleep)
 
@@ -292,7 +287,7 @@ def test_token_is_fetched_once_and_again_when_it_has_ended(served, client):
 
 def test_calls_side_by_side_log_in_once(served, client):
     accounts = Accounts()
-    made = client(served(accounts.answer), user="gomq", password="pw", timeout_s=20)
+    made = client(served(accounts.answer), user="gomq", password="pw", timeout_s=in_time(20))
 
     gevent.joinall([gevent.spawn(made.read) for _ in range(5)], raise_error=True)
 
@@ -374,7 +369,7 @@ def test_addresses_found_before_serve_while_name_servers_hang(served, client, mo
 
     def hang(endpoint):
         calls.append(endpoint)
-        released.wait(30)
+        released.wait(TIMEOUT_S)
         return []
 
     monkeypatch.setattr(connection, "_look_up", hang)
