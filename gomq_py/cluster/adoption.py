@@ -9,17 +9,12 @@ machine: such a client is shown as "gomq@NODE", so that users who may only log i
 from collections.abc import Callable
 from typing import Any
 
-import gevent
 from gevent import socket
 from gevent.event import Event
-from gevent.lock import Semaphore
 
 from gomq_py.cluster.wire.messages import Forward
 from gomq_py.net import proxy_protocol
 from gomq_py.net.pump import Pumps
-
-# Pause between two looks for room.
-FULL_PAUSE_S = 0.02
 
 
 class Adoption:
@@ -30,11 +25,11 @@ class Adoption:
     def __init__(self, find: Callable[[str], Any]):
         self._find = find
         self._pumps = Pumps()
-        self._looks = Semaphore()
 
     def why_not(self, forward: Forward) -> str:
         """Why a client is refused, or ""."""
-        if self._find(forward.listener) is None:
+        listener = self._find(forward.listener)
+        if listener is None:
             return f"the leader has no listener {forward.listener} now"
         try:
             header = proxy_protocol.parse(forward.proxy)
@@ -42,6 +37,9 @@ class Adoption:
             return str(error)
         if header is None or header.size != len(forward.proxy):
             return "a FORWARD has no whole PROXY header"
+        if not listener.has_room_for(address_of(forward)):
+            # the client waits at the follower, which counts it
+            return f"too many {forward.listener} clients wait for their login at the leader"
         return ""
 
     def adopt(self, forward: Forward, connection: Any, is_tls: bool) -> None:
@@ -52,7 +50,6 @@ class Adoption:
         if listener is None:
             return
         address = address_of(forward)
-        self._wait_for_room(listener, address)
         if not is_tls:
             listener.adopt(int(connection.family), connection.detach(), address)
             return
@@ -66,15 +63,6 @@ class Adoption:
             pump.close()
             near.close()
             far.close()
-
-    def _wait_for_room(self, listener: Any, address: Any) -> None:
-        """Wait until the listener has room: once a slow client has given way. One client at a time looks. May
-        switch.
-        """
-        if not listener.has_room_for(address):
-            with self._looks:
-                while not listener.has_room_for(address):
-                    gevent.sleep(FULL_PAUSE_S)
 
     def close(self) -> None:
         """End the connections over TLS; those without are the listeners'."""

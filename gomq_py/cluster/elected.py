@@ -82,7 +82,6 @@ class ElectedMembership:
         self._follower: Any = None
         self._serving: ElectedLeader | None = None
         self._is_first = False  # the cluster's doors have not been open yet
-        self._is_whole = True
         self._register: Any = None
         self._damage = FolderDamage(self._files, self._root)
         self._reason = "etcd was not asked yet"
@@ -182,7 +181,8 @@ class ElectedMembership:
         """The data folder's state now."""
         identity = self._identity if self._follower is None else self._follower.identity
         cluster = "" if identity.cluster_id == NO_ID else identity.cluster_id.hex()
-        return Folder(cluster, identity.epoch, self._is_whole, identity.damaged)
+        is_whole = self._follower is None or self._follower.damage is None
+        return Folder(cluster, identity.epoch, is_whole, identity.damaged)
 
     @property
     def hears_leader(self) -> bool:
@@ -212,14 +212,13 @@ class ElectedMembership:
         switch.
         """
         if self._follower is None:
-            return self._is_whole
+            return True
         self._set_leader(None)
         self._follower.follow(None)
         failure = self._follower.flush()
         if failure is not None:
             LOG.error("this node is not to lead: what it has received is not all on its disk: %s", failure)
-        self._is_whole = failure is None
-        return self._is_whole
+        return failure is None
 
     def take(self, cluster: str, epoch: int) -> None:
         """Write cluster and epoch into the folder, flushed. Raises ClusterError, OSError. May switch."""

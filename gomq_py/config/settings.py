@@ -34,7 +34,6 @@ SHOWN_CHARACTERS = 200
 # Loopback, link-local and unspecified addresses, in both families.
 _OF_THIS_MACHINE = tuple(ip_network(network) for network in (
     "0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "::/128", "::1/128", "fe80::/10"))
-_NO_CLUSTERING = "clustering"
 # Whether `enabled` of [clustering] is accepted; tests of parts set it.
 HAS_ELECTIONS = False
 
@@ -745,7 +744,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "clustering", "max_unsynced_actions", COUNT, 0, "Without effect in LavinMQ too.",
-        pending=_NO_CLUSTERING,
+        pending="unsynced followers in the in-sync set",
     ),
     # -- oauth -----------------------------------------------------------------------------------------------
     Option("oauth", "issuer", TEXT, "", "Issuer of accepted tokens.", name="oauth_issuer"),

@@ -100,7 +100,7 @@ class Door:
         self._server.start()
 
     def has_room_for(self, _address):
-        """Whether ``adopt`` need not wait for room."""
+        """Whether another client is to be adopted now."""
         return self._server.has_room()
 
     def adopt(self, family, descriptor, address):

@@ -367,10 +367,20 @@ class _Server(WSGIServer):
         else:
             connection.close()
 
+    def _is_own(self, client):
+        """Whether a client is to be served here. Raises OSError. May switch."""
+        self.clients.allow(client, self._settings.http_request_timeout)
+        with self.clients.waiting(client):
+            is_own = self._forward.is_own(client.connection)
+        if client.late:
+            raise OSError("no request in time")
+        return is_own
+
     def _serve(self, client, address):
         upgraded = None
         try:
-            if self._forward is not None and self._forward(client.connection, address):
+            if self._forward is not None and not self._is_own(client):
+                self._forward.until_end(client.connection, address)
                 return
             if self._tls is not None:
                 client.connection = self._tls.wrap_socket(client.connection, server_side=True)
@@ -400,8 +410,9 @@ class ManagementServer:
     def __init__(self, listening, app, settings, tls=None, upgrades=None, forward=None):
         """``listening`` is bound and listens already; ``tls`` is an ssl.SSLContext, any object with its
         ``wrap_socket``, or None. ``upgrades`` turns connections into WebSockets, or is None.
-        ``forward(connection, address)``, or None: serves a client elsewhere until its end and returns True,
-        or returns False for one to be served here.
+        ``forward``, or None, serves other nodes' clients: ``is_own(connection)`` waits for a client's first
+        octets, and returns whether it is to be served here; otherwise ``until_end(connection, address)``
+        serves it elsewhere.
         """
         self._server = _Server(listening, app, tls, settings, upgrades, forward)
         self.address = listening.getsockname()
@@ -416,7 +427,7 @@ class ManagementServer:
         self._server.start()
 
     def has_room(self):
-        """Whether ``adopt`` need not wait for room."""
+        """Whether another client is to be adopted now."""
         return not self._server.started or not self._server.full()
 
     def adopt(self, family, descriptor, address):

@@ -239,12 +239,12 @@ class Listener:
             self._path_id = None
 
     def has_room_for(self, address: Any) -> bool:
-        """Whether ``adopt`` need not wait for room."""
+        """Whether a client is to be adopted now: too many others wait for their login otherwise."""
         return self._socket.fileno() < 0 or not self._must_wait(address)
 
     def adopt(self, family: int, descriptor: int, address: Any) -> None:
         """Serve a client that another node has accepted, as if it had come here. ``descriptor``: of a
-        connected socket, which the Listener then owns; ``address``: the client's. May switch.
+        connected socket, which the Listener then owns; ``address``: the client's.
         """
         connection: Any = (
             LoopSocket(family, descriptor) if self._at_once

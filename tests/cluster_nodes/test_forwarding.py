@@ -1,4 +1,4 @@
-"""Clients that connect to a follower of an elected cluster, while all is well and while there is no leader."""
+"""Clients that connect to a follower of an elected cluster, while all is well and without a leader."""
 from concurrent.futures import ThreadPoolExecutor
 
 import pika

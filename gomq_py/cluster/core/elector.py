@@ -250,6 +250,10 @@ class Elector:
     def _mine(self, view: View, kept: Kept, leader: LeaderRecord) -> Decision:
         """``leader`` names this node."""
         if kept.lease != self.lease or not self.lease:
+            if leader.address != self.address:  # a copy of this folder, with its node id, may run there
+                return Wait(
+                    f"this node leads at {leader.address}, says etcd, and this process is at {self.address}: "
+                    "unless the address has changed, the data folder is a copy that must lose its .cluster")
             return Clear(Transaction((Compare(LEADER, CREATE, kept.create_revision),), (Delete(LEADER),)))
         why = self._why_other_cluster(view) or _why_no_set(view)
         if why:
@@ -283,7 +287,7 @@ class Elector:
             return Wait(f"this node leads in epoch {leads.epoch}, etcd has {record.epoch}: {ADOPT}")
         if kept is not None:
             return leads._replace(record=record, mod_revision=view.in_sync.mod_revision)
-        if self.node not in record.members:
+        if self.epoch < record.members.get(self.node, MAX_EPOCH):
             return Deposed("the lease is lost, and this node is not in sync any more")
         return Again(*self._election(view, Compare(LEADER, CREATE, 0)))
 

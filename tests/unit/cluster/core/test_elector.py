@@ -206,6 +206,24 @@ def test_the_leader_of_an_earlier_process_is_cleared(place, elector):
     assert type(later.viewed(outcome.view, place.now_s, later.revision)) is Campaign
 
 
+def test_a_copy_of_a_node_elsewhere_does_not_clear_it(place, elector):
+    place.keep()
+    place.wins(elector)
+
+    decision = place.decides(Elector(A, CLUSTER, 6, "elsewhere:1"))
+
+    assert type(decision) is Wait and "a copy" in decision.reason
+
+
+def test_a_leader_of_which_a_copy_was_elected_is_deposed(place, elector):
+    place.keep(members=(A,))
+    place.wins(elector)
+    place.etcd.end_lease(elector.lease)
+    place.etcd.put("isr", InSyncRecord(7, {A: 7}).encode())
+
+    assert type(place.decides(elector)) is Deposed
+
+
 def test_nobody_else_is_cleared(place, elector):
     place.keep()
     place.wins(elector)
