@@ -253,6 +253,8 @@ class SessionPublisher(_Party, test_mqtt_kill.Publisher):
 
     def take_refused(self):
         """Take note of what was answered with a failure; a PUBCOMP with one is about no message."""
+        if self.client is None:
+            return
         refused, self.client._refused = self.client._refused, {}
         for identifier, packet in refused.items():
             if not isinstance(packet, PubcompPacket):
@@ -294,6 +296,7 @@ class MQTTPublisherThread(Client):
                 if time.monotonic() > heard + IMPATIENCE_S:
                     raise TimeoutError("nothing acknowledged")
         finally:
+            party.take_refused()
             party.drop()
 
 
