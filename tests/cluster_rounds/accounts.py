@@ -91,18 +91,22 @@ class SessionAccount:
 
     def lacking(self):
         """How many messages have yet to come."""
-        published, received = self._publisher.published, self._subscriber.received
-        return published[1] - len(set(received[1])) + published[2] - len(received[2])
+        return len(self._expected(1) - set(self._subscriber.received[1])) + len(
+            self._expected(2) - set(self._subscriber.received[2]))
 
     def check(self):
         """Once everything has come."""
-        published, received = self._publisher.published, self._subscriber.received
-        if received[2] != list(range(published[2])):
-            self.problem(f"QoS 2: {_difference(received[2], published[2])}")
-        if sorted(set(received[1])) != list(range(published[1])):
-            self.problem(f"QoS 1: {_difference(sorted(set(received[1])), published[1])}")
-        if not in_first_order(received[1]):
-            self.problem("QoS 1: out of order")
+        for qos, received in self._subscriber.received.items():
+            expected = sorted(self._expected(qos))
+            places = {number: place for place, number in enumerate(expected)}
+            found = [places[number] for number in received if number in places]
+            if qos == 2 and found != list(range(len(expected))):
+                self.problem(f"QoS 2: {_difference(found, len(expected))}")
+            if qos == 1 and not (in_first_order(found) and len(set(found)) == len(expected)):
+                self.problem(f"QoS 1: {_difference(sorted(set(found)), len(expected))}, or out of order")
+
+    def _expected(self, qos):
+        return set(range(self._publisher.published[qos])) - self._publisher.refused[qos]
 
 
 def _difference(received, count):

@@ -9,6 +9,7 @@ import time
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ClientError
 from gomq_py.client.mqtt import MQTTClient
+from gomq_py.mqtt.wire.packets import PubcompPacket, PublishPacket
 from tests.cluster_rounds.accounts import Reading
 from tests.durability import test_mqtt_kill
 from tests.durability.account import body_of, number_in
@@ -36,7 +37,7 @@ class Client:
     def __init__(self, name, doors):
         self.name = name
         self._doors = doors
-        self._turn = 0
+        self.turn = 0  # of the nodes
         self._stopping = threading.Event()
         self._pausing = threading.Event()
         self._has_paused = False
@@ -69,9 +70,9 @@ class Client:
         while not self._stopping.is_set():
             ports = self._doors(self.protocol)
             self.may_work()
-            self._turn += 1
+            self.turn += 1
             try:
-                self.serve(ports[self._turn % len(ports)])
+                self.serve(ports[self.turn % len(ports)])
             except GONE as error:
                 self.last_loss = error
                 self._stopping.wait(TURN_S)
@@ -234,13 +235,31 @@ class _Party:
 
 
 class SessionPublisher(_Party, test_mqtt_kill.Publisher):
-    """Publishes at QoS 1 and 2, as that test's."""
+    """Publishes at QoS 1 and 2, as that test's. ``refused``: the numbers that the broker would not take."""
+
+    def __init__(self, version):
+        super().__init__(version)
+        self.refused = {1: set(), 2: set()}
+        self._numbers = {}  # packet identifier -> (QoS, number)
 
     def fill(self):
         """A few of both."""
         for _ in range(min(PER_TURN, WINDOW - len(self.session.outgoing))):
             for qos in (1, 2):
                 self._publish(f"k/{qos}", self.published, qos)
+        for identifier, packet in self.session.outgoing.items():
+            if isinstance(packet, PublishPacket):
+                self._numbers[identifier] = packet.qos, int(packet.payload)
+
+    def take_refused(self):
+        """Take note of what was answered with a failure; a PUBCOMP with one is about no message."""
+        if self.client is None:
+            return
+        refused, self.client._refused = self.client._refused, {}
+        for identifier, packet in refused.items():
+            if not isinstance(packet, PubcompPacket):
+                qos, number = self._numbers[identifier]
+                self.refused[qos].add(number)
 
 
 class SessionSubscriber(_Party, test_mqtt_kill.Subscriber):
@@ -271,11 +290,13 @@ class MQTTPublisherThread(Client):
                     party.fill()
                 before = _steps(party.session)
                 _drain_for(party.client, TURN_S)
+                party.take_refused()
                 if not before or before - _steps(party.session):
                     heard = time.monotonic()
                 if time.monotonic() > heard + IMPATIENCE_S:
                     raise TimeoutError("nothing acknowledged")
         finally:
+            party.take_refused()
             party.drop()
 
 

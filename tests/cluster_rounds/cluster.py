@@ -51,6 +51,9 @@ class Cluster:
             *[clients.Consumer(account, self.doors) for account in self.queues],
             clients.StreamConsumer(stream, self.doors), self._subscriber)
 
+        for place, client in enumerate(self.all_clients):
+            client.turn = place
+
     def make_node(self, folder, name):
         """A node that is not running."""
         return Node(
@@ -90,6 +93,14 @@ class Cluster:
         for client in self.all_clients:
             if client.thread.ident is not None:
                 client.thread.join(in_time(20))
+
+    def lose(self, node):
+        """SIGKILL, and what the node has sent and nobody received is gone: its machine is."""
+        node.process.kill()
+        self.network.reset(*[
+            way for name in (*NAMES, "etcd") if name != node.name
+            for way in self.network.between(node.name, name)])
+        node.kill()
 
     @property
     def all_clients(self):
@@ -192,7 +203,7 @@ class Cluster:
             self.wait(
                 lambda: not any(account.lacking() for account in self.queues), "all in queues has come",
                 self.account_s)
-            self.wait(lambda: self.session.lacking() <= 0, "all of MQTT has come", self.account_s)
+            self.wait(lambda: not self.session.lacking(), "all of MQTT has come", self.account_s)
         except AssertionError:
             for account in self.queues:
                 if lacking := sorted(account.lacking()):

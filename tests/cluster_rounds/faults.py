@@ -9,7 +9,8 @@ import time
 from tests.cluster_rounds.nodes import PROGRESS_S, LEASE_TTL_S
 from tests.support.waiting import in_time, wait_until
 
-_SLOW_OCTETS_PER_S = 30_000
+# What clients publish takes some 50 000, compressed.
+_SLOW_OCTETS_PER_S = 10_000
 STORM_S = 20
 
 
@@ -34,9 +35,9 @@ def gone_from_set(cluster, node):
 
 
 def leader_is_killed(cluster, random):
-    """SIGKILL; another one leads, and this one follows it."""
+    """With its machine; another one leads, and this one follows it."""
     leader = cluster.leader()
-    leader.kill()
+    cluster.lose(leader)
     cluster.wait_another(leader)
     cluster.wait_progress()
     leader.spawn()
@@ -276,9 +277,41 @@ def leader_is_killed_before_a_slow_link(cluster, random):
     leader, node = cluster.leader(), follower(cluster, random)
     cluster.network.way(leader.name, node.name).slow(_SLOW_OCTETS_PER_S)
     cluster.wait_progress(random.randrange(1, 100))
-    leader.kill()
+    cluster.lose(leader)
     cluster.network.heal()
     cluster.wait_progress()
+    leader.spawn()
+
+
+def leader_is_killed_behind_a_cut(cluster, random):
+    """Before anybody is removed: nothing that the followers lack was confirmed."""
+    leader = cluster.leader()
+    for node in cluster.followers():
+        cluster.network.way(leader.name, node.name).cut()
+    let_pass(cluster, PROGRESS_S * random.uniform(0.1, 0.9))
+    cluster.lose(leader)
+    cluster.network.heal()
+    cluster.wait_progress()
+    leader.spawn()
+
+
+def leader_is_killed_while_a_follower_is_out(cluster, random):
+    """One that was removed must not lead, though it runs alone for a while."""
+    leader, node = cluster.leader(), follower(cluster, random)
+    (other,) = [one for one in cluster.nodes if one not in (leader, node)]
+    _cut(cluster, cluster.network.between(leader.name, node.name), random)
+    gone_from_set(cluster, node)
+    cluster.wait_progress()
+    cluster.lose(leader)
+    if random.random() < 0.5:
+        other.kill()
+        cluster.network.heal()
+        let_pass(cluster, LEASE_TTL_S * 1.5)
+        other.spawn()
+    else:
+        cluster.network.heal()
+    if cluster.min_isr == 1:
+        cluster.wait_progress()
     leader.spawn()
 
 
@@ -528,5 +561,5 @@ FAULTS = (
     leader_is_killed_before_a_slow_link, leader_is_killed_during_a_sync,
     answers_of_etcd_are_lost_while_the_leader_goes,
     flushes_of_follower_hang, leader_is_stopped_for_a_moment, flushes_of_leader_hang, all_are_restarted,
-    storm,
+    leader_is_killed_while_a_follower_is_out, leader_is_killed_behind_a_cut, storm,
 )

@@ -7,8 +7,9 @@ from random import Random
 from tests.cluster_rounds import faults
 from tests.cluster_rounds.cluster import Cluster
 
-# Rounds over one cluster, which costs some seconds to start.
-GROUP = 5
+# Rounds over one cluster, which costs some seconds to start; a node that was removed often has to wait longer
+# until it is admitted.
+GROUP = 4
 SHOWN_LINES = 60
 
 
