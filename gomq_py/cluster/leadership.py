@@ -19,6 +19,7 @@ from gomq_py.cluster.core.lease import Lease
 from gomq_py.cluster.core.transactions import CoordinatorError, Transaction, Unanswered
 from gomq_py.errors import ClusterError
 from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
 
 LOG = logger("cluster")
 # What a fenced leader is low on, as operators and the clients of connection.blocked read it.
@@ -63,6 +64,7 @@ class Leadership:
         self._stepping: Any = None  # greenlet
         self._check: Any = None  # libev watcher
         self._wake = Event()
+        self._quiet = QuietLog(LOG)
 
     # life
 
@@ -146,16 +148,16 @@ class Leadership:
         before = in_sync.members
         try:
             in_sync.done(self._coordinator.transact(transaction))
+            self._wake.set()
         except Unanswered as error:
-            LOG.warning("etcd has not answered a change of the in-sync set: %s", error)
+            self._quiet.warning("unanswered", "etcd has not answered a change of the in-sync set: %s", error)
             in_sync.unanswered()
         except CoordinatorError as error:
-            LOG.warning("etcd has not changed the in-sync set: %s", error)
+            self._quiet.warning("not done", "etcd has not changed the in-sync set: %s", error)
             in_sync.not_done()
         if in_sync is self.in_sync:
             if in_sync.members.keys() != before.keys():
                 LOG.warning("in sync now: %s", ", ".join(sorted(in_sync.members)))
-            self._wake.set()
             self._apply()
 
     # what is promised and delivered
