@@ -88,7 +88,7 @@ class _Door:
         self.broker = _Broker()
         self._app = create_control_app(self.broker.shown)
         self._server = _Server(
-            bind_tcp("127.0.0.1", 0, 1), self._app, None, self.broker.node.broker.settings, None)
+            bind_tcp("127.0.0.1", 0, 1), self._app, None, self.broker.node.broker.settings, None, None)
         self.rules = sorted(
             (rule.rule, method) for rule in self._app.url_map.iter_rules() for method in rule.methods
             if rule.rule not in ENDLESS

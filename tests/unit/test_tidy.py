@@ -409,7 +409,7 @@ _WAITS = {
     "wait_for": 1, "wait_for_log": 1, "wait_until": 1, "wait_until_async": 1, "joinall": 1, "select": 3,
 }
 # The same words for steps of a model's clock, and for a message that is to come back later.
-_NO_WAITS = {"model.wait", "bench.store.wait_until"}
+_NO_WAITS = {"model.wait", "bench.store.wait_until", "self._appended.wait"}
 # From here on it is a bound that a busy machine may reach. Below: what is to run out, or must not happen.
 _LONG_S = 1
 # Keywords of these set how long what is tested waits; they are no waits of a test.

@@ -11,6 +11,7 @@ from gomq_py.cluster.core.promises import Promises
 from gomq_py.cluster.core.records import InSyncRecord
 from gomq_py.cluster.core.transactions import CoordinatorError, Unanswered
 from gomq_py.cluster.leadership import Leadership
+from tests.support.waiting import in_time
 
 NODE = "a" * 32
 
@@ -37,7 +38,7 @@ def test_change_that_fails_at_once_is_tried_again_after_a_pause(error):
     leadership = Leadership(coordinator, Promises(), Lease(5.0), in_sync)
     leadership.start()
     try:
-        with gevent.Timeout(20):
+        with gevent.Timeout(in_time(20)):
             coordinator.has_two.wait()
     finally:
         leadership.stop()
