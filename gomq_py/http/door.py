@@ -29,12 +29,16 @@ HTTP, HTTPS, CONTROL, METRICS = "http", "https", "control", "metrics"
 _APPS = {HTTP: create_app, CONTROL: create_control_app, METRICS: create_metrics_app}
 
 
+def _change_nothing(*_):
+    """What a broker without a cluster does for an operator of one."""
+
+
 class Management:
     """Makes the management listeners of one broker, and owns the state that they share."""
 
     def __init__(
         self, broker, hub, settings, listeners, serving, options, shovels=None, federation=None,
-        cluster_figures=dict, change_cluster=dict,
+        cluster_figures=dict, change_cluster=_change_nothing,
     ):
         """``listeners()`` returns the open listeners of this process; ``hub`` has the connected clients.
 
@@ -130,7 +134,7 @@ class Node:
 
     def __init__(
         self, broker, clients, settings, listeners, name, rates, index, feed, shovels=None, federation=None,
-        doctor=None, log=None, log_source=None, cluster_figures=dict, change_cluster=dict,
+        doctor=None, log=None, log_source=None, cluster_figures=dict, change_cluster=_change_nothing,
     ):
         self.broker = broker
         self.clients = clients

@@ -43,7 +43,7 @@ class FollowerManagement:
     """
 
     def __init__(
-            self, settings, cluster_figures, why_not_promote, promote, forward=None, change_cluster=dict):
+            self, settings, cluster_figures, why_not_promote, promote, forward=None, change_cluster=None):
         self.settings = settings
         self.cluster_figures = cluster_figures
         self.why_not_promote = why_not_promote
