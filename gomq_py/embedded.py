@@ -316,7 +316,7 @@ class Broker:
 
     def _deposed(self, reason):
         """Stop, because another node leads: only a new broker is a follower again."""
-        self._failure = _cluster_error(
+        self._failure = RuntimeError(
             f"this broker has stopped, because it leads its cluster no more: {reason}")
         self._stopping.set()
 
@@ -343,11 +343,6 @@ def _import_ahead(with_management):
 
         import gomq_py.client.connection  # noqa: F401  (for links; the program may have its own clients)
         gevent.get_hub()
-
-
-def _cluster_error(text):
-    from gomq_py.errors import ClusterError
-    return ClusterError(text)
 
 
 def _native_threads():

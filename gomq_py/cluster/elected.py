@@ -3,15 +3,14 @@
 Used by node, in place of membership. The node begins as a follower; the coordination decides by etcd whom it
 follows and when it leads. Nothing here decides who leads.
 """
+import contextlib
 import os
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import gevent
 from gevent import socket
-from gevent.event import Event
 
 from gomq_py.cluster import administration, shared_settings
 from gomq_py.cluster import identity as identities
@@ -25,11 +24,12 @@ from gomq_py.cluster.core.transactions import (
     CREATE, Compare, CoordinatorError, Put, Transaction, Unanswered,
 )
 from gomq_py.cluster.disk_watch import DiskWatch
+from gomq_py.cluster.elected_leader import ElectedLeader
+from gomq_py.cluster.folder_damage import FolderDamage, why_no_sync
 from gomq_py.cluster.follower import Follower
 from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.leadership import Leadership, boot_time_s
-from gomq_py.cluster.membership import DAMAGED, follower_context, leader_tls, read_secret, shown
-from gomq_py.cluster.publisher_holds import PublisherHolds
+from gomq_py.cluster.membership import follower_context, leader_tls, read_secret, shown
 from gomq_py.cluster.refusals import Refusals
 from gomq_py.cluster.stream import EventStream
 from gomq_py.cluster.wire.messages import NO_ID
@@ -46,8 +46,6 @@ LOG = logger("cluster")
 # Part of lease_ttl that one call of etcd may take, and the most seconds: two keepalives may fail.
 CALL_PART, CALL_S = 0.36, 1.8
 # A node that finds damage lets a member lead that is not known to have any.
-# Longest time for an orderly transfer, between two looks, and what the broker is low on meanwhile.
-DRAIN_S, DRAIN_LOOK_S, DRAINS = 5.0, 0.02, "leadership"
 HANDS_OVER = "damage was found in this data folder, and another member of the in-sync set may be sound"
 
 
@@ -60,8 +58,8 @@ def _ignore(reason: str) -> None:
 
 
 class ElectedMembership:
-    """One object per Node. ``replicators``: what a leader's Files have to tell. ``connect()`` makes a
-    Coordinator; None: a client of the etcd that the settings name.
+    """One object per Node. ``connect()`` makes a Coordinator; None: a client of the etcd that the settings
+    name.
     """
 
     def __init__(self, settings: Settings, connect: Callable[[], Any] | None = None):
@@ -69,7 +67,6 @@ class ElectedMembership:
         self._files = PlainFiles()  # of this node's own file, and of a follower: nobody is told
         self._root = os.path.abspath(settings.data_dir)
         self._stream = EventStream(self._root)
-        self.replicators: tuple[Replicator, ...] = (self._stream,)
         self._promises = Promises()
         self._acknowledger = Acknowledger(self._promises, counts_received=not settings.sync)
         self._disk = DiskWatch()
@@ -78,25 +75,23 @@ class ElectedMembership:
         self._keepalives: Any = None
         self._identity: Any = None
         self._secret = b""
-        self._address = ""
         self._beginning: Any = None  # greenlet
         self._coordination: Coordination | None = None
         self._follower: Any = None
-        self._leader: Any = None
-        self._holds: Any = None
-        self._alarms: Any = None
-        self._leadership: Leadership | None = None
+        self._serving: ElectedLeader | None = None
         self._is_first = False  # the cluster's doors have not been open yet
-        self._is_whole = True
         self._register: Any = None
-        self._damage_count: Callable[[], int] = int
-        self._accepted_count = 0
+        self._damage = FolderDamage(self._files, self._root)
         self._reason = "etcd was not asked yet"
         self._leader_address: tuple[str, int] | None = None
         self._forwarder: Any = None
         self._refusals = Refusals(self._is_gone)
-        self._on_elected: Callable[[], None] = _do_nothing
-        self._on_deposed: Callable[[str], None] = _ignore
+        self._tell: tuple[Callable[[], None], Callable[[str], None]] = _do_nothing, _ignore
+
+    @property
+    def replicators(self) -> tuple[Replicator, ...]:
+        """What the node's Files have to tell of their changes."""
+        return (self._stream,)
 
     # a follower
 
@@ -107,7 +102,7 @@ class ElectedMembership:
     def follow(self, root: str) -> None:
         """Read whose folder this is. Blocks. Raises ClusterError, OSError."""
         settings = self._settings
-        self._address = advertised(settings)
+        advertised(settings)  # raises what would be raised later
         if settings.cluster_secret_file or settings.cluster_password:
             self._secret = read_secret(settings)
         self._identity = identities.of_member(self._files, self._root)
@@ -119,7 +114,7 @@ class ElectedMembership:
         """Begin to look for the cluster. ``on_elected()`` is to make the node a leader,
         ``on_deposed(reason)`` to begin it anew as a follower; both return at once.
         """
-        self._on_elected, self._on_deposed = on_elected, on_deposed
+        self._tell = on_elected, on_deposed
         self._beginning = gevent.spawn(self._begin)
         self._beginning.name = "cluster: begins"
 
@@ -132,7 +127,7 @@ class ElectedMembership:
             follower_context(settings), refused=self._refusals.refused)
         self._follower.start()
         self._coordination = Coordination(
-            self._coordinator, self, identity.node_id.hex(), socket.gethostname(), self._address,
+            self._coordinator, self, identity.node_id.hex(), socket.gethostname(), advertised(settings),
             self._promises, float(settings.lease_ttl), float(settings.ack_timeout), settings.min_isr,
             settings=shared_settings.told(settings))
         self._coordination.start()
@@ -185,7 +180,8 @@ class ElectedMembership:
         """The data folder's state now."""
         identity = self._identity if self._follower is None else self._follower.identity
         cluster = "" if identity.cluster_id == NO_ID else identity.cluster_id.hex()
-        return Folder(cluster, identity.epoch, self._is_whole, identity.damaged)
+        is_whole = self._follower is None or self._follower.damage is None
+        return Folder(cluster, identity.epoch, is_whole, identity.damaged)
 
     @property
     def hears_leader(self) -> bool:
@@ -215,14 +211,13 @@ class ElectedMembership:
         switch.
         """
         if self._follower is None:
-            return self._is_whole
+            return True
         self._set_leader(None)
         self._follower.follow(None)
         failure = self._follower.flush()
         if failure is not None:
             LOG.error("this node is not to lead: what it has received is not all on its disk: %s", failure)
-        self._is_whole = failure is None
-        return self._is_whole
+        return failure is None
 
     def take(self, cluster: str, epoch: int) -> None:
         """Write cluster and epoch into the folder, flushed. Raises ClusterError, OSError. May switch."""
@@ -233,22 +228,22 @@ class ElectedMembership:
 
     def elected(self, leadership: Leadership, is_first: bool) -> None:
         """Have the node lead."""
-        self._leadership, self._is_first = leadership, is_first
+        self._is_first = is_first
         coordination = self._coordination
         assert coordination is not None
         self._keepalives = BootKeepalives(
             self._connect, coordination.lease_id, float(self._settings.lease_ttl), boot_time_s)
-        self._on_elected()
+        self._tell[0]()
 
     def lead_on(self, epoch: int) -> None:
         """Serve followers in a higher epoch."""
-        if self._leader is not None:
-            self._leader.lead_on(epoch)
+        if self._serving is not None:
+            self._serving.leader.lead_on(epoch)
 
     def deposed(self, reason: str) -> None:
         """Have the node begin anew."""
         self._reason = reason
-        self._on_deposed(reason)
+        self._tell[1](reason)
 
     # a leader
 
@@ -259,7 +254,8 @@ class ElectedMembership:
 
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
         """Take note of the opened folder. ``damage_count()``: of damage found in this run."""
-        self._register, self._damage_count = register, damage_count
+        self._register = register
+        self._damage.watch(damage_count)
 
     def guard(self, durability: Any) -> None:
         """Let each promise of the node's Durability wait for the followers in sync."""
@@ -268,35 +264,32 @@ class ElectedMembership:
 
     def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
         """Serve followers, and wait until doors may open. Raises BindError, OSError. May switch."""
-        settings, leadership = self._settings, self._leadership
-        assert leadership is not None and self._coordination is not None
-        self._coordination.kept_alive(*self._keepalives.stop())
+        settings, coordination = self._settings, self._coordination
+        assert coordination is not None and coordination.leadership is not None
+        coordination.kept_alive(*self._keepalives.stop())
         leader = Leader(
             self._secret, self._identity.cluster_id, self._identity.epoch, self._stream, self._register,
             self._root, settings.clustering_bind, settings.clustering_port, leader_tls(settings),
             self._why_no_sync, self._acknowledger, find_listener)
         leader.open()
-        self._leader = leader
         self._disk.watch_probe(broker.resource_watch)
-        self._alarms = broker.alarms
-        self._holds = PublisherHolds(
-            broker.alarms, leader, self._stream, lambda: leadership.in_sync.required, settings.max_lag_bytes)
-        leadership.serve(hub.gate, broker.alarms, leader, self._holds)
-        if self._hands_over():
-            return self._resign(HANDS_OVER)
-        leadership.start()
-        leadership.opened.wait()
-        return None
+        self._serving = serving = ElectedLeader(
+            coordination.leadership, leader, self._stream, self._promises, hub, broker.alarms,
+            settings.max_lag_bytes)
+        was_damaged = self._identity.damaged
+        if self._why_no_sync() and not was_damaged and serving.has_others:
+            coordination.resign(HANDS_OVER)
+            serving.wait_for_the_end()
+        serving.wait_until_open()
 
-    def _hands_over(self) -> bool:
-        """Whether another member is to lead, because damage was found here at this boot."""
-        was_damaged, others = self._identity.damaged, len(self._leadership.in_sync.members) > 1
-        return bool(self._why_no_sync()) and not was_damaged and others
-
-    def _resign(self, reason: str) -> None:
-        assert self._coordination is not None
-        self._coordination.resign(reason)
-        Event().wait()  # the node is closed meanwhile
+    def drain(self) -> None:
+        """Before an orderly end: have every node in sync take everything, so that one of them leads at once.
+        A fenced leader, and one alone, does not wait. May switch.
+        """
+        if self._serving is not None:
+            with contextlib.suppress(ClusterError):
+                self._serving.check_transfer()
+                self._serving.drain()
 
     def change(self, what: str, node: str = "") -> None:
         """Do what an operator asks for. Raises ClusterError, OSError. May switch.
@@ -306,14 +299,13 @@ class ElectedMembership:
         administration.forget; ``node``: the other's name or id.
         """
         if what == "accept_damage":
-            self._accepted_count = self._damage_count()
-            self._set_damaged(False)
+            self._identity = self._damage.accepted(self._identity)
         elif self._coordination is None:
             raise ClusterError(f"not now: {self._reason}")
         elif what == "transfer_leadership":
-            self._transfer()
+            self._transfer(self._coordination)
         elif what == "forget_node":
-            connected = [] if self._leader is None else list(self._leader.progress)
+            connected = [] if self._serving is None else list(self._serving.leader.progress)
             administration.forget(
                 self._coordinator, self._coordination, self._identity.node_id.hex(), node, connected)
         else:
@@ -322,64 +314,27 @@ class ElectedMembership:
             except (NotPossible, CoordinatorError, Unanswered) as error:
                 raise ClusterError(str(error)) from error
 
-    def _transfer(self) -> None:
-        leadership, coordination = self._leadership, self._coordination
-        if leadership is None or coordination is None or not leadership.opened.is_set():
+    def _transfer(self, coordination: Coordination) -> None:
+        if self._serving is None:
             raise ClusterError("this node does not lead")
-        if len(leadership.in_sync.members) < 2:
-            raise ClusterError("no other node is in sync: it would have to come back at once")
-        if not self._drain():
-            raise ClusterError(f"the nodes in sync have not everything after {DRAIN_S:g} s: try again")
+        self._serving.check_transfer()
+        lacking = self._serving.drain()
+        if lacking:
+            raise ClusterError(f"nodes in sync do not have everything yet: {', '.join(sorted(lacking))}")
         greenlet = gevent.spawn(coordination.resign, "an operator has asked for another leader")
         greenlet.name = "cluster: resigns"
 
-    def drain(self) -> None:
-        """Before an orderly end: have every node in sync take everything, so that one of them leads at once.
-        A fenced leader, and one alone, does not wait. May switch.
-        """
-        leadership = self._leadership
-        if self._leader is not None and leadership is not None and leadership.opened.is_set() \
-                and not leadership.is_fenced and len(leadership.in_sync.members) > 1:
-            self._drain()
-
-    def _drain(self) -> bool:
-        """Hold publishers until every node in sync has everything, for DRAIN_S at most. Returns whether they
-        have; publishers stay held then. May switch.
-        """
-        self._alarms.set(DRAINS, DRAINS, "another node is to lead")
-        until_s = time.monotonic() + DRAIN_S
-        while self._lacks():
-            if time.monotonic() > until_s:
-                self._alarms.clear(DRAINS)
-                return False
-            gevent.sleep(DRAIN_LOOK_S)
-        return True
-
-    def _lacks(self) -> bool:
-        """Whether a promise waits, or a node in sync has not flushed everything."""
-        assert self._leadership is not None
-        progress, position = self._leader.progress, self._stream.position
-        return bool(len(self._promises)) or any(
-            node not in progress or progress[node].flushed < position
-            for node in self._leadership.in_sync.required)
-
     def _why_no_sync(self) -> str:
         """Why no follower may sync from this leader, or "". Raises OSError. May switch."""
-        if self._damage_count() > self._accepted_count:
-            self._set_damaged(True)
-        return DAMAGED if self._identity.damaged else ""
-
-    def _set_damaged(self, damaged: bool) -> None:
-        if self._identity.damaged != damaged:
-            self._identity = self._identity._replace(damaged=damaged)
-            in_thread(identities.write, self._files, self._root, self._identity)
+        self._identity = self._damage.noted(self._identity)
+        return why_no_sync(self._identity)
 
     # both
 
     @property
     def listeners(self) -> list[Any]:
         """The listener for followers, in a list; an empty list if there is none."""
-        return [] if self._leader is None else [self._leader.listener]
+        return [] if self._serving is None else [self._serving.leader.listener]
 
     def figures(self) -> dict[str, Any]:
         """The answer to /api/cluster, without the node's name and role."""
@@ -393,18 +348,19 @@ class ElectedMembership:
         figures |= {"state": "waiting", "lag_bytes": 0, "lag_seconds": 0.0}
         if coordination is None:
             return figures | {"reason": self._reason, "etcd_error": self._reason, "followers": []}
-        leadership, leader = self._leadership, self._leader
+        serving = self._serving
         own = {} if self._follower is None else shown(self._follower.status._asdict(), address="leader")
-        followers = [] if leader is None else [
-            shown(follower._asdict(), node_id="node") for follower in leader.followers]
+        followers = [] if serving is None else [
+            shown(follower._asdict(), node_id="node") for follower in serving.leader.followers]
         figures |= administration.figures(coordination, figures["node_id"], own, followers)
         if hasattr(self._coordinator, "call_seconds"):  # a test's coordinator may take no time
             figures["etcd_calls"] = administration.calls(self._coordinator)
         if own:
             return figures | own
-        return figures | {
+        figures |= {
             "state": "leading", "replicates": True, "position": self._stream.position, "followers": followers,
-            "fenced": leadership is None or leadership.is_fenced, "promises": len(self._promises)}
+            "fenced": True, "promises": 0}
+        return figures if serving is None else figures | serving.figures()
 
     def close(self) -> None:
         """Stop serving followers, or following, and let another node lead. May be called again. May switch.
@@ -414,10 +370,9 @@ class ElectedMembership:
         if self._keepalives is not None:
             self._keepalives.stop()
         self._refusals.close()
-        leader, self._leader = self._leader, None
-        if leader is not None:
-            leader.close()
-            self._holds.close()
+        serving, self._serving = self._serving, None
+        if serving is not None:
+            serving.close()
         if self._coordination is not None:
             self._coordination.stop()
         if self._follower is not None:
@@ -448,7 +403,7 @@ def advertised(settings: Settings) -> str:
     given = settings.advertised_uri.rpartition("://")[2].rstrip("/")
     if not given:
         if not settings.clustering_port:
-            raise ClusterError("`port` of [clustering] is 0: set `advertised_uri`, or a port that others know")
+            raise ClusterError("`port` of [clustering] is 0: set `advertised_uri`, or a port others know")
         return f"{socket.gethostname()}:{settings.clustering_port}"
     host, _, port = given.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:

@@ -1,9 +1,9 @@
 """Follower link: the leader's connection to one follower that has logged in.
 
 Above the stream and a sync source, below cluster.leader. One greenlet reads ACK and HASHES, one sends, one
-looks at the clock, one runs the sync if the follower needs one. What a link sends is the chain of the stream, and between two of its
-entries the frames of the sync that belong there. A fault ends the link, and nothing else; the follower is
-told of it (REFUSED).
+looks at the clock, one runs the sync if the follower needs one. What a link sends is the chain of the stream,
+and between two of its entries the frames of the sync that belong there. A fault ends the link, and nothing
+else; the follower is told of it (REFUSED).
 """
 import contextlib
 import time
@@ -25,7 +25,7 @@ LOG = logger("cluster")
 BEAT_S = 0.25
 # A follower acknowledges every HEARTBEAT_S; a silent one is gone, or hangs.
 SILENT_S = 5.0
-# A follower that has sent an ACK within this time is alive: its id is taken.
+# A follower that has sent something within this time is alive: its id is taken.
 ALIVE_S = 2.0
 # A follower that takes no frame for so long loses its turn to sync, and its connection.
 STUCK_S = 30.0
@@ -82,13 +82,12 @@ class FollowerLink:
     it goes on in the stream's chain; None: it needs a sync, which begins when ``turn``, a semaphore that
     links share, lets it. ``heard(link)`` is called after each ACK; it must neither switch nor raise.
 
-    ``node``: the follower's id in hex. ``received``, ``flushed``: positions that the follower has
-    acknowledged. ``place``: the Entry of the chain up to which it has flushed; None: it waits for its sync.
+    ``received``, ``flushed``: positions that the follower has acknowledged. ``place``: the Entry of the chain
+    up to which it has flushed; None: it waits for its sync.
     """
 
     def __init__(self, connection, address, hello, reader, stream, entry, epoch, heard):
         self.hello = hello
-        self.node = hello.node_id.hex()
         self.address = address
         self.epoch = epoch
         self.received = 0 if entry is None else entry.position
@@ -100,21 +99,16 @@ class FollowerLink:
         self._stream = stream
         self._at = entry  # last entry of the chain that was sent
         self._steps = deque()  # (entry, time) of what was sent and is not flushed there
-        self._queue = deque()  # (entry, frame) of the sync: the frame comes behind the entry
-        self._queued_octets = 0
+        self._queue = SyncQueue()
         self._wake = Event()
-        self._room = Event()
         self._source = None
-        self._synced_position = None if entry is None else 0
-        self._is_acknowledging = False
+        self._synced_position = None  # of the end of the sync; 0: none is needed, and it has acknowledged
         self._error = None
         self._ended = Event()
         self._farewell = None  # the error for the end, once all is sent
         self._is_ending = False  # the sender stops behind a whole frame
         self._is_sending = False
-        # times of the last ACK, of the last octets received, and of the last frame sent
-        self._heard_s = self._received_s = self._taken_s = time.monotonic()
-        self._is_beat_due = False
+        self._heard_s = self._taken_s = time.monotonic()  # of the last octets received, and of the last sent
         self._greenlets = []
         self._clock = SliceClock(READING_S)
 
@@ -142,7 +136,7 @@ class FollowerLink:
             self._stream.wakes.discard(self._wake.set)
             gevent.killall(self._greenlets)
             self._stream.detach()
-            self._queue.clear()
+            self._queue = SyncQueue()
 
     def end(self, error):
         """End the link, which then raises ``error`` and tells the follower of it."""
@@ -161,6 +155,11 @@ class FollowerLink:
         return not self._ended.is_set() and time.monotonic() < self._heard_s + ALIVE_S
 
     @property
+    def node(self):
+        """The follower's id in hex."""
+        return self.hello.node_id.hex()
+
+    @property
     def is_over(self):
         """Whether the link is ending."""
         return self._ended.is_set()
@@ -169,8 +168,7 @@ class FollowerLink:
     def is_streaming(self):
         """Whether the follower has acknowledged a whole state in this epoch, and so needs no sync any more.
         """
-        return self._is_acknowledging and (
-            self._synced_position is not None and self.flushed >= self._synced_position)
+        return self._synced_position is not None and self.flushed >= self._synced_position
 
     def figures(self):
         """The FollowerFigures now."""
@@ -190,7 +188,7 @@ class FollowerLink:
             if not octets:
                 self._ended.set()
                 return
-            self._received_s = time.monotonic()
+            self._heard_s = time.monotonic()
             self._reader.feed(octets)
             rest_s = self._take_frames()
             if rest_s:
@@ -226,8 +224,8 @@ class FollowerLink:
         self._check_place()  # the sender may wait for a follower that reads nothing
         is_new = ack != (self.received, self.flushed)
         self.received, self.flushed = ack
-        self._is_acknowledging = True
-        self._heard_s = time.monotonic()
+        if self._synced_position is None and self._source is None and self._at is not None:
+            self._synced_position = 0
         while self._steps and self._steps[0][0].position <= ack.flushed:
             self.place = self._steps.popleft()[0]
         self._heard(self)
@@ -244,13 +242,12 @@ class FollowerLink:
                 if self._farewell is not None:
                     self.end(self._farewell)
                     return
-                if not self._is_beat_due:
+                if time.monotonic() < self._taken_s + BEAT_S:
                     self._wake.wait()
                     continue
                 octets = frames.encode(
                     frames.HEARTBEAT, messages.Heartbeat(time.time_ns()).encode(), self.epoch,
                     self._stream.position)
-            self._is_beat_due = False
             self._is_sending = True
             sent = self._connection.send(octets)  # cheaper than sendall()
             if sent < len(octets):
@@ -267,10 +264,9 @@ class FollowerLink:
         while True:
             gevent.sleep(BEAT_S)
             now_s = time.monotonic()
-            if now_s > self._received_s + SILENT_S:
+            if now_s > self._heard_s + SILENT_S:
                 raise LinkError(f"it was silent for {SILENT_S:g} s")
             if now_s >= self._taken_s + BEAT_S:
-                self._is_beat_due = True
                 self._wake.set()
 
     def _next(self):
@@ -279,10 +275,8 @@ class FollowerLink:
         if at is None:
             return None
         self._check_place()
-        if self._queue and self._queue[0][0] is at:
-            octets = self._queue.popleft()[1]
-            self._queued_octets -= len(octets)
-            self._room.set()
+        octets = self._queue.take(at)
+        if octets is not None:
             return octets
         entry = at.next
         if entry is None:
@@ -315,20 +309,17 @@ class FollowerLink:
 
     def _put(self, payload):
         """Send a payload of EVENTS behind all events told so far. Does not switch."""
-        stream = self._stream
-        entry = stream.end()
-        octets = frames.encode(frames.EVENTS, payload, self.epoch, stream.position)
-        self._queue.append((entry, octets))
-        self._queued_octets += len(octets)
+        entry = self._stream.end()
+        self._queue.put(entry, frames.encode(frames.EVENTS, payload, self.epoch, self._stream.position))
         self._wake.set()
 
     def _wait_for_room(self):
-        while self._queued_octets > ROOM_OCTETS:
+        while self._queue.octets > ROOM_OCTETS:
             left_s = self._taken_s + STUCK_S - time.monotonic()
             if left_s <= 0:
                 raise LinkError(f"it has taken nothing of its sync for {STUCK_S:g} s")
-            self._room.clear()
-            self._room.wait(left_s)
+            self._queue.room.clear()
+            self._queue.room.wait(left_s)
 
     # figures
 
@@ -379,6 +370,33 @@ class FollowerLink:
         greenlet.name = f"cluster {what} to {self.hello.name}"
         self._greenlets.append(greenlet)
         return greenlet
+
+
+class SyncQueue:
+    """Frames of a sync that wait for being sent, each behind an entry of the chain: ``octets`` in all.
+    ``room``: an Event, set when one was taken.
+    """
+
+    __slots__ = ("octets", "room", "_frames")
+
+    def __init__(self):
+        self.octets = 0
+        self.room = Event()
+        self._frames = deque()  # (entry, frame)
+
+    def put(self, entry, frame):
+        """Add a frame that comes behind the entry."""
+        self._frames.append((entry, frame))
+        self.octets += len(frame)
+
+    def take(self, entry):
+        """The next frame, if it comes behind this entry; else None."""
+        if not self._frames or self._frames[0][0] is not entry:
+            return None
+        frame = self._frames.popleft()[1]
+        self.octets -= len(frame)
+        self.room.set()
+        return frame
 
 
 def text_of(error):

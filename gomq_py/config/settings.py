@@ -706,18 +706,15 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "clustering", "etcd_password", PASSWORD, "", "Password of that user.",
-        environment=("CLUSTERING_ETCD_PASSWORD",),
-    ),
+        environment=("CLUSTERING_ETCD_PASSWORD",)),
     Option(
         "clustering", "etcd_tls_ca_cert", PATH, "",
         "Authorities (PEM) of the certificates of https:// endpoints; empty: the system's.",
     ),
     Option(
-        "clustering", "etcd_tls_cert", PATH, "", "Certificate (PEM) of this node for etcd; empty: none.",
-    ),
+        "clustering", "etcd_tls_cert", PATH, "", "Certificate (PEM) of this node for etcd; empty: none."),
     Option(
-        "clustering", "etcd_tls_key", PATH, "", "Key of that certificate; empty: it is in the same file.",
-    ),
+        "clustering", "etcd_tls_key", PATH, "", "Key of that certificate; empty: it is in the same file."),
     Option(
         "clustering", "on_leader_elected", TEXT, "", "Command that runs when this node becomes the leader.",
         flags=("--clustering-on-leader-elected",),
@@ -751,7 +748,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "clustering", "max_unsynced_actions", COUNT, 0, "Without effect in LavinMQ too.",
-        pending="clustering",
+        pending="unsynced followers in the in-sync set",
     ),
     # -- oauth -----------------------------------------------------------------------------------------------
     Option("oauth", "issuer", TEXT, "", "Issuer of accepted tokens.", name="oauth_issuer", shared=True),

@@ -53,8 +53,8 @@ class Pair(Driver):
         self.life.broker.durability.add(acknowledger)
         mine = identity.of_leader(PlainFiles(), self.disk.root)
         self.leader = Leader(
-            SECRET, mine.cluster_id, mine.epoch, self.stream, self.files.register, self.disk.root, "127.0.0.1",
-            0, acknowledger=acknowledger)
+            SECRET, mine.cluster_id, mine.epoch, self.stream, self.files.register, self.disk.root,
+            "127.0.0.1", 0, acknowledger=acknowledger)
         self.leader.open()
         self.there = PowerCutFiles(
             self.copy, lambda *call: self.cut and self.cut(),
@@ -69,7 +69,10 @@ class Pair(Driver):
 
     def ask_for_sync(self):
         super().ask_for_sync()
-        gevent.sleep(self.random.choice((0, 0, 0.005)))
+        if self.random.random() < 0.3:
+            kept = []
+            self.life.broker.durability.when_safe(kept.append)
+            self.wait(lambda: kept)
         if self.cut:
             self.cut()
 

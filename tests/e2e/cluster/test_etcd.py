@@ -271,20 +271,21 @@ def with_logins(etcd):
     etcd.call("auth/enable")
 
 
-def test_tls_with_a_certificate_of_its_own(tmp_path):
-    """The settings' files are used; without the authority, or a certificate, nothing is sent."""
+def test_tls_with_a_certificate_of_its_own_and_a_login(tmp_path):
+    """As the settings say; without the authority, or a certificate, nothing is sent."""
     authority = trustme.CA()
     server = certificates.make(tmp_path / "server", authority=authority)
     mine = certificates.make_client(tmp_path / "mine", authority, "node-1")
     others = certificates.make(tmp_path / "others")
     with EtcdProcess(tmp_path, tls=server) as etcd:
         def client(authority, certificate="", key=""):
-            return of_settings(Settings(
-                etcd_endpoints=(etcd.endpoint,), etcd_tls_ca_cert=str(authority),
-                etcd_tls_cert=str(certificate), etcd_tls_key=str(key)), PATIENT_S)
+            return of_settings(Settings.checked(
+                etcd_endpoints=[etcd.endpoint], etcd_user="gomq", etcd_password="pw",
+                etcd_tls_ca_cert=authority, etcd_tls_cert=certificate, etcd_tls_key=key), PATIENT_S)
 
+        with_logins(etcd)
         good = client(mine.authority, mine.certificate, mine.key)
-        wait_until(lambda: is_done(good, put("isr", b"1")), sleep=gevent.sleep)
+        assert good.transact(put("isr", b"1")).is_done
         for _ in range(3):
             assert good.read().in_sync.value == b"1"
         woken = []

@@ -167,9 +167,9 @@ def put_cluster(etcd, members, epoch=3):
     etcd.model.put(IN_SYNC, InSyncRecord(epoch, members).encode())
 
 
-def put_leader(etcd, node, epoch):
+def put_leader(etcd, node, epoch, address="other:5679"):
     lease = etcd.model.grant(5)
-    etcd.model.put(LEADER, LeaderRecord(node, epoch, "other:5679").encode(), lease)
+    etcd.model.put(LEADER, LeaderRecord(node, epoch, address).encode(), lease)
     return lease
 
 
@@ -335,7 +335,7 @@ def test_keepalives_stop_while_the_disk_hangs(etcd, clock, begin):
 
 def test_leader_of_an_earlier_process_is_cleared(etcd, begin):
     put_cluster(etcd, {ONE: 3, TWO: 3})
-    put_leader(etcd, ONE, 3)
+    put_leader(etcd, ONE, 3, address="host:5679")
 
     node = begin(cluster=HERE, epoch=3)
 

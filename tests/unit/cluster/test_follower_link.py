@@ -67,12 +67,12 @@ def test_frames_of_a_sync_come_behind_the_events_told_before_and_before_later_on
 def test_sync_waits_for_room(link, monkeypatch):
     monkeypatch.setattr(follower_link, "ROOM_OCTETS", 1000)
     link._put(bytes(2000))
-    assert link._queued_octets > 2000
+    assert link._queue.octets > 2000
 
     sent(link)
     link._wait_for_room()
 
-    assert link._queued_octets == 0
+    assert link._queue.octets == 0
 
 
 def test_sync_does_not_wait_for_a_follower_that_takes_nothing(link, monkeypatch):

@@ -13,7 +13,8 @@ def lines(figures):
 
 def test_broker_without_followers_has_hardly_any():
     assert lines({"role": "leader", "followers": []}) == {
-        "gomq_cluster_is_leader": 1, "gomq_cluster_followers_syncing": 0, "gomq_cluster_followers_streaming": 0}
+        "gomq_cluster_is_leader": 1, "gomq_cluster_followers_syncing": 0,
+        "gomq_cluster_followers_streaming": 0}
 
 
 def test_leader_of_an_elected_cluster_tells_its_set_lease_followers_and_etcd():
