@@ -23,6 +23,7 @@
 #              one; some 10 s each. The logs of a round that fails are shown, and kept in build/cluster-rounds
 # make simulate-cluster SEEDS=10000   elections, in-sync set and promises of a cluster under faults that a seed draws; SEED=38 with its trace
 # make simulate-cluster SEEDS="1-2000 --mutant all"   which seed finds each known fault
+# make cluster-kills SEEDS=1-300   three nodes and an etcd under kills, stops and wiped folders: half a minute each
 # make load     Locust's users at a broker for a minute: rates, latencies, what it cost (LOAD_USERS, LOAD_SECONDS, LOAD_SHAPE)
 # make load-ui  the same in Locust's page, http://127.0.0.1:8089 (load/README.md)
 # make bench-tasks   what a task costs in the task queue, in Celery and (where it is installed) in dramatiq: some minutes
@@ -46,7 +47,7 @@ SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 COMPILE := $(BIN)/python setup.py -q build_ext --inplace
 
-.PHONY: run test check lint docs screenshots bench bench-scaling expectations kills fuzz asan processors harness fuzz-http simulate simulate-cluster cluster-rounds load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
+.PHONY: run test check lint docs screenshots bench bench-scaling expectations kills fuzz asan processors harness fuzz-http simulate simulate-cluster cluster-rounds cluster-kills load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -122,6 +123,9 @@ simulate: $(VENV)/dev.stamp
 cluster-rounds: $(VENV)/dev.stamp build
 	GOMQ_CLUSTER_ROUNDS=$(SEEDS) GOMQ_ROUNDS_KEEP=$(CURDIR)/build/cluster-rounds \
 		$(BIN)/python -m pytest -rP --timeout 1800 -x tests/cluster_rounds/test_rounds.py
+
+cluster-kills: $(VENV)/dev.stamp build
+	@$(BIN)/python -m tests.cluster_nodes.rounds $(if $(findstring -,$(SEEDS)),,1-)$(SEEDS)
 
 simulate-cluster: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.cluster_simulation $(or $(SEED),$(if $(findstring -,$(SEEDS)),,1-)$(SEEDS))

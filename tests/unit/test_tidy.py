@@ -44,7 +44,7 @@ FIGURES = {
     "lines amqp.server.fast_lane": 556,
     "lines amqp.wire.methods": 535,
     "lines auth.users": 612,
-    "lines broker.queues.queue": 687,
+    "lines broker.queues.queue": 686,
     "lines broker.topology.definitions": 534,
     "lines broker.topology.vhost": 644,
     "lines broker.transfer.dead_letters": 664,
