@@ -348,9 +348,10 @@ class ElectedMembership:
         figures |= {"state": "waiting", "lag_bytes": 0, "lag_seconds": 0.0}
         if coordination is None:
             return figures | {"reason": self._reason, "etcd_error": self._reason, "followers": []}
+        serving = self._serving
         own = {} if self._follower is None else shown(self._follower.status._asdict(), address="leader")
-        followers = [] if self._serving is None else [
-            shown(follower._asdict(), node_id="node") for follower in self._serving.leader.followers]
+        followers = [] if serving is None else [
+            shown(follower._asdict(), node_id="node") for follower in serving.leader.followers]
         figures |= administration.figures(coordination, figures["node_id"], own, followers)
         if hasattr(self._coordinator, "call_seconds"):  # a test's coordinator may take no time
             figures["etcd_calls"] = administration.calls(self._coordinator)
@@ -359,7 +360,7 @@ class ElectedMembership:
         figures |= {
             "state": "leading", "replicates": True, "position": self._stream.position, "followers": followers,
             "fenced": True, "promises": 0}
-        return figures if self._serving is None else figures | self._serving.figures()
+        return figures if serving is None else figures | serving.figures()
 
     def close(self) -> None:
         """Stop serving followers, or following, and let another node lead. May be called again. May switch.

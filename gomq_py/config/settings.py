@@ -34,8 +34,6 @@ SHOWN_CHARACTERS = 200
 # Loopback, link-local and unspecified addresses, in both families.
 _OF_THIS_MACHINE = tuple(ip_network(network) for network in (
     "0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "::/128", "::1/128", "fe80::/10"))
-# Whether `enabled` of [clustering] is accepted; tests of parts set it.
-HAS_ELECTIONS = False
 
 
 @dataclass(frozen=True)
@@ -706,18 +704,15 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "clustering", "etcd_password", PASSWORD, "", "Password of that user.",
-        environment=("CLUSTERING_ETCD_PASSWORD",),
-    ),
+        environment=("CLUSTERING_ETCD_PASSWORD",)),
     Option(
         "clustering", "etcd_tls_ca_cert", PATH, "",
         "Authorities (PEM) of the certificates of https:// endpoints; empty: the system's.",
     ),
     Option(
-        "clustering", "etcd_tls_cert", PATH, "", "Certificate (PEM) of this node for etcd; empty: none.",
-    ),
+        "clustering", "etcd_tls_cert", PATH, "", "Certificate (PEM) of this node for etcd; empty: none."),
     Option(
-        "clustering", "etcd_tls_key", PATH, "", "Key of that certificate; empty: it is in the same file.",
-    ),
+        "clustering", "etcd_tls_key", PATH, "", "Key of that certificate; empty: it is in the same file."),
     Option(
         "clustering", "on_leader_elected", TEXT, "", "Command that runs when this node becomes the leader.",
         flags=("--clustering-on-leader-elected",),
@@ -905,19 +900,13 @@ class Settings:
         self.origins[attribute] = origin
 
     def missing(self) -> str | None:
-        """An error text if the settings ask for an elected leader, which this version lacks, or for followers
-        without a secret or a port, otherwise None. An operator would rely on copies on other nodes.
+        """An error text if the settings ask for copies on other nodes without what these need, a secret or a
+        port, otherwise None: an operator would rely on them.
         """
         if self.clustering and (self.cluster or self.cluster_leader):
             return (
                 f"{self.origin('clustering')}: `enabled` of [clustering] excludes `replicate` and `follow`: "
                 "the nodes of an elected cluster do both by themselves")
-        if self.clustering and not HAS_ELECTIONS:
-            return (
-                f"{self.origin('clustering')}: this version elects no leader, and would keep the only copy "
-                "of every message: leave `enabled` of [clustering] at false; `replicate` and `follow` keep a "
-                "copy on another node"
-            )
         if (self.cluster or self.clustering) and self.clustering_port < 0:
             key = "enabled" if self.clustering else "replicate"
             return f"{self.origin('clustering_port')}: `{key}` of [clustering] needs a port"

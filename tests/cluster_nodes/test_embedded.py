@@ -3,15 +3,13 @@ import pytest
 
 import gomq_py
 from gomq_py.cluster.core.records import InSyncRecord
-from gomq_py.config import settings
 from tests.support.elected import ELECTION_S, SECRET
 from tests.support.ports import reserve
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def broker(etcd, monkeypatch):
-    monkeypatch.setattr(settings, "HAS_ELECTIONS", True)
+def broker(etcd):
     port = reserve()
     with gomq_py.Broker(
             clustering=True, cluster_password=SECRET, clustering_port=port, lease_ttl=2,

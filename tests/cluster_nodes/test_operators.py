@@ -83,6 +83,10 @@ def test_metrics_of_leader_and_follower_agree(tmp_path, etcd):
         follower = next(node for node in cluster.nodes if node is not leader)
         wait_until(lambda: "gomq_cluster_clock_skew_seconds" in metrics(follower))
 
+        url = f"http://127.0.0.1:{leader.ports['http']}/api/nodes"
+        (shown,) = requests.get(url, auth=("guest", "guest"), timeout=in_time(10)).json()
+        assert {one["node"] for one in shown["followers"]} == {
+            id_of(node) for node in cluster.nodes if node is not leader}
         told, theirs = metrics(leader), metrics(follower)
 
         assert (told["gomq_cluster_is_leader"], theirs["gomq_cluster_is_leader"]) == (1, 0)

@@ -9,7 +9,6 @@ from tests.support.ill_child import IllFiles, is_on  # patches the standard libr
 
 from gomq_py import cli, node
 from gomq_py.cluster import elected, membership
-from gomq_py.config import settings
 
 # A follower takes no room ahead of what it writes.
 FOLLOWERS_GROWING = frozenset({"open_plain", "set_size", "write", "link"})
@@ -25,8 +24,6 @@ class FollowersFiles(IllFiles):
 
 
 if __name__ == "__main__":
-    # `enabled` is refused until all of it is there: this is the one place that lets it in
-    settings.HAS_ELECTIONS = True
     node.Files = IllFiles
     membership.PlainFiles = elected.PlainFiles = FollowersFiles
     sys.exit(cli.main(sys.argv[2:]))

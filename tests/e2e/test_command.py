@@ -71,20 +71,20 @@ def test_mistake_in_the_file_names_file_and_line(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["flag", "environment", "file"])
-def test_clustering_that_is_not_there_ends_the_boot_in_one_line(tmp_path, how):
+def test_node_that_elects_and_follows_at_once_ends_the_boot_in_one_line(tmp_path, how):
     """Whoever turns it on believes in a copy on another node."""
     file = tmp_path / "gomq.ini"
-    file.write_text("[clustering]\nenabled = true\n")
+    file.write_text("[clustering]\nenabled = true\nreplicate = true\n")
     arguments, environment, place = {
-        "flag": (("--clustering",), {}, "--clustering"),
-        "environment": ((), {"GOMQ_CLUSTERING": "true"}, "GOMQ_CLUSTERING"),
+        "flag": (("--clustering", "--cluster"), {}, "--clustering"),
+        "environment": ((), {"GOMQ_CLUSTERING": "true", "GOMQ_CLUSTER": "true"}, "GOMQ_CLUSTERING"),
         "file": (("--config", file), {}, f"{file}:2"),
     }[how]
 
     finished = run(*arguments, **environment)
 
     assert finished.returncode == 2
-    assert complaint(finished).startswith(f"gomq-py: {place}: this version elects no leader")
+    assert complaint(finished).startswith(f"gomq-py: {place}: `enabled` of [clustering] excludes")
 
 
 def test_port_in_use_is_named_with_what_to_do(tmp_path):

@@ -7,7 +7,6 @@ import pytest
 import requests
 import yaml
 
-from gomq_py.config import settings as settings_module
 from gomq_py.config.settings import OPTIONS, PLAIN_PASSWORD
 from gomq_py.config.sources import flag_parser, load
 from gomq_py.http.app import create_metrics_app
@@ -24,11 +23,6 @@ KUBERNETES = list(yaml.safe_load_all((ETC / "kubernetes.yaml").read_text()))
 ENVIRONMENT = {f"GOMQ_{name}" for option in OPTIONS for name in option.environment} | {PLAIN_PASSWORD}
 NODES, ETCDS = ["gomq-0", "gomq-1", "gomq-2"], ["etcd-0", "etcd-1", "etcd-2"]
 CHECKS = "/api/health/checks/"
-
-
-@pytest.fixture(autouse=True)
-def elections(monkeypatch):
-    monkeypatch.setattr(settings_module, "HAS_ELECTIONS", True)  # as tests.support.elected_node does
 
 
 def settings_of(path, environment=()):

@@ -181,7 +181,7 @@ def test_http_client_of_a_follower_is_served_by_the_leader(pair):
 
 @pytest.mark.parametrize("path, status", [
     ("/api/cluster", 200), ("/api/health/checks/alarms", 200),
-    ("/api/health/checks/ready-to-serve-clients", 503), ("/metrics", None),
+    ("/api/health/checks/ready-to-serve-clients", 200), ("/metrics", None),
 ])
 def test_follower_answers_for_itself(pair, path, status):
     connection = socket.create_connection(("127.0.0.1", pair.port("http")))

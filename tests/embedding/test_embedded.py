@@ -116,9 +116,9 @@ def test_a_port_in_use_is_said_in_one_line():
             gomq_py.Broker(amqp_port=port).start()
 
 
-def test_clustering_that_is_not_there_is_said_in_one_line():
-    with pytest.raises(Exception, match="this version elects no leader"):
-        gomq_py.Broker(clustering=True).start()
+def test_node_that_elects_and_follows_at_once_is_refused_in_one_line():
+    with pytest.raises(Exception, match="`enabled` of .clustering. excludes"):
+        gomq_py.Broker(clustering=True, cluster=True).start()
 
 
 def test_a_folder_in_use_is_said_in_one_line(tmp_path):

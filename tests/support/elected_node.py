@@ -1,12 +1,10 @@
-"""``python -m tests.support.elected_node FLAGS``: gomq-py, which accepts ``enabled`` of [clustering] here."""
+"""``python -m tests.support.elected_node FLAGS``: gomq-py, whose boot may take longer."""
 import os
 import sys
 import time
 
 from gomq_py import __main__ as command  # it patches the standard library
-from gomq_py.config import settings
 
-settings.HAS_ELECTIONS = True  # the one place where tests go past Settings.missing()
 # Seconds for which the boot of a leader keeps the hub, as that of a large folder does.
 BOOT_S = float(os.environ.get("GOMQ_TEST_BOOT_S", "0"))
 

@@ -1,6 +1,7 @@
 """Follower: its connection to a leader that a test plays, and what it makes of the frames."""
 import errno
 import os
+import time
 from random import Random
 
 import gevent
@@ -12,13 +13,13 @@ from gomq_py.cluster.follower import Follower
 from gomq_py.cluster.login import LeaderLogin, LoginRefused
 from gomq_py.cluster.wire import events, frames
 from gomq_py.cluster.wire.frames import FrameReader
-from gomq_py.cluster.wire.messages import NO_ID
+from gomq_py.cluster.wire.messages import NO_ID, Heartbeat
 from gomq_py.storage.disk.plain_files import PlainFiles
 from tests.support.model_leader import digest_of
 from tests.support.played_leader import (
     CLUSTER, RUN, SECRET, VERSION, PlayedLeader, content, sync, tls_of, wait_for, wait_for_error,
 )
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 BLOCK = 1 << 20
 
@@ -263,6 +264,31 @@ def test_acks_and_heartbeats_go_on_without_events(leader, begin, monkeypatch):
     leader.tell(position=8, kind=frames.HEARTBEAT)
     wait_for(one, leader_position=8)
     assert one.status.lag_s > 0.0 and one.status.received == 5
+
+
+def test_least_difference_of_the_clocks_is_shown(leader, begin):
+    one = begin()
+    leader.accept()
+    sync(leader)
+    assert one.status.clock_skew_s is None
+
+    for late_s in (2.5, 2.0, 3.0):
+        sent = Heartbeat(time.time_ns() - int(late_s * 1e9))
+        leader.tell(sent.encode(), position=5, kind=frames.HEARTBEAT)
+    leader.tell(position=8, kind=frames.HEARTBEAT)
+    wait_for(one, leader_position=8)
+
+    assert 2.0 <= one.status.clock_skew_s < 2.0 + in_time(0.4)
+
+
+def test_heartbeat_that_is_malformed_ends_the_connection(leader, begin):
+    one = begin()
+    leader.accept()
+    sync(leader)
+
+    leader.tell(bytes(3), position=5, kind=frames.HEARTBEAT)
+
+    wait_for_error(one, "a HEARTBEAT has 3 bytes")
 
 
 # stopping, the disk

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from gomq_py.cluster.wire.frames import LOGIN_MAX_PAYLOAD
 from gomq_py.cluster.wire.messages import (
-    NO_ID, Ack, Challenge, Forward, Hashes, Hello, MessageError, Proof, Refused, Welcome, block_digest,
+    NO_ID, Ack, Challenge, Forward, Hashes, Heartbeat, Hello, MessageError, Proof, Refused, Welcome,
+    block_digest,
 )
 from gomq_py.octets import crc32c
 
@@ -22,6 +23,7 @@ MESSAGES = [
     ("0000000000000009 00000002 00000000e3069283 0000000000000000", Hashes(9, (0xe3069283, 0))),
     ("0000000000000009 00000000", Hashes(9, ())),
     ("0000000000000102 0000000000000101", Ack(258, 257)),
+    ("0000000000000102", Heartbeat(258)),
     (
         "6e" * 16 + "63" * 16 + "0000000000000004" + "0d" * 32 + "016e 05 616d717073 70",
         Forward(b"n" * 16, b"c" * 16, 4, b"\r" * 32, "n", "amqps", b"p"),
@@ -36,7 +38,8 @@ def test_message_has_these_octets(octets, message):
 
 
 @pytest.mark.parametrize("octets, message", [
-    (octets, message) for octets, message in MESSAGES if type(message) not in (Hello, Refused, Forward)
+    (octets, message) for octets, message in MESSAGES
+    if type(message) not in (Hello, Heartbeat, Refused, Forward)
 ])
 def test_message_of_another_length_is_malformed(octets, message):
     octets = bytes.fromhex(octets)
@@ -95,6 +98,12 @@ def test_ack_cannot_flush_more_than_was_received():
         Ack.decode(bytes.fromhex("0000000000000001 0000000000000002"))
 
 
+def test_heartbeat_may_lack_the_clock():
+    assert Heartbeat.decode(b"") == Heartbeat(None) and Heartbeat(None).encode() == b""
+    with pytest.raises(MessageError, match="a HEARTBEAT has 7 bytes"):
+        Heartbeat.decode(bytes(7))
+
+
 def test_hashes_of_a_count_that_is_not_there_are_malformed():
     with pytest.raises(MessageError, match="a HASHES of 4294967295 blocks has 12 bytes"):
         Hashes.decode(bytes(8) + b"\xff" * 4)
@@ -111,7 +120,7 @@ def test_leader_takes_as_many_checksums_as_the_file_has_blocks():
 
 @settings(deadline=None)
 @given(
-    st.sampled_from([Hello, Challenge, Proof, Welcome, Refused, Hashes, Ack, Forward]),
+    st.sampled_from([Hello, Challenge, Proof, Welcome, Refused, Hashes, Heartbeat, Ack, Forward]),
     st.binary(max_size=400), st.sampled_from([0, 12, 16, 32, 33, 72, 97]),
 )
 def test_any_payload_is_a_message_or_malformed(kind, payload, size):

@@ -52,7 +52,7 @@ export async function show(root, params, context) {
 }
 
 const PLACES = {queue: "queues", stream: "queues", exchange: "exchanges", connection: "connections", channel: "channels", vhost: "vhosts", user: "users"};
-const PAGES_OF = {queues: "#/queues", connections: "#/connections", node: "#/nodes", disk: "#/nodes", certificate: "#/nodes", shovel: "#/shovels", federation: "#/federation", link: "#/federation"};
+const PAGES_OF = {cluster: "#/cluster", queues: "#/queues", connections: "#/connections", node: "#/nodes", disk: "#/nodes", certificate: "#/nodes", shovel: "#/shovels", federation: "#/federation", link: "#/federation"};
 
 // Where one sees it: the thing itself, or the page that is about such things.
 function placeOf({kind, vhost, name: object}) {
