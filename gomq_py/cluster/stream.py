@@ -30,6 +30,8 @@ PIECE_OCTETS = 256 * 1024
 KEPT_OCTETS = 64 << 20
 # Most octets of ranges that are not read yet. Their files are retained, and so are not recycled.
 UNREAD_OCTETS = 1 << 30
+# Shorter frames are sent as they are: a packet of the network carries them either way.
+COMPRESSED_OCTETS = 1024
 # Memory of a frame besides its octets.
 ENTRY_OCTETS = 300
 # Without a follower nothing is kept after this time.
@@ -296,7 +298,8 @@ class EventStream(Replicator):
             return
         self._pending = bytearray()
         self.octets += len(pending)
-        frame = frames.encode(frames.EVENTS, pending, self.epoch, position, self._compresses)
+        compresses = self._compresses and len(pending) >= COMPRESSED_OCTETS
+        frame = frames.encode(frames.EVENTS, pending, self.epoch, position, compresses)
         self._append(Entry(self._chain, position, is_whole, self.octets, frame))
 
     def _add_pieces(self, file_id, file, start, end):

@@ -184,3 +184,16 @@ def test_boot_that_takes_longer_than_the_lease_is_not_cut_short(tmp_path, etcd):
 
         assert second.figures["epoch"] == 2
         check(client)
+
+
+def test_commands_run_when_a_node_begins_and_ceases_to_lead(tmp_path, etcd):
+    notes = tmp_path / "notes"
+    commands = {f"clustering_on_leader_{what}": f"echo {what} >> {notes}" for what in ("elected", "lost")}
+    with Cluster(tmp_path, etcd, count=2, **commands) as cluster:
+        first = cluster.wait_in_sync(2)
+        wait_until(notes.exists)
+
+        ctl(first, "transfer_leadership")
+        cluster.leader(but=first)
+
+        wait_until(lambda: sorted(notes.read_text().split()) == ["elected", "elected", "lost"], ELECTION_S)

@@ -194,8 +194,8 @@ def test_follower_that_joins_in_the_middle_of_load_becomes_equal(leading, start,
     leading.load_for(turns=60)
 
     check_equal(leading, follower, tmp_path / "follower")
-    figures, = leading.leader.followers
-    assert (figures.name, figures.state, figures.lag_octets) == ("follower", "streaming", 0)
+    figures, = wait(lambda: [one for one in leading.leader.followers if not one.lag_octets])
+    assert (figures.name, figures.state) == ("follower", "streaming")
 
 
 def test_two_followers_join_at_once(leading, start, tmp_path):

@@ -126,6 +126,18 @@ def cluster(folder, count=3):
     return [EtcdProcess(folder, name=name, members=members) for name in members]
 
 
+def with_logins(etcd):
+    """Switch logins on: gomq, with the password pw, may use the keys below "gomq/"; root everything."""
+    for user, password in (("root", "rootpw"), ("gomq", "pw")):
+        etcd.call("auth/user/add", name=user, password=password)
+    etcd.call("auth/role/add", name="gomq")
+    permission = {"permType": "READWRITE", "key": text(b"gomq/"), "range_end": text(b"gomq0")}
+    etcd.call("auth/role/grant", name="gomq", perm=permission)
+    etcd.call("auth/user/grant", user="gomq", role="gomq")
+    etcd.call("auth/user/grant", user="root", role="root")
+    etcd.call("auth/enable")
+
+
 def peer_url():
     """A URL for other servers, on a port of its own."""
     return f"http://127.0.0.1:{reserve()}"

@@ -12,7 +12,7 @@ from gomq_py.cluster.core.transactions import (
 from gomq_py.cluster.etcd.client import Etcd, of_settings
 from gomq_py.config.settings import Settings
 from tests.support import certificates
-from tests.support.etcd_process import EtcdProcess, cluster, text
+from tests.support.etcd_process import EtcdProcess, cluster, with_logins
 from tests.support.waiting import in_time, wait_until
 
 pytestmark = pytest.mark.needs_program("etcd")
@@ -257,18 +257,6 @@ def test_login_lasts_over_a_restart_and_changes_of_users(etcd, connected, watchi
     for user, password, prefix in (("gomq", "wrong", "gomq"), ("", "", "gomq"), ("gomq", "pw", "other")):
         with pytest.raises(CoordinatorError, match="refuses"):
             connected(etcd, user=user, password=password, prefix=prefix, timeout_s=PATIENT_S).read()
-
-
-def with_logins(etcd):
-    """Users root and gomq; the latter may use the keys of its prefix."""
-    for user, password in (("root", "rootpw"), ("gomq", "pw")):
-        etcd.call("auth/user/add", name=user, password=password)
-    etcd.call("auth/role/add", name="gomq")
-    permission = {"permType": "READWRITE", "key": text(b"gomq/"), "range_end": text(b"gomq0")}
-    etcd.call("auth/role/grant", name="gomq", perm=permission)
-    etcd.call("auth/user/grant", user="gomq", role="gomq")
-    etcd.call("auth/user/grant", user="root", role="root")
-    etcd.call("auth/enable")
 
 
 def test_tls_with_a_certificate_of_its_own_and_a_login(tmp_path):
