@@ -197,3 +197,26 @@ def test_commands_run_when_a_node_begins_and_ceases_to_lead(tmp_path, etcd):
         cluster.leader(but=first)
 
         wait_until(lambda: sorted(notes.read_text().split()) == ["elected", "elected", "lost"], ELECTION_S)
+
+
+def test_node_that_finds_damage_hands_over_to_a_sound_one(cluster):
+    leader = cluster.wait_in_sync(3)
+    client = Client(cluster).connect()
+    client.publish(50)
+    for node in cluster.nodes:
+        node.kill()
+    segment = max(leader.data_dir.glob("queues/*/msgs.*"), key=lambda path: path.stat().st_size)
+    content = bytearray(segment.read_bytes())
+    at = content.index(b"guest") if b"guest" in content else content.index(b"25")
+    content[at] ^= 0xff
+    segment.write_bytes(content)
+
+    leader.spawn()
+    leader.wait_for_log("damage was found in this data folder", ELECTION_S)
+    for node in cluster.nodes:
+        if node is not leader:
+            node.spawn()
+
+    assert cluster.leader() is not leader
+    cluster.wait_in_sync(3)
+    check(client)

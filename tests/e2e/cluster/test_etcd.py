@@ -213,10 +213,12 @@ def test_calls_go_on_when_a_server_of_three_dies_or_hangs(three, connected, watc
     wait_until(lambda: seen[-1].in_sync.value == b"2", sleep=gevent.sleep)
 
 
-def test_server_without_a_majority_does_nothing(three, connected):
+def test_server_without_a_majority_does_nothing_and_ends_its_watches(three, connected, watching, caplog):
     """Once it sees no leader it refuses at once; before, nobody knows."""
     client = connected(three[0], timeout_s=in_time(1))
     client.transact(put("isr", b"1"))
+    seen = watching(client)
+    wait_until(lambda: seen, sleep=gevent.sleep)
     for server in three[1:]:
         server.kill()
 
@@ -230,6 +232,7 @@ def test_server_without_a_majority_does_nothing(three, connected):
         raise AssertionError("a transaction without a majority")
 
     wait_until(refuses, sleep=gevent.sleep)
+    wait_until(lambda: "etcd's events do not come" in caplog.text, sleep=gevent.sleep)
 
 
 def is_done(client, transaction):
