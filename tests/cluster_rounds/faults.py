@@ -130,6 +130,13 @@ def leader_ends_in_order(cluster, random):
     leader.spawn()
 
 
+def leadership_is_transferred(cluster, random):
+    """By an operator."""
+    leader = cluster.leader()
+    cluster.ctl(leader, "transfer_leadership")
+    cluster.wait_another(leader)
+
+
 def all_are_restarted(cluster, random):
     """SIGTERM and a start, one after the other, each when the cluster is whole."""
     for node in random.sample(cluster.nodes, 3):
@@ -168,6 +175,15 @@ def etcd_is_stopped(cluster, random):
         cluster.coordinator.stop()
         let_pass(cluster, LEASE_TTL_S * random.uniform(0.5, 2))
         cluster.coordinator.go_on()
+
+
+def etcd_is_slow(cluster, random):
+    """For the leader, whose calls end without an answer."""
+    with _clients_stay(cluster):
+        for way in cluster.network.between(cluster.leader().name, "etcd"):
+            way.slow(200)
+        let_pass(cluster, LEASE_TTL_S * random.uniform(1, 3))
+        cluster.network.heal()
 
 
 def etcd_is_compacted(cluster, random):
@@ -426,6 +442,27 @@ def bits_of_one_are_flipped_while_all_are_down(cluster, random):
         node.spawn()
 
 
+def sealed_bits_of_the_next_leader_are_flipped(cluster, random):
+    """In a segment that a boot does not read: when the others sync, their copies are the sound ones."""
+    def is_there():
+        return all(list(node.data_dir.glob("queues/*/msgs.0000000003")) for node in cluster.nodes)
+
+    cluster.wait(is_there, "there are sealed segments")
+    node = random.choice(cluster.nodes)
+    for one in cluster.nodes:
+        one.process.kill()
+    for one in cluster.nodes:
+        one.kill()
+    cluster.say(f"flipped in {node.name}: {node.flip_bits(random, 1, 'queues/*/msgs.0000000002')}")
+    for other in cluster.nodes:
+        if other is not node:
+            _cut(cluster, cluster.network.between(other.name, "etcd"), random)
+    epoch = cluster.coordinator.record("isr")["epoch"]
+    for one in cluster.nodes:
+        one.spawn()
+    cluster.wait(lambda: cluster.coordinator.record("isr")["epoch"] > epoch, f"{node.name} is elected")
+
+
 def folder_of_follower_is_wiped(cluster, random):
     """A new machine in its place."""
     node = follower(cluster, random)
@@ -561,5 +598,6 @@ FAULTS = (
     leader_is_killed_before_a_slow_link, leader_is_killed_during_a_sync,
     answers_of_etcd_are_lost_while_the_leader_goes,
     flushes_of_follower_hang, leader_is_stopped_for_a_moment, flushes_of_leader_hang, all_are_restarted,
-    leader_is_killed_while_a_follower_is_out, leader_is_killed_behind_a_cut, storm,
+    leader_is_killed_while_a_follower_is_out, leader_is_killed_behind_a_cut,
+    leadership_is_transferred, etcd_is_slow, sealed_bits_of_the_next_leader_are_flipped, storm,
 )

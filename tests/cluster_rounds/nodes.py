@@ -121,11 +121,11 @@ class Node(IllDisk):
         """A new machine of this name."""
         shutil.rmtree(self.data_dir)
 
-    def flip_bits(self, random, count=5):
-        """Change bits in the files of queues, of a node that is not running. Returns where."""
+    def flip_bits(self, random, count=5, pattern="*/**/*"):
+        """Change bits in files, of a node that is not running. Returns where."""
         flipped = []
         files = sorted(
-            path for path in self.data_dir.glob("*/**/*") if path.is_file() and path.stat().st_size)
+            path for path in self.data_dir.glob(pattern) if path.is_file() and path.stat().st_size)
         for _ in range(count):
             path = random.choice(files)
             with open(path, "r+b") as file:
