@@ -23,6 +23,8 @@ LOOKUP_S = 0.5
 # A server that is cut off from the others refuses a request with this header at once, and ends a watch.
 HAS_LEADER = ("grpc-metadata-hasleader", "true")
 OK = 200
+# h11 quotes all that a server has sent for a line.
+TEXT_SHOWN = 100
 
 
 _LATE = object()
@@ -213,7 +215,7 @@ class Connection:
         try:
             event = self._state.next_event()
         except h11.RemoteProtocolError as error:
-            raise NoAnswer(f"no whole HTTP answer: {error}") from None
+            raise NoAnswer(f"no whole HTTP answer: {str(error)[:TEXT_SHOWN]}") from None
         if isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
             raise NoAnswer("the connection ended before the answer")
         return event

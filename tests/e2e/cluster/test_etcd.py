@@ -1,4 +1,4 @@
-"""The client against etcd itself: killed, stopped, without a majority, compacted, full, with logins and TLS."""
+"""The client against etcd itself: killed, stopped, without a majority, compacted, full; logins and TLS."""
 import time
 
 import gevent
