@@ -76,6 +76,26 @@ def cut_from_etcd(world):
         _cut(world, *way)
 
 
+def depose(world):
+    """etcd ends the lease of a leader, which hears nothing of it for long."""
+    leading = [node for node in world.nodes if node.program and node.program.elector.lease]
+    if leading:
+        node = world.random.choice(leading)
+        if node.program.elector.lease in world.etcd.leases():
+            world.etcd.end_lease(node.program.elector.lease)
+        seconds = world.random.uniform(2, 12)
+        _cut(world, "etcd", node.name, seconds=seconds)
+        _cut(world, node.name, "etcd", seconds=seconds)
+
+
+def reset(world):
+    """Links end."""
+    for node in world.nodes:
+        if node.program is not None:
+            for link in list(node.program.links.values()):
+                link.end()
+
+
 def isolate(world):
     """A node reaches nobody."""
     name = world.random.choice(world.nodes).name
@@ -141,13 +161,13 @@ def _boot_later(world, node):
     world.after(world.random.choice((0.2, 1.0, 5.0)), node.boot)
 
 
-def _cut(world, *way):
+def _cut(world, *way, seconds=None):
     world.cuts.add(way)
-    world.after(world.random.choice((0.5, 2.0, 6.0)), partial(world.cuts.discard, way))
+    world.after(seconds or world.random.choice((0.5, 2.0, 6.0)), partial(world.cuts.discard, way))
 
 
 FAULTS = {
     function.__name__: function for function in (
         kill, cut_power, cut_all_power, wipe, back_up_and_restore, stop, jump, cut_pair, cut_from_etcd,
-        isolate, refuse, lose, slow_down, hold, end_leases, compact, write_rubbish)
+        depose, reset, isolate, refuse, lose, slow_down, hold, end_leases, compact, write_rubbish)
 }

@@ -26,8 +26,8 @@ class Judge:
         return all(
             record in there for record, (_, epoch) in self.confirmed.items() if epoch <= folder.epoch)
 
-    def booted(self, node):
-        """A node starts with what it has."""
+    def has_other_state(self, node):
+        """The folder of a node is another one than before: it starts, or has swapped a sync in."""
         if node in electable(self.world):
             self._check_all(node, node.folder.records(), "may lead")
 

@@ -236,6 +236,7 @@ class Follower:
             self._run = link.leader.run
             self._may_acknowledge = True
             self._told()
+            self.world.judge.has_other_state(self.program.node)
             self.world.note("%s has synced with %s", self.program.node, link.leader.node)
 
     def _flush(self, link):

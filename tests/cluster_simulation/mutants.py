@@ -52,33 +52,25 @@ def election_does_not_compare_isr(patch):
 
 
 @mutant
-def isr_written_without_comparing_leader(patch):
-    """A former leader changes ``isr``."""
-    _without_compare(patch, LEADER)
+def isr_written_unguarded(patch):
+    """A former leader changes ``isr``. (Comparing either key finds it out, since an election writes both.)"""
+    _without_compares(patch, LEADER, IN_SYNC)
 
 
 @mutant
 def isr_written_without_comparing_itself(patch):
     """A change without an answer may be made after a later one."""
-    _without_compare(patch, IN_SYNC)
+    _without_compares(patch, IN_SYNC)
 
 
-def _without_compare(patch, key):
+def _without_compares(patch, *keys):
     def step(self, *arguments):
         transaction = original(self, *arguments)
         return transaction and transaction._replace(
-            compares=tuple(one for one in transaction.compares if one.key != key))
+            compares=tuple(one for one in transaction.compares if one.key not in keys))
 
-    def done(self, outcome):
-        view = outcome.view
-        if outcome.is_done and view.leader is not None and key == LEADER:
-            kept = view.leader._replace(create_revision=self._leader_revision)
-            outcome = outcome._replace(view=view._replace(leader=kept))
-        finished(self, outcome)
-
-    original, finished = InSync.step, InSync.done
+    original = InSync.step
     patch(InSync, "step", step)
-    patch(InSync, "done", done)
 
 
 @mutant
@@ -226,21 +218,12 @@ def leader_of_an_earlier_process_taken(patch):
         return original(self, view, kept, leader)
 
     def lead(self, leads):
-        if self.lease is None:
-            self.lease = electors_lease(self)
+        self.lease.answered(self.clock_s(), True)
         yield from led(self, leads)
 
     original, led = Elector._mine, Program._lead
     patch(Elector, "_mine", mine)
     patch(Program, "_lead", lead)
-
-
-def electors_lease(program):
-    """A Lease that counts from now on."""
-    from gomq_py.cluster.core.lease import Lease
-    lease = Lease(program.world.lease_ttl_s)
-    lease.answered(program.clock_s(), True)
-    return lease
 
 
 @mutant

@@ -21,7 +21,7 @@ class Node:
     def boot(self):
         """Start the program, unless it runs."""
         if self.program is None:
-            self.world.judge.booted(self)
+            self.world.judge.has_other_state(self)
             self.program = Program(self.world, self, self.world.new_run())
 
     def kill(self):

@@ -32,7 +32,7 @@ class Program(Process):
         self.elector = Elector(
             self.folder.node_id, self.folder.cluster, self.folder.epoch, node.address,
             is_damaged=world.random.random() < 0.1)
-        self.lease = None
+        self.lease = Lease(world.lease_ttl_s)
         self.leads = None  # the elector's Lead that is acted upon
         self.is_leading_now = False  # the last view was one of a leader that has nothing to wait for
         self.in_sync = None

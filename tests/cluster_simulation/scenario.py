@@ -25,7 +25,7 @@ class Scenario(World):
         self._records = self._runs = 0
         self.counts = {}  # name of a fault -> how often it came
         self.nodes = [Node(self, name) for name in "abc"]
-        self.is_misrouting = random.random() < 0.2
+        self.is_misrouting = random.random() < 0.4  # an address may be another leader's, too
 
     # what nodes ask
 
@@ -110,6 +110,9 @@ class Scenario(World):
             for removals in node.program.in_sync._pace._removals.values())
 
     def _state(self):
-        return "; ".join(
-            f"{node}: {node.program.elector._last} {node.program.in_sync and dict(node.program.in_sync.members)}"
-            for node in self.nodes) + f"; {len(self.judge.confirmed) - self._confirmed_before} promised"
+        said = [f"{len(self.judge.confirmed) - self._confirmed_before} promised"]
+        for node in self.nodes:
+            said.append(f"{node}: {node.program.elector._last}")
+            if node.program.in_sync:
+                said.append(f"members {dict(node.program.in_sync.members)}")
+        return "; ".join(said)

@@ -1,5 +1,5 @@
-"""World of a simulation: time, processes that die and are stopped, a network that loses and delays, and etcd's
-model behind it. Everything that happens is drawn from one seed.
+"""World of a simulation: time, processes that die and are stopped, a network that loses and delays, and
+etcd's model behind it. Everything that happens is drawn from one seed.
 """
 import heapq
 from functools import partial
@@ -103,7 +103,6 @@ class World:
                 process.after(self.delay_s(), answer, value, error)
 
         return begin
-
 
     def _release(self):
         if self._held and "leader" not in self.etcd.kept:
