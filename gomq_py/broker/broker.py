@@ -32,9 +32,10 @@ from gomq_py.broker.transfer.dead_letters import DeadLetters
 from gomq_py.errors import PreconditionFailed
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.observability.log import logger
-from gomq_py.storage.disk.data_dir import DEFINITIONS, KILLED, USERS
+from gomq_py.storage.disk.data_dir import DEFINITIONS, FOLLOWED, KILLED, USERS
 from gomq_py.storage.logs.definition_log import DefinitionLog
 from gomq_py.storage.segments.pool import SegmentPool
+from gomq_py.storage.stores.unsealed import Unsealed
 
 LOG = logger("broker")
 DEFAULT_VHOST = "/"
@@ -122,7 +123,9 @@ class Broker:
         self.users.open()
         self._log.open()
         self._replay()
-        self._pool.listed, self._pool.settled = {}, None
+        if self._pool.unsealed is not None:
+            self._pool.unsealed.seal()
+        self._pool.listed, self._pool.settled, self._pool.unsealed = {}, None, None
         self._pool.last_end = KILLED  # a queue that is reopened in this run may have unfinished work
         self._make_defaults()
         self._data_dir.note_logs({DEFINITIONS: self._log.on_disk, USERS: self.users.on_disk})
@@ -315,6 +318,8 @@ class Broker:
             start_timer=self._hub.timers.start)
         self._pool.last_end = data_dir.last_end
         self._pool.listed = data_dir.listed
+        if data_dir.last_end == FOLLOWED and self.durability.disk.enabled and Unsealed.is_possible():
+            self._pool.unsealed = Unsealed(self._files, data_dir.path)
 
     def _replay(self):
         left_out = []

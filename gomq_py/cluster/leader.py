@@ -11,6 +11,7 @@ import time
 from functools import partial
 
 import gevent
+from gevent.event import Event
 from gevent.lock import Semaphore
 
 from gomq_py.cluster.adoption import Adoption
@@ -77,6 +78,7 @@ class Leader:
         self._greenlets = set()
         self._turn = Semaphore()  # one follower syncs at a time
         self._strangers = QuietLog(LOG)
+        self._has_heard = Event()  # of an acknowledgement: see drain
 
     def open(self):
         """Listen. Raises BindError."""
@@ -159,6 +161,23 @@ class Leader:
         stream, places = self._stream, self._places.values()
         octets = stream.octets - min((octets for octets, _ in places), default=stream.octets)
         return octets, stream.made - min((made for _, made in places), default=stream.made)
+
+    def drain(self, nodes, timeout_s):
+        """Wait until these nodes have on their disks what was told so far. Returns those that have not, after
+        ``timeout_s`` at most. May switch.
+        """
+        self._stream.close_frame()
+        with gevent.Timeout(timeout_s, False):
+            while lacking := self._lacking(nodes):
+                self._has_heard.clear()
+                self._has_heard.wait()
+            return lacking
+        return self._lacking(nodes)
+
+    def _lacking(self, nodes):
+        position = self._stream.position
+        return frozenset(nodes) - {
+            node for node, there in self.progress.items() if there.is_synced and there.flushed >= position}
 
     @property
     def links(self):
@@ -288,6 +307,7 @@ class Leader:
 
     def _heard(self, link):
         """Tell the acknowledger of a follower's ACK. During a sync its folder has nothing of this run yet."""
+        self._has_heard.set()
         if self._acknowledger is not None and link.is_streaming:
             self._acknowledger.acknowledged(link.node, self._counted(link))
 

@@ -15,3 +15,6 @@ class Unflushed(Files):
 
     def sync_folder(self, path):
         pass
+
+    def sync_all(self, folder):
+        pass

@@ -103,6 +103,8 @@ class SegmentPool:
         self.listed = {}
         # queue folder -> {number of a segment without messages: see recovery.Recovery}; None after the boot
         self.settled = {}
+        # stores.unsealed.Unsealed at the boot of a promoted follower, else None
+        self.unsealed = None
         self.damage = DamageNotes()
         self._numbers = 0
         self._generation = int.from_bytes(os.urandom(7), "little")
@@ -307,6 +309,8 @@ class SegmentPool:
     def close(self):
         """Close and unlink all spare files; files still being made follow when they are ready."""
         self._closed = True
+        if self.unsealed is not None:  # the boot has failed
+            self.unsealed.close()
         self.resting.stop()
         self.openings.stop()
         while self._waiting:

@@ -254,11 +254,12 @@ class Recovery:
 
     def _scan(self, segment, head, missing=None):
         """Check every record of a segment that was not sealed, or that is shorter than its seal ``missing``
-        says; then flush and seal the segment.
+        says; then flush and seal the segment, or have that done for all segments together (unsealed).
 
         New ordinals are higher than those of missing records.
         """
-        if not self.scanned and self.store.committer.enabled:
+        unsealed = self.store.pool.unsealed
+        if not self.scanned and self.store.committer.enabled and unsealed is None:
             # After a kill a name may only be in the system's cache. Names are flushed before any seal is
             # written: if this boot is interrupted, the next one finds no seal and flushes them.
             self.files.sync_folder(self.store.folder)
@@ -276,9 +277,10 @@ class Recovery:
             damaged.append((scanner.at, min(segment.synced, msgs.size), damage.UNKNOWN))
             # An upper bound of the missing records: a stream must not reuse their offsets.
             next_ordinal += (segment.synced - scanner.at) // _SMALLEST_RECORD
-        segment.restore(head, head_format.Seal(
+        seal = head_format.Seal(
             scanner.count, next_ordinal, scanner.body_bytes, scanner.at, scanner.first_timestamp_ms,
-            scanner.timestamp_ms))
+            scanner.timestamp_ms)
+        segment.restore(head, seal)
         segment.restore_acked(scanner.acked, scanner.acked_bytes)
         for start, end, count in damaged:
             if start < segment.synced:
@@ -286,6 +288,10 @@ class Recovery:
             damage.set_aside(self.store, segment, start, end, count)
         if self.store.committer.enabled:
             self.files.write_again(msgs, segment.synced, scanner.at)
+            if unsealed is not None:
+                self.files.allocate(msgs)
+                unsealed.add(msgs.path, head, seal)
+                return
             self.files.sync(msgs)
             self.files.register.flushed()  # a follower flushes, too, before the seal
         self.files.allocate(msgs)

@@ -526,3 +526,28 @@ def test_close_ends_everything(world):
     follower.wait_for_end()
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", world.leader.port or 1))
+
+
+def test_drain_ends_when_nodes_have_everything(world):
+    follower = world.follower()
+    world.check(follower)
+    (link,) = world.leader.links
+    follower.acknowledges = False
+    put(world, "late", b"late")
+    draining = gevent.spawn(world.leader.drain, [link.node], 60)
+    follower.wait_for(world.stream.position)
+    assert not draining.ready()
+
+    follower.acknowledges = True
+
+    assert draining.get() == frozenset()
+
+
+def test_drain_names_the_nodes_that_lack_something(world):
+    follower = world.follower()
+    world.check(follower)
+    (link,) = world.leader.links
+    follower.acknowledges = False
+    put(world, "late", b"late")
+
+    assert world.leader.drain([link.node, "gone"], 0.01) == {link.node, "gone"}

@@ -1,0 +1,58 @@
+"""Unsealed: one flush for all segments that a boot has scanned, in place of three for each queue.
+
+Beside recovery, which seals a scanned segment once its octets and its name are on the disk. At the boot of a
+promoted follower every queue has such a segment: a follower's folder is never as an orderly stop leaves it,
+and clients wait for a thousand queues. Where the file system can be flushed as a whole, recovery adds
+segments here, and the boot calls ``seal`` at its end; an interrupted boot leaves them without a seal, and the
+next one scans them again.
+"""
+from gomq_py.storage.disk.open_file import CAN_FLUSH_FILE_SYSTEMS
+from gomq_py.storage.format import head as head_format
+
+
+class Unsealed:
+    """The scanned segments of one boot over the data folder ``root``. Blocks. Raises OSError."""
+
+    def __init__(self, files, root):
+        self._files = files
+        self._folder = files.open_folder(root)  # its flush tells of what has failed from now on
+        self._segments = []
+
+    @staticmethod
+    def is_possible():
+        """Whether this system can flush a whole file system, and tells what has failed."""
+        return CAN_FLUSH_FILE_SYSTEMS
+
+    def add(self, path, head, seal):
+        """Have the msgs file ``path`` sealed later, with this Head and Seal (storage.format.head)."""
+        self._segments.append((path, head, seal))
+
+    def seal(self):
+        """Flush everything, then seal. A second call does nothing."""
+        segments, self._segments = self._segments, []
+        if segments:
+            self._files.sync_all(self._folder)
+            self._files.register.flushed()  # a follower flushes, too, before the seals
+        self.close()
+        for path, head, seal in segments:
+            self._seal(path, head, seal)
+
+    def close(self):
+        """Give up what was added. May be called again."""
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            self._files.close(folder)
+
+    def _seal(self, path, head, seal):
+        try:
+            msgs = self._files.open(path)
+        except FileNotFoundError:  # without messages, and so on its way to the pool
+            return
+        try:
+            proper = head.encode()
+            if msgs.read(0, len(proper)) != proper:
+                self._files.put(msgs, 0, proper)
+            self._files.put(msgs, head_format.SEAL_AT, head_format.encode_seal(head.seed, seal))
+            self._files.overwritten(msgs, 0, head_format.HEAD_BYTES)
+        finally:
+            self._files.close(msgs)
