@@ -154,6 +154,26 @@ def test_events_behind_a_flush_of_the_leader_are_flushed_at_once(leader, begin):
     leader.await_ack(7, 7)
 
 
+@pytest.mark.parametrize("hurry_s", [3600.0, 0.0])
+def test_events_soon_after_a_flush_of_the_leader_are_flushed_with_its_next_one(
+        leader, begin, hurry_s, monkeypatch):
+    """Both disks are at work at the same time."""
+    monkeypatch.setattr(applier, "HURRY_S", hurry_s)
+    one = begin(flush_s=60.0)
+    leader.accept()
+    sync(leader)
+    leader.tell(events.written(1, 0, b"xyz"), events.flushed(), position=7)
+    leader.await_ack(7, 7)
+
+    leader.tell(events.written(1, 0, b"abc"), position=8)
+
+    if hurry_s:
+        leader.await_ack(8, 8)
+    else:
+        leader.await_ack(8, 7)
+        assert one.status.flushed == 7
+
+
 def test_what_waits_behind_a_flush_does_not_delay_its_acknowledgement(leader, begin, files, monkeypatch):
     one = begin(flush_s=60.0)
     leader.accept()
