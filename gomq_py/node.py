@@ -178,13 +178,14 @@ class Node:
         """Why this node is not to be promoted now, or ""; ``is_forced``: also to an older state."""
         return self._membership.why_not_promote(is_forced)
 
-    def change_cluster(self, what: str) -> None:
-        """Do what an operator asks for: "accept_damage", "adopt", "force_leader", "transfer_leadership".
+    def change_cluster(self, what: str, node: str = "") -> None:
+        """Do what an operator asks for: "accept_damage", "adopt", "force_leader", "transfer_leadership", or
+        "forget_node" with the name or id of another ``node``.
 
         Raises ClusterError where that is not possible now; OSError. May switch.
         """
         if self._membership is not None:
-            self._membership.change(what)
+            self._membership.change(what, node)
         elif what != "accept_damage":
             raise ClusterError("this broker is in no cluster")
 

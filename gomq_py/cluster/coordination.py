@@ -8,7 +8,7 @@ No callback of a Member may take long while this node leads, since the loop wait
 by a greenlet of their own.
 """
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import gevent
@@ -27,6 +27,7 @@ from gomq_py.cluster.core.transactions import (
     CREATE, Compare, CoordinatorError, Delete, Outcome, Put, Transaction, Unanswered,
 )
 from gomq_py.cluster.leadership import Leadership, boot_time_s
+from gomq_py.cluster.shared_settings import Difference, Warner
 from gomq_py.errors import ClusterError
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -90,22 +91,23 @@ class Coordination:
     """Runs one node's part in the cluster. ``node``: its id in hex; ``name``, ``address``: for the others.
 
     ``decision``: the last one; ``leadership``: the Leadership of a leader, else None; ``view``: what was read
-    last; ``error``: the last fault of etcd, "" when it answers.
+    last; ``error``: the last fault of etcd, "" when it answers. ``settings``: shared_settings.told().
     """
 
     def __init__(
             self, coordinator: Coordinator, member: Member, node: str, name: str, address: str,
             promises: Promises, lease_ttl_s: float = 5.0, ack_timeout_s: float = 3.0, min_isr: int = 1,
-            clock: Callable[[], float] = boot_time_s):
+            clock: Callable[[], float] = boot_time_s, settings: Mapping[str, str] = {}):
         folder = member.folder
         self.decision: Decision = Wait("etcd was not asked yet")
         self.leadership: Leadership | None = None
         self.view: Any = None
         self.error = ""
         self._coordinator, self._member, self._promises = coordinator, member, promises
-        self._node, self._record = node, NodeRecord(name, address).encode()
+        self._node, self._record = node, NodeRecord(name, address, settings).encode()
+        self._warner = Warner(node, settings)
         self._ttl_s, self._clock = lease_ttl_s, clock
-        self._min_isr, self._ack_timeout_s = min_isr, ack_timeout_s
+        self.min_isr, self._ack_timeout_s = min_isr, ack_timeout_s
         self._elector = Elector(node, folder.cluster, folder.epoch, address)
         self._lease = Lease(lease_ttl_s)
         self._lease_id = 0
@@ -177,6 +179,16 @@ class Coordination:
             self._failed(error)
 
     @property
+    def revision(self) -> int:
+        """``leader``'s create revision in the present election of this node; 0 for none."""
+        return self._revision
+
+    @property
+    def differences(self) -> list[Difference]:
+        """Settings of other nodes that differ from this leader's."""
+        return self._warner.found
+
+    @property
     def lease_id(self) -> int:
         """The id of the present lease; 0 without one."""
         return self._lease_id
@@ -224,6 +236,8 @@ class Coordination:
             decision = self._do(decision)
         if not self._has_ended:
             self._register(view)
+            if self.leadership is not None:
+                self._warner.look(view.nodes)
 
     def _register(self, view: Any) -> None:
         """Write this node's name and address for operators, unless they are there."""
@@ -376,13 +390,13 @@ class Coordination:
             return
         self._elector.folder(lead.cluster, lead.epoch)
         in_sync = InSync(
-            self._node, lead.epoch, lead.revision, lead.record, lead.mod_revision, self._min_isr,
+            self._node, lead.epoch, lead.revision, lead.record, lead.mod_revision, self.min_isr,
             self._ack_timeout_s, lead.former)
         self._revision = lead.revision
         if leadership is None:
             LOG.warning("this node was elected leader, in epoch %d", lead.epoch)
             self.leadership = Leadership(
-                self._coordinator, self._promises, self._lease, in_sync, self._min_isr, self._clock)
+                self._coordinator, self._promises, self._lease, in_sync, self.min_isr, self._clock)
             self.leadership.know(True)
             self._member.elected(self.leadership, lead.record.members.get(self._node) == 0)
         else:

@@ -13,16 +13,14 @@ import gevent
 from gevent import socket
 from gevent.event import Event
 
+from gomq_py.cluster import administration, shared_settings
 from gomq_py.cluster import identity as identities
 from gomq_py.cluster.acknowledger import Acknowledger
 from gomq_py.cluster.boot_keepalives import BootKeepalives
 from gomq_py.cluster.coordination import RETRY_S, Coordination, Folder
-from gomq_py.cluster.core.elector import Follow
 from gomq_py.cluster.core.overrides import NotPossible, adopt, force_leader
 from gomq_py.cluster.core.promises import Promises
-from gomq_py.cluster.core.records import (
-    SECRET, InSyncRecord, LeaderRecord, NodeRecord, RecordError, decode_secret, decoded,
-)
+from gomq_py.cluster.core.records import SECRET, RecordError, decode_secret
 from gomq_py.cluster.core.transactions import (
     CREATE, Compare, CoordinatorError, Put, Transaction, Unanswered,
 )
@@ -135,7 +133,8 @@ class ElectedMembership:
         self._follower.start()
         self._coordination = Coordination(
             self._coordinator, self, identity.node_id.hex(), socket.gethostname(), self._address,
-            self._promises, float(settings.lease_ttl), float(settings.ack_timeout), settings.min_isr)
+            self._promises, float(settings.lease_ttl), float(settings.ack_timeout), settings.min_isr,
+            settings=shared_settings.told(settings))
         self._coordination.start()
 
     def _secret_of_cluster(self) -> bytes:
@@ -299,11 +298,12 @@ class ElectedMembership:
         self._coordination.resign(reason)
         Event().wait()  # the node is closed meanwhile
 
-    def change(self, what: str) -> None:
+    def change(self, what: str, node: str = "") -> None:
         """Do what an operator asks for. Raises ClusterError, OSError. May switch.
 
         "accept_damage": let followers sync again, although damage was found. "adopt", "force_leader": see
-        core.overrides. "transfer_leadership": let another node in sync lead.
+        core.overrides. "transfer_leadership": let another node in sync lead. "forget_node": see
+        administration.forget; ``node``: the other's name or id.
         """
         if what == "accept_damage":
             self._accepted_count = self._damage_count()
@@ -312,6 +312,10 @@ class ElectedMembership:
             raise ClusterError(f"not now: {self._reason}")
         elif what == "transfer_leadership":
             self._transfer()
+        elif what == "forget_node":
+            connected = [] if self._leader is None else list(self._leader.progress)
+            administration.forget(
+                self._coordinator, self._coordination, self._identity.node_id.hex(), node, connected)
         else:
             try:
                 self._coordination.override({"adopt": adopt, "force_leader": force_leader}[what])
@@ -389,12 +393,15 @@ class ElectedMembership:
         figures |= {"state": "waiting", "lag_bytes": 0, "lag_seconds": 0.0}
         if coordination is None:
             return figures | {"reason": self._reason, "etcd_error": self._reason, "followers": []}
-        figures |= _agreed(coordination)
-        if self._follower is not None:
-            return figures | shown(self._follower.status._asdict(), address="leader")
         leadership, leader = self._leadership, self._leader
+        own = {} if self._follower is None else shown(self._follower.status._asdict(), address="leader")
         followers = [] if leader is None else [
             shown(follower._asdict(), node_id="node") for follower in leader.followers]
+        figures |= administration.figures(coordination, figures["node_id"], own, followers)
+        if hasattr(self._coordinator, "call_seconds"):  # a test's coordinator may take no time
+            figures["etcd_calls"] = administration.calls(self._coordinator)
+        if own:
+            return figures | own
         return figures | {
             "state": "leading", "replicates": True, "position": self._stream.position, "followers": followers,
             "fenced": leadership is None or leadership.is_fenced, "promises": len(self._promises)}
@@ -434,29 +441,6 @@ def _client_of_etcd(settings: Settings) -> Any:
     # imported here: tests have other coordinators
     from gomq_py.cluster.etcd.client import of_settings
     return of_settings(settings, min(CALL_S, CALL_PART * settings.lease_ttl))
-
-
-def _agreed(coordination: Coordination) -> dict[str, Any]:
-    """What etcd was seen to hold last, and what this node makes of it."""
-    view, decision = coordination.view, coordination.decision
-    figures: dict[str, Any] = {
-        "decision": type(decision).__name__.lower(), "reason": getattr(decision, "reason", ""),
-        "etcd_error": coordination.error}
-    if isinstance(decision, Follow):
-        figures["leader"] = decision.address
-    if view is None:
-        return figures
-    leader, in_sync = decoded(view.leader, LeaderRecord.decode), decoded(view.in_sync, InSyncRecord.decode)
-    if coordination.leadership is not None:
-        members = coordination.leadership.in_sync.members
-    else:
-        members = {} if in_sync is None else in_sync.members
-    nodes = {node: decoded(kept, NodeRecord.decode) for node, kept in view.nodes.items()}
-    return figures | {
-        "leader_node": "" if leader is None else leader.node, "in_sync": sorted(members),
-        "nodes": [
-            {"node": node, "name": record.name, "address": record.address, "in_sync": node in members}
-            for node, record in sorted(nodes.items()) if record is not None]}
 
 
 def advertised(settings: Settings) -> str:

@@ -24,7 +24,7 @@ from gomq_py.cluster.replica import ReplicaError
 from gomq_py.cluster.wire import frames
 from gomq_py.cluster.wire.events import EventError
 from gomq_py.cluster.wire.frames import FrameError
-from gomq_py.cluster.wire.messages import NO_ID, Ack, Hashes, MessageError, Refused
+from gomq_py.cluster.wire.messages import NO_ID, Ack, Hashes, Heartbeat, MessageError, Refused
 from gomq_py.hub.threads import in_thread
 from gomq_py.net.listener import format_address
 from gomq_py.observability.log import logger
@@ -43,13 +43,16 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 FILES_PER_TURN, BLOCKS_PER_TURN = 64, 8
 # Positions of the leader with the time at which they were heard of: at most one per this many seconds.
 HEARD_S = 0.1
+# The last heartbeats, whose least difference of the clocks is shown.
+SKEWS = 10
 # A leader that has said something within this time is alive: two heartbeats.
 HEARS_S = 1.0
 
 
 class Status(NamedTuple):
     """``lag_octets``: received and not applied; ``lag_s``: age of the oldest event that is not on this disk;
-    ``error``: text of the last fault, empty while it streams.
+    ``error``: text of the last fault, empty while it streams. ``clock_skew_s``: this clock less the leader's;
+    None: not known, because heartbeats come only while nothing else does.
     """
     state: str
     address: str
@@ -59,6 +62,7 @@ class Status(NamedTuple):
     lag_octets: int
     lag_s: float
     error: str
+    clock_skew_s: float | None
 
 
 class Follower:
@@ -97,6 +101,7 @@ class Follower:
         self._pause_s = FIRST_PAUSE_S
         self._leader_position = 0
         self._heard: deque = deque()  # (position of the leader, time)
+        self._skews_s: deque = deque(maxlen=SKEWS)
 
     def start(self) -> None:
         """Begin to follow."""
@@ -172,7 +177,8 @@ class Follower:
         return Status(
             self._state, self._shown, self._applier.received, self._applier.flushed,
             self._leader_position, self._applier.octets,
-            time.monotonic() - self._heard[0][1] if self._heard else 0.0, self._error)
+            time.monotonic() - self._heard[0][1] if self._heard else 0.0, self._error,
+            min(self._skews_s, default=None))
 
     # the greenlet
 
@@ -254,6 +260,7 @@ class Follower:
         while not login.done:
             link.send_now(login.feed(link.next_frame()))
         link.epoch, link.counts_received = login.epoch, login.counts_received
+        self._skews_s.clear()
         if login.is_sync:
             self._run_id = NO_ID
             self._heard.clear()
@@ -296,12 +303,18 @@ class Follower:
             self._applier.put(frame)
         elif frame.kind == frames.HEARTBEAT:
             self._hear(frame.position)
+            self._compare_clocks(Heartbeat.decode(frame.payload).time_ns)
         elif frame.kind == frames.REFUSED:
             raise LoginRefused(f"the leader closes: {Refused.decode(frame.payload).text!r}")
         else:
             raise FrameError(f"{frames.KINDS[frame.kind]} is not expected here")
 
-    # lag
+    # lag, clocks
+
+    def _compare_clocks(self, leader_ns: int | None) -> None:
+        """Note how far the clocks are apart. It includes the heartbeat's way, so the least one counts."""
+        if leader_ns is not None:
+            self._skews_s.append((time.time_ns() - leader_ns) / 1e9)
 
     def _hear(self, position: int) -> None:
         if position <= self._leader_position:

@@ -247,7 +247,9 @@ class FollowerLink:
                 if not self._is_beat_due:
                     self._wake.wait()
                     continue
-                octets = frames.encode(frames.HEARTBEAT, b"", self.epoch, self._stream.position)
+                octets = frames.encode(
+                    frames.HEARTBEAT, messages.Heartbeat(time.time_ns()).encode(), self.epoch,
+                    self._stream.position)
             self._is_beat_due = False
             self._is_sending = True
             sent = self._connection.send(octets)  # cheaper than sendall()

@@ -25,6 +25,8 @@ LOG = logger("cluster")
 CONTACT = "contact with etcd"
 # The loop's highest priority: the watcher is called before those of sockets and timers of the same turn.
 FIRST = 2
+# Shown in place of more seconds: a lease that is lost has a deadline of -inf.
+MOST_S = 1e6
 # What a deposed leader answers to promises that it did not keep.
 DEPOSED = "this node leads no more, and nobody knows whether its successor has this"
 
@@ -111,6 +113,11 @@ class Leadership:
             self._check = None
         if self._stepping is not None and self._stepping is not gevent.getcurrent():
             self._stepping.kill(block=False)
+
+    @property
+    def lease_left_s(self) -> float:
+        """Seconds until this leader is fenced; below 0: since when it is."""
+        return max(-MOST_S, min(MOST_S, self._lease.deadline_s - self._clock()))
 
     # the in-sync set
 

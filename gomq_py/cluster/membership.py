@@ -183,7 +183,7 @@ class Membership:
         leader.open()
         self._leader = leader
 
-    def change(self, what: str) -> None:
+    def change(self, what: str, node: str = "") -> None:
         """Do what an operator asks for; "accept_damage": let followers sync again, although damage was found.
 
         Raises ClusterError, OSError. May switch.

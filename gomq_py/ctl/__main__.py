@@ -9,7 +9,7 @@ def main():
     try:
         # the modules register their commands; imported here, because Ctrl-C may come meanwhile
         from gomq_py.ctl import (  # noqa: F401
-            access, checks, commands, links, listings, messages, migrate, node, simple, topology,
+            access, checks, cluster, commands, links, listings, messages, migrate, node, simple, topology,
             transfer,
         )
         return commands.ctl.main(prog_name="gomq-py-ctl", standalone_mode=True)

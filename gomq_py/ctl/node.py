@@ -10,7 +10,6 @@ from gomq_py.ctl.session import argument
 LEADER = "leader"
 # Most time of a promotion, and between two looks whether it is over: a large folder is read meanwhile.
 PROMOTION_S, LOOK_S = 120.0, 0.2
-ALARMS = {"mem_alarm": "memory", "disk_free_alarm": "disk"}
 
 
 @command("close_connection")
@@ -68,38 +67,6 @@ def _uptime(api):
     except APIError:
         return ""  # this needs the tag monitoring, the overview does not
     return f"{nodes[0].get('uptime', 0) // 1000} s" if nodes else ""
-
-
-@command("cluster_status")
-def cluster_status(session):
-    """The node's role and its alarms, and how far the copies on its followers are."""
-    figures = _figures(session.api)
-    if figures["role"] == "follower":
-        session.out.fields({name.replace("_", " ").capitalize(): figures[name] for name in figures})
-        return
-    nodes = session.api.get("nodes")
-    session.out.fields({
-        "Cluster": session.api.get("cluster-name").get("name"),
-        "Nodes": [node["name"] for node in nodes],
-        "Running nodes": [node["name"] for node in nodes if node.get("running")],
-        "Alarms": [
-            f"{name} on {node['name']}" for node in nodes for key, name in ALARMS.items() if node.get(key)
-        ],
-        "Followers": [
-            f"{one['name']} ({one['address']}): {one['state']}, {one['lag_bytes']} octets and "
-            f"{one['lag_seconds']} s behind" for one in figures["followers"]
-        ],
-    })
-
-
-def _figures(api):
-    """The answer to /api/cluster; of a broker that has no such path, as of one without followers."""
-    try:
-        return api.get("cluster")
-    except APIError as error:
-        if error.status != 404:
-            raise
-        return {"role": LEADER, "followers": []}
 
 
 @command("promote")

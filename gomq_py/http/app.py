@@ -81,10 +81,11 @@ def create_control_app(node):
 
 
 def create_metrics_app(node):
-    """The WSGI app of the metrics port: /metrics without login."""
+    """The WSGI app of the metrics port: /metrics and checks for an orchestrator's probes, without login."""
     app = Flask("gomq_py.http.metrics", static_folder=None)
     app.extensions["gomq.node"] = node
     app.register_blueprint(metrics.public)
+    app.register_blueprint(health.public)
     errors.register(app)
     app.after_request(add_headers)
     return app

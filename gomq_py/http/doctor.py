@@ -19,7 +19,7 @@ from gomq_py.http.login import MANAGEMENT, MONITORING, POLICYMAKER, access, sees
 from gomq_py.http.own_metrics import OwnFamilies, loop_lag_s
 from gomq_py.hub.threads import in_thread
 from gomq_py.hub.turns import paced
-from gomq_py.diagnosis import checks
+from gomq_py.diagnosis import checks, clusters
 from gomq_py.diagnosis.checks import QueueChecks
 
 blueprint = Blueprint("doctor", __name__)
@@ -95,6 +95,7 @@ class Doctor:
 
     def _of_node(self, node):
         yield from checks.of_node(node_shape())
+        yield from clusters.findings(node.cluster_figures())
         ends = [ends_s for _, ends_s in certificates()]
         if ends:
             yield checks.of_certificate((min(ends) - time.time()) / DAY_S)

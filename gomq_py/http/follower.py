@@ -10,17 +10,18 @@ from flask import Flask, request
 from gevent import socket
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
+from gomq_py.diagnosis import clusters
 from gomq_py.errors import ClusterError
 from gomq_py.http import errors
 from gomq_py.http.answers import json_answer, no_content, paced_answer
 from gomq_py.http.app import add_headers
+from gomq_py.http.cluster_metrics import cluster_families
 from gomq_py.http.door import CONTROL, HTTP, HTTPS, Door
 from gomq_py.http.errors import Unavailable
 from gomq_py.http.exposition import rendered
-from gomq_py.http.own_metrics import cluster_families
 
-# Checks of the process, which a follower passes, and checks of the service, which it fails.
-ALIVE = ("alarms", "local-alarms")
+# Checks of the process, which a follower passes, and of the service, for which it must pass clients on.
+ALIVE = ("alarms", "local-alarms", "is-alive")
 # What an operator may ask a node for that does not lead, over the control socket.
 CHANGES = ("adopt", "force-leader", "transfer-leadership")
 IN_SERVICE = ("virtual-hosts", "is-in-service", "ready-to-serve-clients")
@@ -115,10 +116,17 @@ def _create_app(node, is_control):
         return json_answer(node.cluster_figures())
 
     def alive():
-        return json_answer({"status": "ok"})
+        return _verdict("")
 
-    def not_in_service():
-        return json_answer({"status": "failed", "reason": _reason(node)}, 503)
+    def in_service():
+        serves = node.forwards and node.cluster_figures().get("leader")
+        return _verdict("" if serves else _reason(node))
+
+    def in_sync():
+        return _verdict(clusters.why_not_in_sync(node.cluster_figures()))
+
+    def quorum_critical():
+        return _verdict(clusters.why_critical(node.cluster_figures()))
 
     def metrics():
         return paced_answer(rendered(cluster_families(node.cluster_figures())), CONTENT_TYPE)
@@ -144,7 +152,9 @@ def _create_app(node, is_control):
     for name in ALIVE:
         app.add_url_rule(f"/api/health/checks/{name}", view_func=alive)
     for name in IN_SERVICE:
-        app.add_url_rule(f"/api/health/checks/{name}", "not_in_service", not_in_service)
+        app.add_url_rule(f"/api/health/checks/{name}", view_func=in_service)
+    app.add_url_rule("/api/health/checks/is-in-sync", view_func=in_sync)
+    app.add_url_rule("/api/health/checks/node-is-quorum-critical", view_func=quorum_critical)
     app.add_url_rule("/metrics", view_func=metrics)
     if is_control:
         app.add_url_rule("/api/cluster/promote", view_func=promote, methods=("POST",))
@@ -163,9 +173,17 @@ def _last_answer(response):
     return response
 
 
+def _verdict(reason):
+    """A check's answer. ``reason``: why it fails, or ""."""
+    if reason:
+        return json_answer({"status": "failed", "reason": reason}, 503)
+    return json_answer({"status": "ok"})
+
+
 def _reason(node):
     if node.settings.clustering:
-        return "this node does not lead its cluster: ask the leader, which GET /api/cluster names"
+        return node.cluster_figures().get("reason") or (
+            "this node does not lead its cluster: ask the leader, which GET /api/cluster names")
     return (
         f"this node follows {node.settings.cluster_leader} and serves no clients: ask that one, or make this "
         "node the leader with 'gomq-py-ctl promote'")

@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.http import sums
+from gomq_py.http.cluster_metrics import cluster_families
 from gomq_py.hub.threads import in_thread
 from gomq_py.hub.turns import give_way, paced
 from gomq_py.mqtt.model import administration
@@ -45,38 +46,6 @@ ROWS = (
     ("reconnects", CounterMetricFamily, "reconnects", "Attempts to connect after the first"),
 )
 LAG = ("lag", GaugeMetricFamily, "lag", "Messages that are ready at the source, where that is known")
-
-
-# key of a follower's figures, end of the name, help
-OF_FOLLOWERS = (
-    ("lag_bytes", "lag_bytes", "Octets of changes that the follower has not flushed yet"),
-    ("lag_seconds", "lag_seconds", "Age of the oldest change that the follower has not flushed yet"),
-)
-
-
-def cluster_families(figures):
-    """Metric families of the answer to /api/cluster, of a leader and of a follower."""
-    name = f"{PREFIX}cluster_"
-    is_leader = figures.get("role", "leader") == "leader"
-    yield GaugeMetricFamily(f"{name}is_leader", "1 for a leader, 0 for a follower", value=int(is_leader))
-    if not is_leader:
-        is_streaming = figures["state"] == "streaming"
-        yield GaugeMetricFamily(
-            f"{name}is_streaming", "1 where the copy is whole and the leader is connected",
-            value=int(is_streaming))
-        for key, end, text in OF_FOLLOWERS:
-            yield GaugeMetricFamily(f"{name}{end}", text, value=figures[key])
-        return
-    followers = figures.get("followers", ())
-    for state in ("syncing", "streaming"):
-        yield GaugeMetricFamily(
-            f"{name}followers_{state}", f"Followers that are {state}",
-            value=sum(follower["state"] == state for follower in followers))
-    for key, end, text in OF_FOLLOWERS:
-        family = GaugeMetricFamily(f"{name}follower_{end}", text, labels=("follower", "node"))
-        for follower in followers:  # two may have one host name
-            family.add_metric((follower["name"], follower["node"]), follower[key])
-        yield family
 
 
 class OwnFamilies:

@@ -70,6 +70,7 @@ MAP = {
     # nodes of a cluster speak to each other; it copies files, and sees no broker
     "cluster": LEAVES | {
         "hub", "net", "storage", "storage.disk", "cluster.wire", "cluster.core", "cluster.etcd",
+        "",  # the version, which nodes tell each other
     },
     "cluster.core": set(),
     # no part of the cluster but its core's words

@@ -3,7 +3,7 @@
     cluster      the cluster's id: 32 hex digits
     leader       with a lease: {"node": id, "epoch": number, "address": "host:port"}
     isr          {"epoch": number, "members": {id: epoch of the member's last sync}}
-    nodes/<id>   {"name": text, "address": "host:port"}
+    nodes/<id>   {"name": text, "address": "host:port", "settings": {name: value as text}}
     secret       64 hex digits
 
 The id of a node is 32 hex digits, too. An operator may write anything under these keys: what ``decode``
@@ -20,6 +20,7 @@ MAX_EPOCH = 1 << 62
 # A longer value is not ours; 64 members are 3 KiB.
 MAX_OCTETS = 65536
 MAX_MEMBERS = 1024
+MAX_SETTINGS = 128
 MAX_TEXT = 300
 _ID = re.compile("[0-9a-f]{32}")
 _SECRET = re.compile("[0-9a-f]{64}")
@@ -76,10 +77,13 @@ class InSyncRecord(NamedTuple):
 
 
 class NodeRecord(NamedTuple):
-    """The value of ``nodes/<id>``, for operators."""
+    """The value of ``nodes/<id>``, for operators. ``settings``: those that should be alike on all nodes;
+    empty if the node has told none.
+    """
 
     name: str
     address: str
+    settings: Mapping[str, str] = {}
 
     def encode(self) -> bytes:
         """The value as stored."""
@@ -88,11 +92,16 @@ class NodeRecord(NamedTuple):
     @classmethod
     def decode(cls, value: bytes) -> "NodeRecord":
         """Raises RecordError."""
-        found = _decode(value, cls._fields)
-        name = found["name"]
-        if not isinstance(name, str) or not 1 <= len(name) <= MAX_TEXT or not name.isprintable():
+        found = _decode(value, ("name", "address"), ("settings",))
+        name, settings = found["name"], found.get("settings", {})
+        if not _is_text(name) or not name:
             raise RecordError(f"{_shown(name)} is no name of a node")
-        return cls(name, _address(found["address"]))
+        if not isinstance(settings, dict) or len(settings) > MAX_SETTINGS:
+            raise RecordError(f"the settings are no object of at most {MAX_SETTINGS}")
+        for pair in settings.items():
+            if not all(map(_is_text, pair)):
+                raise RecordError(f"{_shown(pair)} is no setting with its value")
+        return cls(name, _address(found["address"]), settings)
 
 
 def decode_cluster(value: bytes) -> str:
@@ -157,13 +166,13 @@ def _encode(found: Mapping[str, Any]) -> bytes:
     return json.dumps(found, separators=(",", ":")).encode()
 
 
-def _decode(value: bytes, names: tuple[str, ...]) -> dict[str, Any]:
+def _decode(value: bytes, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
     text = _text(value)
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):  # ValueError: also a number of thousands of digits
         raise RecordError(f"{_shown(text)} is not JSON") from None
-    if not isinstance(found, dict) or set(found) != set(names):
+    if not isinstance(found, dict) or not {*names} <= found.keys() <= {*names, *optional}:
         raise RecordError(f"{_shown(text)} is no object with exactly {', '.join(names)}")
     return found
 
@@ -190,6 +199,10 @@ def _address(found: Any) -> str:
     if not host or not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) in _PORTS):
         raise RecordError(f"{_shown(found)} is no address of the form host:port")
     return found
+
+
+def _is_text(found: Any) -> bool:
+    return isinstance(found, str) and len(found) <= MAX_TEXT and found.isprintable()
 
 
 def _shown(found: Any) -> str:

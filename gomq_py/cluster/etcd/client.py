@@ -20,6 +20,7 @@ from gomq_py.cluster.etcd.messages import AnswerError, JSONObject, Refused
 from gomq_py.cluster.etcd.watch import Watch
 from gomq_py.config.kinds import endpoint_parts
 from gomq_py.config.settings import Settings
+from gomq_py.observability.histogram import Histogram
 
 # Limit of a call over all servers. Keepalives are sent every second at the default lease_ttl, and the leader
 # is fenced 4 s after the last good one was sent: two calls may fail.
@@ -34,7 +35,7 @@ class Etcd:
     https:// URL. All keys begin with ``prefix`` and a slash.
 
     ``user``, ``password``: of a login, or empty. ``tls``: a client's ``gevent.ssl.SSLContext``, for https.
-    ``timeout_s``: limit of each call.
+    ``timeout_s``: limit of each call. ``call_seconds``: Histogram of the time that calls took, for metrics.
     """
 
     def __init__(
@@ -52,6 +53,8 @@ class Etcd:
         self._token: str | None = None if user else ""  # None: a login is needed
         self._login_turn = BoundedSemaphore()
         self._is_closed = False
+        self.call_seconds = Histogram()
+        self.failures = 0  # calls that were refused, or not answered in time
 
     # the Coordinator
 
@@ -122,6 +125,19 @@ class Etcd:
 
     def _call(
         self, path: str, body: JSONObject, read: Callable[[JSONObject], Result], is_repeatable: bool = True,
+    ) -> Result:
+        """Ask the servers in turn, see ``_ask_in_turn``, and take the time."""
+        began_s = time.monotonic()
+        try:
+            return self._ask_in_turn(path, body, read, is_repeatable)
+        except (CoordinatorError, Unanswered):
+            self.failures += 1
+            raise
+        finally:
+            self.call_seconds.observe(time.monotonic() - began_s)
+
+    def _ask_in_turn(
+        self, path: str, body: JSONObject, read: Callable[[JSONObject], Result], is_repeatable: bool,
     ) -> Result:
         """Ask the servers in turn until one has answered; ``read`` is given the answer."""
         octets = json.dumps(body).encode()

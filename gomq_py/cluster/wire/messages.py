@@ -11,6 +11,7 @@ MessageError. Integers are big endian; an id is 16 octets, NO_ID for none.
     REFUSED    text in UTF-8
     HASHES     file id u64, count u32, block_digest u64 of each MiB of the follower's file (count 0: no file)
     ACK        position received u64, position flushed u64
+    HEARTBEAT  the leader's clock u64, in ns since 1970
     FORWARD    node id, cluster id, epoch u64, nonce 32, u8 and the node's name (as in HELLO), u8 and the
                listener's name in ASCII, PROXY header (version 2) of the client
 """
@@ -32,6 +33,7 @@ _CHALLENGE = Struct(">16sQ16s32s")
 _WELCOME = Struct(">32sB")
 _HASHES = Struct(">QI")
 _ACK = Struct(">QQ")
+_HEARTBEAT = Struct(">Q")
 _FORWARD = Struct(">16s16sQ32s")
 assert (_HELLO.size, _CHALLENGE.size, _WELCOME.size, _HASHES.size, _ACK.size) == (96, 72, 33, 12, 16)
 assert _FORWARD.size == 72
@@ -212,6 +214,19 @@ class Ack(NamedTuple):
         if ack.flushed > ack.received:
             raise MessageError(f"an ACK says {ack.flushed} are flushed of {ack.received} received")
         return ack
+
+
+class Heartbeat(NamedTuple):
+    """The leader's clock, in nanoseconds since 1970; None: it does not tell it."""
+
+    time_ns: int | None
+
+    def encode(self):
+        return b"" if self.time_ns is None else _HEARTBEAT.pack(self.time_ns)
+
+    @classmethod
+    def decode(cls, payload):
+        return cls(*_unpack(_HEARTBEAT, payload, "HEARTBEAT")) if payload else cls(None)
 
 
 def _unpack(fields, payload, name):

@@ -39,9 +39,16 @@ def transfer_leadership():
     return _change("transfer_leadership")
 
 
-def _change(what):
+@blueprint.delete("/api/cluster/nodes/<name>")
+@access(ADMINISTRATOR)
+def forget_node(name):
+    """Remove a node, by name or id, that does not come back, from an elected cluster."""
+    return _change("forget_node", name)
+
+
+def _change(what, *arguments):
     try:
-        node().change_cluster(what)
+        node().change_cluster(what, *arguments)
     except ClusterError as error:
         raise BadRequest(str(error)) from None
     return no_content()

@@ -6,6 +6,7 @@ import time
 from flask import Blueprint
 
 from gomq_py.broker.verbs.aliveness import is_alive
+from gomq_py.diagnosis import clusters
 from gomq_py.http import certificate, shapes
 from gomq_py.http.answers import json_answer, node, number_in
 from gomq_py.http.errors import BadRequest
@@ -13,6 +14,8 @@ from gomq_py.http.entities import caller, check_node_name, find_vhost
 from gomq_py.http.login import MANAGEMENT, access
 
 blueprint = Blueprint("health", __name__)
+# For the metrics port, without a login: probes of an orchestrator have none.
+public = Blueprint("public_health", __name__)
 PROTOCOLS = {
     "amqp": "amqp", "amqp091": "amqp", "amqp0.9.1": "amqp", "amqp0-9-1": "amqp",
     "amqp/ssl": "amqps", "amqps": "amqps", "http": "http", "https": "https", "mqtt": "mqtt",
@@ -78,8 +81,32 @@ def health():
 @blueprint.get("/api/health/checks/node-is-quorum-critical")
 @access(MANAGEMENT)
 def health_of_replicas():
-    """Always answer ok: a single node has no replicas that could be lost."""
-    return json_answer({**OK, "reason": "single node cluster"})
+    """Check that confirms go on if this node of a cluster stops; 503 if not. A single node passes."""
+    figures = node().cluster_figures()
+    reason = clusters.why_critical(figures)
+    if reason:
+        return failed(reason)
+    return json_answer(OK if len(figures.get("nodes", ())) > 1 else {**OK, "reason": "single node cluster"})
+
+
+@blueprint.get("/api/health/checks/is-in-sync")
+@access(MANAGEMENT)
+def health_in_cluster():
+    """Check that this node of an elected cluster is in sync; 503 if not. Other nodes pass."""
+    return in_sync()
+
+
+@public.get("/api/health/checks/is-in-sync")
+def in_sync():
+    """Check that this node of an elected cluster is in sync; 503 if not. Other nodes pass."""
+    reason = clusters.why_not_in_sync(node().cluster_figures())
+    return failed(reason) if reason else json_answer(OK)
+
+
+@public.get("/api/health/checks/is-alive")
+def alive():
+    """Answer ok: the process and its event loop are alive."""
+    return json_answer(OK)
 
 
 @blueprint.get("/api/health/checks/metadata-store/initialized")

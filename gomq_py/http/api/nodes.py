@@ -41,6 +41,7 @@ def node_shape():
                 ("PLAIN", "SASL PLAIN authentication mechanism"), ("AMQPLAIN", "QPid AMQPLAIN mechanism")
             )
         ],
+        "followers": node().cluster_figures().get("followers", []),
         "exchange_types": [
             {"name": name, "description": f"{name} exchange", "enabled": True}
             for name in sorted(EXCHANGE_TYPES)

@@ -119,20 +119,28 @@ COMPONENTS = {
         "applications": some(record(texts("name", "description", "version"))),
         "auth_mechanisms": some(record(NAMED)),
         "exchange_types": some(record(NAMED)), "contexts": some(ref("Context")),
-        "cluster_links": some(ANYTHING),
+        "cluster_links": some(ANYTHING), "followers": some(ref("Follower")),
         "failed_jobs": TALLY, **counted(NODE_STATS, NUMBER), **counted(CHURN),
+    }),
+    "Follower": record({
+        **texts("node", "name", "address", "state"),
+        **counts("received", "flushed", "lag_bytes", "sync_done_bytes", "sync_total_bytes"),
+        "lag_seconds": NUMBER,
     }),
     "Cluster": record({
         "role": {"enum": ["leader"]}, "node": TEXT, "replicates": TRUTH,
-        "followers": some(record({
-            **texts("node", "name", "address", "state"),
-            **counts("received", "flushed", "lag_bytes", "sync_done_bytes", "sync_total_bytes"),
-            "lag_seconds": NUMBER})),
+        "followers": some(ref("Follower")),
     }, {
         **texts("cluster", "node_id", "leader_node", "decision", "reason", "etcd_error", "state"),
-        **truths("damaged", "elects", "fenced"), **counts("epoch", "position", "promises", "lag_bytes"),
-        "lag_seconds": NUMBER, "in_sync": some(TEXT),
-        "nodes": some(record({**texts("node", "name", "address"), "in_sync": TRUTH})),
+        **truths("damaged", "elects", "fenced"),
+        **counts("epoch", "position", "promises", "lag_bytes", "min_isr"),
+        "lag_seconds": NUMBER, "lease_seconds_left": NUMBER, "in_sync": some(TEXT),
+        "nodes": some(record({
+            **texts("node", "name", "address", "version", "role"), "in_sync": TRUTH, "state": MAYBE_TEXT,
+            "epoch": MAYBE_COUNT, "lag_bytes": MAYBE_COUNT, "lag_seconds": {"type": ["number", "null"]}})),
+        "settings_differ": some(record(texts("node", "name", "setting", "here", "there"))),
+        "etcd_calls": record({
+            "buckets": some(some(ANYTHING)), "seconds": NUMBER, "failures": COUNT}),
     }),
     "Memory": record({"memory": record({
         "strategy": TEXT, "total": record(counts("rss", "allocated", "erlang")), "mapped_files": COUNT})}),

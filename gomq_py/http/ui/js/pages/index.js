@@ -45,5 +45,6 @@ export const PAGES = [
     {path: "/definitions", group: "Administration", label: "Definitions", tag: "administrator",
         load: () => import("./definitions.js")},
     {path: "/nodes", group: "Broker", label: "Nodes", tag: "monitoring", load: () => import("./nodes.js")},
+    {path: "/cluster", group: "Broker", label: "Cluster", tag: "monitoring", load: () => import("./cluster.js")},
     {path: "/log", group: "Broker", label: "Log", tag: "administrator", load: () => import("./log.js")},
 ];

@@ -1,0 +1,109 @@
+"""Commands that show a cluster's nodes, tell which must not stop now, and forget one."""
+import sys
+
+import click
+
+from gomq_py.ctl.api import APIError
+from gomq_py.ctl.commands import command
+from gomq_py.ctl.session import argument
+
+LEADER = "leader"
+ALARMS = {"mem_alarm": "memory", "disk_free_alarm": "disk"}
+# EX_UNAVAILABLE, with which rabbitmq-diagnostics ends where a check fails.
+EXIT_FAILED = 69
+# What a follower of an elected cluster tells of itself.
+FOLLOWER = ("role", "node", "leader", "state", "reason", "error", "lag_bytes", "lag_seconds")
+COLUMNS = ("name", "role", "epoch", "state", "lag_bytes", "lag_seconds", "address", "node")
+
+
+def figures_of(api):
+    """The answer to /api/cluster; of a broker that has no such path, as of one without followers."""
+    try:
+        return api.get("cluster")
+    except APIError as error:
+        if error.status != 404:
+            raise
+        return {"role": LEADER, "followers": []}
+
+
+@command("cluster_status")
+def cluster_status(session):
+    """The node's role and its alarms, who is in sync, and how far the copies on its followers are."""
+    figures = figures_of(session.api)
+    elected = _elected(figures) if figures.get("elects") else {}
+    if figures["role"] != LEADER:
+        names = FOLLOWER if elected else figures
+        kept = {name: figures[name] for name in names if not elected or figures.get(name) not in (None, "")}
+        session.out.fields({name.replace("_", " ").capitalize(): kept[name] for name in kept} | elected)
+        return
+    nodes = session.api.get("nodes")
+    session.out.fields({
+        "Cluster": session.api.get("cluster-name").get("name"),
+        "Nodes": [node["name"] for node in nodes],
+        "Running nodes": [node["name"] for node in nodes if node.get("running")],
+        "Alarms": [
+            f"{name} on {node['name']}" for node in nodes for key, name in ALARMS.items() if node.get(key)
+        ],
+        "Followers": [
+            f"{one['name']} ({one['address']}): {one['state']}, {one['lag_bytes']} octets and "
+            f"{one['lag_seconds']} s behind" for one in figures["followers"]
+        ],
+    } | elected)
+
+
+def _elected(figures):
+    """What an elected cluster has besides."""
+    members = figures.get("in_sync", [])
+    return {
+        "Leader": _named(figures, figures.get("leader_node") or ""),
+        "Epoch": figures.get("epoch"),
+        "In sync": [_named(figures, node) for node in members],
+        "Not in sync": [
+            _named(figures, one["node"]) for one in figures.get("nodes", []) if not one["in_sync"]],
+        "Needed for a confirm": figures.get("min_isr", 1),
+        "Fenced": figures.get("fenced", False),
+        "Etcd": figures.get("etcd_error") or "answers",
+        "Settings that differ": [
+            f"{one['setting']}: {one['there']!r} on {one['name']}, here {one['here']!r}"
+            for one in figures.get("settings_differ", [])],
+    }
+
+
+def _named(figures, node):
+    """The name and address of a node, by its id."""
+    for one in figures.get("nodes", []):
+        if one["node"] == node and one["name"]:
+            return f"{one['name']} ({one['address']})"
+    return node
+
+
+@command("list_in_sync_replicas")
+def list_in_sync_replicas(session):
+    """List the nodes that have all that is confirmed, any of which may lead."""
+    figures = figures_of(session.api)
+    rows = [one for one in figures.get("nodes", []) if one["in_sync"]]
+    session.out.rows("Listing in-sync nodes", rows, COLUMNS)
+
+
+@command("forget_cluster_node")
+@argument("node")
+def forget_cluster_node(session, node):
+    """Remove a node, by name or id, that does not come back, from the in-sync set and from the list of nodes.
+    On the leader. A node that is connected is not forgotten; one that comes back joins again.
+    """
+    session.api.delete("cluster", "nodes", node)
+
+
+@command("check_if_node_is_quorum_critical")
+def check_if_node_is_quorum_critical(session):
+    """Fail if confirms, or the service, would stop with this node: wait before you stop it. Exit code 69
+    then, as of rabbitmq-diagnostics.
+    """
+    try:
+        session.api.get("health", "checks", "node-is-quorum-critical")
+    except APIError as error:
+        if error.status != 503:
+            raise
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(EXIT_FAILED)
+    session.out.said("Node can be stopped: confirms go on without it")

@@ -1,0 +1,92 @@
+"""Clusters: judges the answer to /api/cluster: which node must not stop now, and what is wrong.
+
+Reads figures that callers pass; asks nobody, and prints nothing. Figures of a broker without followers are
+fine, too.
+"""
+from gomq_py.diagnosis.checks import BAD, WARNING, Finding
+
+# A follower is late by this age of the oldest change that it lacks.
+LATE_S = 10.0
+
+
+def why_critical(figures):
+    """Why confirms, or the whole service, would stop with this node, or "": it may be stopped."""
+    members, node = figures.get("in_sync") or [], figures.get("node_id")
+    if not figures.get("elects") or node not in members or len(figures.get("nodes") or ()) < 2:
+        return ""
+    left, least = len(members) - 1, figures.get("min_isr") or 1
+    if left < 1:
+        return "no other node is in sync: without this one nobody could lead"
+    if left < least:
+        return f"without this node {left} of the {least} nodes that min_isr asks for would be in sync"
+    return ""
+
+
+def why_not_in_sync(figures):
+    """Why this node, of an elected cluster, is not to be counted on, or ""."""
+    if not figures.get("elects"):
+        return ""
+    if figures.get("node_id") not in (figures.get("in_sync") or ()):
+        return "this node is not in sync"
+    return "" if figures.get("leader_node") else "no node leads"
+
+
+def findings(figures):
+    """Yield a Finding for each problem of a leader's or follower's cluster."""
+    name = figures.get("node") or "cluster"
+    if figures.get("damaged"):
+        yield _found(
+            BAD, name, "damage was found in this data folder: no follower syncs from it",
+            "let a sound follower lead, or accept_damage")
+    if figures.get("elects"):
+        yield from _of_election(figures, name)
+    elif figures.get("replicates") and not figures.get("followers"):
+        yield _found(WARNING, name, "no follower is connected: nobody has a copy", "see the follower's log")
+    for follower in figures.get("followers") or ():
+        yield from _of_follower(follower)
+
+
+def _of_election(figures, name):
+    members, nodes = figures.get("in_sync") or [], figures.get("nodes") or []
+    least = figures.get("min_isr") or 1
+    if figures.get("etcd_error"):
+        yield _found(
+            WARNING, "etcd", figures["etcd_error"], "see that most of its servers run and can be reached")
+    if figures.get("fenced"):
+        yield _found(
+            BAD, name, "this leader is fenced: nothing is confirmed or delivered until etcd answers",
+            "see that etcd can be reached")
+    if len(members) < least:
+        yield _found(
+            BAD, "cluster", f"{len(members)} of the {least} nodes that min_isr asks for are in sync: nothing "
+            "is confirmed", "bring the other nodes back")
+    for node in nodes:
+        if not node["in_sync"]:
+            yield _found(
+                WARNING, _name(node), f"is not in sync ({node['state'] or 'not known here'}): it cannot lead",
+                "see its log; forget_cluster_node, if it does not come back")
+    if len(members) == 1 < len(nodes) and least < 2:
+        yield _found(
+            WARNING, "cluster", "one node has all that is confirmed: nobody takes over when it is lost",
+            "bring the other nodes back")
+    for one in figures.get("settings_differ") or ():
+        yield _found(
+            WARNING, one["name"],
+            f"has {one['setting']} = {one['there'] or 'nothing'}, here it is {one['here'] or 'nothing'}",
+            "make them alike: any node may lead")
+
+
+def _of_follower(follower):
+    lag_s = follower.get("lag_seconds") or 0
+    if lag_s > LATE_S:
+        yield _found(
+            WARNING, follower.get("name") or "follower",
+            f"is {lag_s:.0f} s and {follower.get('lag_bytes')} octets behind", "see its disk and its network")
+
+
+def _found(level, subject, text, remedy):
+    return Finding(level, "cluster", subject, text, remedy)
+
+
+def _name(node):
+    return node["name"] or node["node"]
