@@ -19,6 +19,8 @@
 # make simulate SEED=38     a broker, clients, clock and disk that a seed drives (docs/contributing/simulation.md), with its trace
 # make simulate SEEDS=10000   these from 1 on, or SEEDS=500-600, on all processors: figures into docs/promises.md from 10 000 on
 # make simulate SEEDS="--mutant all 1-1000"   which seed finds each known fault; --twins compares the compiled modules
+# make cluster-rounds SEEDS=1-300   three nodes, etcd and clients through faults that a seed chooses; SEEDS=7 for
+#              one; some 10 s each. The logs of a round that fails are shown, and kept in build/cluster-rounds
 # make load     Locust's users at a broker for a minute: rates, latencies, what it cost (LOAD_USERS, LOAD_SECONDS, LOAD_SHAPE)
 # make load-ui  the same in Locust's page, http://127.0.0.1:8089 (load/README.md)
 # make bench-tasks   what a task costs in the task queue, in Celery and (where it is installed) in dramatiq: some minutes
@@ -42,7 +44,7 @@ SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 COMPILE := $(BIN)/python setup.py -q build_ext --inplace
 
-.PHONY: run test check lint docs screenshots bench bench-scaling expectations kills fuzz asan processors harness fuzz-http simulate load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
+.PHONY: run test check lint docs screenshots bench bench-scaling expectations kills fuzz asan processors harness fuzz-http simulate cluster-rounds load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -114,6 +116,10 @@ fuzz-http: $(VENV)/dev.stamp build
 
 simulate: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.simulation $(or $(SEED),$(if $(findstring -,$(SEEDS)),,1-)$(SEEDS))
+
+cluster-rounds: $(VENV)/dev.stamp build
+	GOMQ_CLUSTER_ROUNDS=$(SEEDS) GOMQ_ROUNDS_KEEP=$(CURDIR)/build/cluster-rounds \
+		$(BIN)/python -m pytest -rP --timeout 1800 -x tests/cluster_rounds/test_rounds.py
 
 screenshots: $(VENV)/dev.stamp build
 	$(BIN)/python -m tests.ui.screenshots
