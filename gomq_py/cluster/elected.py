@@ -87,7 +87,6 @@ class ElectedMembership:
         self._alarms: Any = None
         self._leadership: Leadership | None = None
         self._is_first = False  # the cluster's doors have not been open yet
-        self._is_whole = True
         self._register: Any = None
         self._damage_count: Callable[[], int] = int
         self._accepted_count = 0
@@ -185,7 +184,8 @@ class ElectedMembership:
         """The data folder's state now."""
         identity = self._identity if self._follower is None else self._follower.identity
         cluster = "" if identity.cluster_id == NO_ID else identity.cluster_id.hex()
-        return Folder(cluster, identity.epoch, self._is_whole, identity.damaged)
+        is_whole = self._follower is None or self._follower.damage is None
+        return Folder(cluster, identity.epoch, is_whole, identity.damaged)
 
     @property
     def hears_leader(self) -> bool:
@@ -215,14 +215,13 @@ class ElectedMembership:
         switch.
         """
         if self._follower is None:
-            return self._is_whole
+            return True
         self._set_leader(None)
         self._follower.follow(None)
         failure = self._follower.flush()
         if failure is not None:
             LOG.error("this node is not to lead: what it has received is not all on its disk: %s", failure)
-        self._is_whole = failure is None
-        return self._is_whole
+        return failure is None
 
     def take(self, cluster: str, epoch: int) -> None:
         """Write cluster and epoch into the folder, flushed. Raises ClusterError, OSError. May switch."""
@@ -306,6 +305,8 @@ class ElectedMembership:
         administration.forget; ``node``: the other's name or id.
         """
         if what == "accept_damage":
+            if self._leader is None:  # this folder is a copy, whose .cluster the follower writes
+                raise ClusterError("this node does not lead: ask the leader")
             self._accepted_count = self._damage_count()
             self._set_damaged(False)
         elif self._coordination is None:
