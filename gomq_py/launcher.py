@@ -266,8 +266,14 @@ class Launcher:
         environment = dict(os.environ)
         if self.settings.origin("default_password_hash") != "default":
             environment[PASSWORD_HASH_OF_IT] = self.settings.default_password_hash
-        self._systemd.hand_on(environment)
-        os.execve(sys.executable, sys.orig_argv, environment)
+        try:
+            self._systemd.hand_on(environment)
+            os.execve(sys.executable, sys.orig_argv, environment)
+        except OSError as error:  # the program was replaced, for example; whoever has started it starts it again
+            LOG.critical("the program cannot begin anew, and ends: %s", error)
+            self._has_failed = True
+            if self._asked_to_stop is not None:
+                self._asked_to_stop.set()
 
     def _where(self) -> str:
         """Return the names and addresses of the open listeners, as text for the log."""

@@ -90,9 +90,10 @@ class Applier:
         """
         if self.staging is None:
             self.flush()
-        self._frames.clear()
-        self._idle.wait()
         self._forget()
+        while not self._idle.is_set():
+            self._idle.wait()
+            self._forget()  # a turn puts back what it did not come to; another one may have begun with that
         self.received = self.flushed = self._applied = 0
         in_thread(self._stage)
         self._next_identity = identity

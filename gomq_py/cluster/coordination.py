@@ -37,6 +37,7 @@ LOG = logger("cluster")
 RETRY_S = 0.5
 # A folder that cannot be flushed is asked again after this time.
 FOLDER_S = 2.0
+HANGS = "a flush or the file system hangs: another node is to lead"
 # A node deletes the ``leader`` of a process that is gone no more often: a firewall that refuses it would keep
 # the cluster without a leader.
 GONE_S = 60.0
@@ -158,7 +159,8 @@ class Coordination:
 
     def is_gone(self, address: str) -> None:
         """Delete ``leader``: nobody listens at its address. Once a minute at most, and not for a node that is
-        not in sync, which nobody would succeed. May switch.
+        not in sync, which nobody would succeed. A leader that has not raised its own epoch in ``isr`` does not
+        listen yet: it reads its folder, and each successor would be deleted likewise. May switch.
         """
         view, now_s = self.view, self._clock()
         if self._has_ended or self.leadership is not None or view is None or view.leader is None:
@@ -168,6 +170,7 @@ class Coordination:
         if (
             leader is None or leader.address != address or in_sync is None
             or self._node not in in_sync.members or now_s < self._gone_s + GONE_S
+            or in_sync.members.get(leader.node) != leader.epoch
         ):
             return
         self._gone_s = now_s
@@ -248,7 +251,7 @@ class Coordination:
             except (Unanswered, CoordinatorError) as error:
                 self._failed(error)
 
-    def _decide(self, view: Any, since: int = 0) -> Decision:
+    def _decide(self, view: Any, since: int) -> Decision:
         self.error, self.view = "", view
         if self.leadership is None:
             self._elector.folder(*self._member.folder)
@@ -286,6 +289,11 @@ class Coordination:
         if not isinstance(decision, Again) and self.leadership is None and not self._member.settle():
             self._pause_s = FOLDER_S
             return None
+        if self._member.hangs():  # it would win each time: its followers still hear it
+            self.decision = Wait(HANGS)
+            self._say(HANGS)
+            self._pause_s = FOLDER_S
+            return None
         if not self._take_lease():
             return None
         if isinstance(decision, Bootstrap):
@@ -296,6 +304,7 @@ class Coordination:
 
     def _outcome(self, transaction: Transaction) -> Decision | None:
         """Send a transaction. Returns what is decided by what etcd holds then; None if that is unknown."""
+        since = self._elector.revision
         try:
             outcome: Outcome = self._coordinator.transact(transaction)
         except (Unanswered, CoordinatorError) as error:  # what has become of it is seen when it is read
@@ -303,7 +312,7 @@ class Coordination:
             return None
         if not outcome.is_done:
             self._pause_s = RETRY_S
-        return self._decide(outcome.view)
+        return self._decide(outcome.view, since)
 
     def _failed(self, error: Exception) -> None:
         self.error = str(error)

@@ -299,6 +299,8 @@ class ElectedMembership:
         administration.forget; ``node``: the other's name or id.
         """
         if what == "accept_damage":
+            if self._serving is None:  # this folder is a copy, whose .cluster the follower writes
+                raise ClusterError("this node does not lead: ask the leader")
             self._identity = self._damage.accepted(self._identity)
         elif self._coordination is None:
             raise ClusterError(f"not now: {self._reason}")

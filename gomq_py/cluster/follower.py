@@ -153,6 +153,13 @@ class Follower:
         return self._applier.flush()
 
     @property
+    def damage(self) -> Exception | None:
+        """The exception since which the folder may lack, on the disk, what was received; None: it has it all,
+        for example because a sync was swapped in since.
+        """
+        return self._applier.damage
+
+    @property
     def hears_leader(self) -> bool:
         """Whether the leader, connected and logged in, has said something within the last second."""
         link = self._link

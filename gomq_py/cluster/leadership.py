@@ -155,6 +155,9 @@ class Leadership:
         except CoordinatorError as error:
             self._quiet.warning("not done", "etcd has not changed the in-sync set: %s", error)
             in_sync.not_done()
+        except Exception:  # without an answer no other change would be sent, ever
+            LOG.exception("a change of the in-sync set has failed; it counts as unanswered")
+            in_sync.unanswered()
         if in_sync is self.in_sync:
             if in_sync.members.keys() != before.keys():
                 LOG.warning("in sync now: %s", ", ".join(sorted(in_sync.members)))

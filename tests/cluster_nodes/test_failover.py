@@ -220,3 +220,19 @@ def test_node_that_finds_damage_hands_over_to_a_sound_one(cluster):
     assert cluster.leader() is not leader
     cluster.wait_in_sync(3)
     check(client)
+
+
+def test_elected_node_that_boots_for_long_is_not_taken_for_one_that_is_gone(tmp_path, etcd):
+    """Its cluster port refuses connections until it has read its folder."""
+    with Cluster(tmp_path, etcd, environment={"GOMQ_TEST_BOOT_S": "4"}) as cluster:
+        first = cluster.wait_in_sync(3)
+        client = Client(cluster).connect()
+        client.publish(20)
+
+        first.stop()
+        second = cluster.leader(but=first)
+
+        assert second.figures["epoch"] == 2
+        assert not any("nobody listens at the leader's address" in node.log_text for node in cluster.nodes)
+        client.publish(20)
+        check(client)
