@@ -159,8 +159,8 @@ class Coordination:
 
     def is_gone(self, address: str) -> None:
         """Delete ``leader``: nobody listens at its address. Once a minute at most, and not for a node that is
-        not in sync, which nobody would succeed. A leader that has not raised its own epoch in ``isr`` does not
-        listen yet: it reads its folder, and each successor would be deleted likewise. May switch.
+        not in sync, which nobody would succeed. A leader that has not raised its own epoch in ``isr`` reads
+        its folder and does not listen yet, and each successor would be deleted likewise. May switch.
         """
         view, now_s = self.view, self._clock()
         if self._has_ended or self.leadership is not None or view is None or view.leader is None:

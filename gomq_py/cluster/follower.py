@@ -173,13 +173,6 @@ class Follower:
         return self.identity.cluster_id != NO_ID
 
     @property
-    def damage(self) -> Exception | None:
-        """The exception since which the folder may lack, on the disk, what was received; None once a sync has
-        been swapped in.
-        """
-        return self._applier.damage
-
-    @property
     def is_syncing(self) -> bool:
         """Whether a newer state than the data folder's is under way; ``stop`` gives it up."""
         return self._applier.staging is not None
