@@ -215,12 +215,13 @@ class Applier:
         return done, True
 
     def _complete(self):
-        self._replica = self.staging.complete(self._next_identity)
+        replica = self.staging.complete(self._next_identity)
+        self.identity = self._next_identity
         self.staging = None
         self._trusts_disk = True
         self.damage = None
-        self.identity = self._next_identity
-        return self._replica
+        self._replica = replica  # last: from now on the hub may ask the leader to go on
+        return replica
 
     def _stage(self):
         if any(target is not None and target.is_doubtful for target in (self.staging, self._replica)):

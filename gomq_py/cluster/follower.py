@@ -257,7 +257,13 @@ class Follower:
         if self._link is not None:
             self._link.close()
 
+    def _note_identity(self) -> None:
+        """Note that a sync was swapped in."""
+        if self._applier.identity is not None:
+            self.identity, self._applier.identity = self._applier.identity, None
+
     def _log_in(self, link: Any) -> None:
+        self._note_identity()
         run = self._run_id if self._applier.can_resume else NO_ID
         secret, name = self._login_with
         login = FollowerLogin(
@@ -339,8 +345,7 @@ class Follower:
     # what the applier says
 
     def _progress(self) -> None:
-        if self._applier.identity is not None:  # also if the connection has ended meanwhile
-            self.identity, self._applier.identity = self._applier.identity, None
+        self._note_identity()  # also if the connection has ended meanwhile
         if self._applier.staging is None and self._state == SYNCING:
             self._streams()
             LOG.info("the copy of %s is complete", self._shown)
