@@ -254,7 +254,7 @@ def test_leader_without_answers_is_fenced_past_its_deadline_and_opens_again(etcd
     kept = []
 
     clock.now_s += 3.9
-    gevent.sleep(0.05)
+    wait(lambda: node.coordination.error)
     assert not node.leadership.is_fenced
     clock.now_s += 0.2
     wait(lambda: node.leadership.is_fenced)
