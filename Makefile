@@ -19,6 +19,9 @@
 # make simulate SEED=38     a broker, clients, clock and disk that a seed drives (docs/contributing/simulation.md), with its trace
 # make simulate SEEDS=10000   these from 1 on, or SEEDS=500-600, on all processors: figures into docs/promises.md from 10 000 on
 # make simulate SEEDS="--mutant all 1-1000"   which seed finds each known fault; --twins compares the compiled modules
+# make simulate-cluster SEEDS=10000   elections, in-sync set and promises of a cluster under faults that a seed draws; SEED=38 with its trace
+# make simulate-cluster SEEDS="1-2000 --mutant all"   which seed finds each known fault
+# make cluster-rounds SEEDS=1-300   three nodes and an etcd under kills, stops and wiped folders: half a minute each
 # make load     Locust's users at a broker for a minute: rates, latencies, what it cost (LOAD_USERS, LOAD_SECONDS, LOAD_SHAPE)
 # make load-ui  the same in Locust's page, http://127.0.0.1:8089 (load/README.md)
 # make bench-tasks   what a task costs in the task queue, in Celery and (where it is installed) in dramatiq: some minutes
@@ -42,7 +45,7 @@ SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 COMPILE := $(BIN)/python setup.py -q build_ext --inplace
 
-.PHONY: run test check lint docs screenshots bench bench-scaling expectations kills fuzz asan processors harness fuzz-http simulate load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
+.PHONY: run test check lint docs screenshots bench bench-scaling expectations kills fuzz asan processors harness fuzz-http simulate simulate-cluster cluster-rounds load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -114,6 +117,12 @@ fuzz-http: $(VENV)/dev.stamp build
 
 simulate: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.simulation $(or $(SEED),$(if $(findstring -,$(SEEDS)),,1-)$(SEEDS))
+
+cluster-rounds: $(VENV)/dev.stamp build
+	@$(BIN)/python -m tests.cluster_nodes.rounds $(if $(findstring -,$(SEEDS)),,1-)$(SEEDS)
+
+simulate-cluster: $(VENV)/dev.stamp
+	@$(BIN)/python -m tests.cluster_simulation $(or $(SEED),$(if $(findstring -,$(SEEDS)),,1-)$(SEEDS))
 
 screenshots: $(VENV)/dev.stamp build
 	$(BIN)/python -m tests.ui.screenshots

@@ -5,11 +5,12 @@ the listeners. A follower that is promoted becomes the leader in the same proces
 listeners first, so that no client connects any more; then the connections, the broker, and the data folder's
 lock. Never parses flags (cli) and never monkey-patches (``__main__``).
 """
+import contextlib
 import faulthandler
 import os
+import posix
 import resource
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -389,13 +390,22 @@ def _do_nothing() -> None:
 
 
 def _run_command(command: str) -> None:
-    """Begin a command of the configuration, by the shell. Nobody waits for its end."""
+    """Begin a command of the configuration, by the shell. Nobody waits for its end. May switch."""
     if command:
         LOG.info("runs %r", command)
         try:
-            subprocess.Popen(command, shell=True, stdin=subprocess.DEVNULL, start_new_session=True)
+            in_thread(_begin_command, command)
         except OSError as error:
             LOG.error("cannot run %r: %s", command, error.strerror or error)
+
+
+def _begin_command(command: str) -> None:
+    # Not subprocess: where gevent has patched os.close, it waits for ever. The first shell ends at once, and
+    # leaves the second one to init, so that nobody has to wait for it.
+    shell = ["sh", "-c", '"$@" </dev/null &', "sh", "/bin/sh", "-c", command]
+    number = posix.posix_spawn("/bin/sh", shell, os.environ)
+    with contextlib.suppress(ChildProcessError):
+        posix.waitpid(number, 0)
 
 
 def _named(name: str, function: Callable[..., None], *arguments: Any) -> Any:

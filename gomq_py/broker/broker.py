@@ -123,9 +123,10 @@ class Broker:
         self.users.open()
         self._log.open()
         self._replay()
-        if self._pool.unsealed is not None:
-            self._pool.unsealed.seal()
-        self._pool.listed, self._pool.settled, self._pool.unsealed = {}, None, None
+        if self._pool.boot.unsealed is not None:
+            self._pool.boot.unsealed.seal()
+        self._pool.listed = {}
+        self._pool.boot.end()
         self._pool.last_end = KILLED  # a queue that is reopened in this run may have unfinished work
         self._make_defaults()
         self._data_dir.note_logs({DEFINITIONS: self._log.on_disk, USERS: self.users.on_disk})
@@ -177,6 +178,7 @@ class Broker:
         shutdown.do(self._log.close)
         shutdown.do(self.users.close)
         if self._pool is not None:
+            self._pool.boot.end()
             shutdown.do(self._pool.close)
         shutdown.do(self._list_segments)
         shutdown.raise_failure()
@@ -319,7 +321,7 @@ class Broker:
         self._pool.last_end = data_dir.last_end
         self._pool.listed = data_dir.listed
         if data_dir.last_end == FOLLOWED and self.durability.disk.enabled and Unsealed.is_possible():
-            self._pool.unsealed = Unsealed(self._files, data_dir.path)
+            self._pool.boot.unsealed = Unsealed(self._files, data_dir.path)
 
     def _replay(self):
         left_out = []

@@ -19,7 +19,7 @@ from gomq_py.net.pump import Pumps
 
 class Adoption:
     """Gives clients to this node's listeners. ``find(name)`` returns the listener, or None. See
-    net.listener.Listener for its ``adopt``.
+    net.listener.Listener for its ``adopt`` and ``has_room_for``.
     """
 
     def __init__(self, find: Callable[[str], Any]):
@@ -28,7 +28,8 @@ class Adoption:
 
     def why_not(self, forward: Forward) -> str:
         """Why a client is refused, or ""."""
-        if self._find(forward.listener) is None:
+        listener = self._find(forward.listener)
+        if listener is None:
             return f"the leader has no listener {forward.listener} now"
         try:
             header = proxy_protocol.parse(forward.proxy)
@@ -36,6 +37,9 @@ class Adoption:
             return str(error)
         if header is None or header.size != len(forward.proxy):
             return "a FORWARD has no whole PROXY header"
+        if not listener.has_room_for(address_of(forward)):
+            # the client waits at the follower, which counts it
+            return f"too many {forward.listener} clients wait for their login at the leader"
         return ""
 
     def adopt(self, forward: Forward, connection: Any, is_tls: bool) -> None:

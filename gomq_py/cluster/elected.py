@@ -60,8 +60,8 @@ def _ignore(reason: str) -> None:
 
 
 class ElectedMembership:
-    """One object per Node. ``replicators``: what a leader's Files have to tell. ``connect()`` makes a
-    Coordinator; None: a client of the etcd that the settings name.
+    """One object per Node. ``connect()`` makes a Coordinator; None: a client of the etcd that the settings
+    name.
     """
 
     def __init__(self, settings: Settings, connect: Callable[[], Any] | None = None):
@@ -69,7 +69,6 @@ class ElectedMembership:
         self._files = PlainFiles()  # of this node's own file, and of a follower: nobody is told
         self._root = os.path.abspath(settings.data_dir)
         self._stream = EventStream(self._root)
-        self.replicators: tuple[Replicator, ...] = (self._stream,)
         self._promises = Promises()
         self._acknowledger = Acknowledger(self._promises, counts_received=not settings.sync)
         self._disk = DiskWatch()
@@ -90,6 +89,11 @@ class ElectedMembership:
         self._forwarder: Any = None
         self._refusals = Refusals(self._is_gone)
         self._tell: tuple[Callable[[], None], Callable[[str], None]] = _do_nothing, _ignore
+
+    @property
+    def replicators(self) -> tuple[Replicator, ...]:
+        """What the node's Files have to tell of their changes."""
+        return (self._stream,)
 
     # a follower
 

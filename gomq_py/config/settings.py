@@ -34,7 +34,6 @@ SHOWN_CHARACTERS = 200
 # Loopback, link-local and unspecified addresses, in both families.
 _OF_THIS_MACHINE = tuple(ip_network(network) for network in (
     "0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "::/128", "::1/128", "fe80::/10"))
-_NO_CLUSTERING = "clustering"
 # Whether `enabled` of [clustering] is accepted; tests of parts set it.
 HAS_ELECTIONS = False
 
@@ -688,33 +687,29 @@ OPTIONS: tuple[Option, ...] = (
         "Servers of etcd 3.4 or later: host, host:port, or an http:// or https:// URL of them, comma "
         "separated.",
         flags=("--clustering-etcd-endpoints",), environment=("CLUSTERING_ETCD_ENDPOINTS",),
-        pending=_NO_CLUSTERING,
     ),
     Option(
         "clustering", "etcd_prefix", ETCD_PREFIX, "gomq", "What the keys in etcd begin with.",
-        flags=("--clustering-etcd-prefix",), environment=("CLUSTERING_ETCD_PREFIX",), pending=_NO_CLUSTERING,
+        flags=("--clustering-etcd-prefix",), environment=("CLUSTERING_ETCD_PREFIX",),
     ),
     Option(
         "clustering", "etcd_user", TEXT, "",
         "User for a login at etcd, with rights to read and write all keys below the prefix; empty: none.",
-        environment=("CLUSTERING_ETCD_USER",), pending=_NO_CLUSTERING,
+        environment=("CLUSTERING_ETCD_USER",),
     ),
     Option(
         "clustering", "etcd_password", PASSWORD, "", "Password of that user.",
-        environment=("CLUSTERING_ETCD_PASSWORD",), pending=_NO_CLUSTERING,
+        environment=("CLUSTERING_ETCD_PASSWORD",),
     ),
     Option(
         "clustering", "etcd_tls_ca_cert", PATH, "",
         "Authorities (PEM) of the certificates of https:// endpoints; empty: the system's.",
-        pending=_NO_CLUSTERING,
     ),
     Option(
         "clustering", "etcd_tls_cert", PATH, "", "Certificate (PEM) of this node for etcd; empty: none.",
-        pending=_NO_CLUSTERING,
     ),
     Option(
         "clustering", "etcd_tls_key", PATH, "", "Key of that certificate; empty: it is in the same file.",
-        pending=_NO_CLUSTERING,
     ),
     Option(
         "clustering", "on_leader_elected", TEXT, "", "Command that runs when this node becomes the leader.",
@@ -749,7 +744,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "clustering", "max_unsynced_actions", COUNT, 0, "Without effect in LavinMQ too.",
-        pending=_NO_CLUSTERING,
+        pending="unsynced followers in the in-sync set",
     ),
     # -- oauth -----------------------------------------------------------------------------------------------
     Option("oauth", "issuer", TEXT, "", "Issuer of accepted tokens.", name="oauth_issuer"),

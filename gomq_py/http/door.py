@@ -99,8 +99,12 @@ class Door:
         """Begin to accept connections."""
         self._server.start()
 
+    def has_room_for(self, _address):
+        """Whether another client is to be adopted now."""
+        return self._server.has_room()
+
     def adopt(self, family, descriptor, address):
-        """Serve a client that another node has accepted: see net.listener.Listener. May switch."""
+        """Serve a client that another node has accepted: see net.listener.Listener."""
         self._server.adopt(family, descriptor, address)
 
     def abandon(self):

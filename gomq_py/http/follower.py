@@ -1,11 +1,11 @@
 """Management doors of a follower: a node that keeps a copy of a leader's data folder and has no broker.
 
 They answer /api/cluster, the health checks and /metrics, without a login, because the users are in the folder
-that the leader still writes; every other path gets 503. The control socket promotes the node.
+that the leader still writes; every other path gets 503, or is the leader's to answer. The control socket
+promotes the node.
 """
 from functools import partial
 
-import gevent
 from flask import Flask, request
 from gevent import socket
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
@@ -49,7 +49,7 @@ class FollowerManagement:
         self.promote = promote
         self.change_cluster = change_cluster
         self._apps = {}
-        self._forward = None if forward is None else partial(_forwarded, forward, settings)
+        self._forward = None if forward is None else _Forward(forward)
 
     @property
     def forwards(self):
@@ -66,16 +66,18 @@ class FollowerManagement:
         return Door(shown, listening, self._apps[is_control], self.settings, tls, forward=forward)
 
 
-def _forwarded(forward, settings, connection, address):
-    """Pass a client on, unless its first request is for this node. Returns whether it was. Raises OSError.
-    May switch.
+class _Forward:
+    """Passes clients on, but those whose first request is for this node. ``until_end(connection, address)``:
+    FollowerManagement's ``forward``.
     """
-    late = OSError("no request in time")
-    with gevent.Timeout(settings.http_request_timeout, late):
-        if is_own(request_line(connection)):
-            return False
-    forward(connection, address)
-    return True
+
+    def __init__(self, until_end):
+        self.until_end = until_end
+
+    @staticmethod
+    def is_own(connection):
+        """Whether a client's first request is for this node. Raises OSError. May switch."""
+        return is_own(request_line(connection))
 
 
 def request_line(connection):

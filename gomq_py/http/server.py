@@ -12,7 +12,6 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-import gevent
 from gevent import monkey, socket
 from gevent.pool import Pool
 from gevent.pywsgi import WSGIHandler, WSGIServer
@@ -35,8 +34,6 @@ PIECE_OCTETS = 16384
 # Most octets written between two checks of the clock; a socket takes what it has room for. Pieces of 16 KiB,
 # each written as a whole, cost a stream's segments half as much again.
 SENT_OCTETS = 262144
-# Pause between two looks for room for a client that another node has accepted.
-FULL_PAUSE_S = 0.1
 REFUSALS = {408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
@@ -365,21 +362,25 @@ class _Server(WSGIServer):
 
     def adopt(self, family, descriptor, address):
         connection = socket.socket(family, socket.SOCK_STREAM, 0, fileno=descriptor)
-        try:
-            while self.started and self._is_full():
-                gevent.sleep(FULL_PAUSE_S)
-        except BaseException:
-            connection.close()
-            raise
         if self.started:
             self.do_handle(connection, address)
         else:
             connection.close()
 
+    def _is_own(self, client):
+        """Whether a client is to be served here. Raises OSError. May switch."""
+        self.clients.allow(client, self._settings.http_request_timeout)
+        with self.clients.waiting(client):
+            is_own = self._forward.is_own(client.connection)
+        if client.late:
+            raise OSError("no request in time")
+        return is_own
+
     def _serve(self, client, address):
         upgraded = None
         try:
-            if self._forward is not None and self._forward(client.connection, address):
+            if self._forward is not None and not self._is_own(client):
+                self._forward.until_end(client.connection, address)
                 return
             if self._tls is not None:
                 client.connection = self._tls.wrap_socket(client.connection, server_side=True)
@@ -409,8 +410,9 @@ class ManagementServer:
     def __init__(self, listening, app, settings, tls=None, upgrades=None, forward=None):
         """``listening`` is bound and listens already; ``tls`` is an ssl.SSLContext, any object with its
         ``wrap_socket``, or None. ``upgrades`` turns connections into WebSockets, or is None.
-        ``forward(connection, address)``, or None: serves a client elsewhere until its end and returns True,
-        or returns False for one to be served here.
+        ``forward``, or None, serves other nodes' clients: ``is_own(connection)`` waits for a client's first
+        octets, and returns whether it is to be served here; otherwise ``until_end(connection, address)``
+        serves it elsewhere.
         """
         self._server = _Server(listening, app, tls, settings, upgrades, forward)
         self.address = listening.getsockname()
@@ -424,8 +426,12 @@ class ManagementServer:
         """Begin to accept connections."""
         self._server.start()
 
+    def has_room(self):
+        """Whether another client is to be adopted now."""
+        return not self._server.started or not self._server.full()
+
     def adopt(self, family, descriptor, address):
-        """Serve a client whose connection, ``descriptor``, another node has accepted. May switch."""
+        """Serve a client whose connection, ``descriptor``, another node has accepted."""
         self._server.adopt(family, descriptor, address)
 
     def abandon(self):

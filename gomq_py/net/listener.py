@@ -47,7 +47,7 @@ TLS_SEGMENT_OCTETS = 16384
 # Pause between two looks for room for another login.
 FULL_PAUSE_S = 0.02
 READABLE = 1
-# In place of the revision of options that an accepted socket has inherited: an adopted one has inherited none.
+# In place of the revision of options that an accepted socket has inherited; an adopted one has none.
 NOTHING = -1
 
 # Serves a client. May return ``when_gone``: the listener calls it with a callback and its arguments for the
@@ -197,8 +197,6 @@ class Listener:
         self._needed = Event()
         self._gone = self._leave  # one object for all connections
         self._waits_for_room: tuple[Any, Any] | None = None
-        self._adopting: Any = None  # a Semaphore, once it is needed
-        self._is_closed = False
         self._accepted = 0
         self._name = listening.getsockname()
         self._family = int(listening.family)
@@ -227,7 +225,6 @@ class Listener:
         """Stop accepting and free the address; accepted connections go on. A second call does nothing. May
         switch.
         """
-        self._is_closed = True
         if self._greenlet is not None:
             self._greenlet.kill()
         if self._watcher is not None:
@@ -241,31 +238,21 @@ class Listener:
             remove_path(self._name, self._path_id)
             self._path_id = None
 
+    def has_room_for(self, address: Any) -> bool:
+        """Whether a client is to be adopted now: too many others wait for their login otherwise."""
+        return self._socket.fileno() < 0 or not self._must_wait(address)
+
     def adopt(self, family: int, descriptor: int, address: Any) -> None:
         """Serve a client that another node has accepted, as if it had come here. ``descriptor``: of a
-        connected socket, which the Listener then owns; ``address``: the client's. May switch: waits for room.
+        connected socket, which the Listener then owns; ``address``: the client's.
         """
         connection: Any = (
             LoopSocket(family, descriptor) if self._at_once
             else socket.socket(family, socket.SOCK_STREAM, 0, fileno=descriptor))
-        try:
-            self._wait_for_turn(address)
-        except BaseException:
-            connection.close()
-            raise
-        if self._is_closed:
+        if self._socket.fileno() < 0:
             connection.close()
         else:
             self._let_in(connection, address, is_adopted=True)
-
-    def _wait_for_turn(self, address: Any) -> None:
-        """Wait until there is room for an adopted connection. One at a time looks. May switch."""
-        if self._adopting is None:
-            from gevent.lock import Semaphore  # a broker without followers has no need of it
-            self._adopting = Semaphore()
-        with self._adopting:
-            while not self._is_closed and self._must_wait(address):
-                gevent.sleep(FULL_PAUSE_S)
 
     def abandon(self) -> None:
         """In a forked child: close the child's copy of the listening socket; the parent goes on to accept."""

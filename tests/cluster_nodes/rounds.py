@@ -17,7 +17,7 @@ from tests.support.etcd_process import EtcdProcess
 from tests.support.waiting import in_time, wait_until
 
 FAULTS_PER_ROUND = 4
-LONGEST_S = 5.0
+FAULT_S = 5.0
 HEALED_S = in_time(45)
 
 
@@ -105,7 +105,7 @@ class Round:
         return self._random.choice(self._cluster.nodes)
 
     def _pause(self):
-        time.sleep(self._random.uniform(0.0, LONGEST_S))  # a fault's length: there is nothing to wait for
+        threading.Event().wait(self._random.uniform(0.0, FAULT_S))  # a fault lasts so long
 
     def kill_leader(self):
         self._leader().kill()

@@ -184,3 +184,39 @@ def test_boot_that_takes_longer_than_the_lease_is_not_cut_short(tmp_path, etcd):
 
         assert second.figures["epoch"] == 2
         check(client)
+
+
+def test_commands_run_when_a_node_begins_and_ceases_to_lead(tmp_path, etcd):
+    notes = tmp_path / "notes"
+    commands = {f"clustering_on_leader_{what}": f"echo {what} >> {notes}" for what in ("elected", "lost")}
+    with Cluster(tmp_path, etcd, count=2, **commands) as cluster:
+        first = cluster.wait_in_sync(2)
+        wait_until(notes.exists)
+
+        ctl(first, "transfer_leadership")
+        cluster.leader(but=first)
+
+        wait_until(lambda: sorted(notes.read_text().split()) == ["elected", "elected", "lost"], ELECTION_S)
+
+
+def test_node_that_finds_damage_hands_over_to_a_sound_one(cluster):
+    leader = cluster.wait_in_sync(3)
+    client = Client(cluster).connect()
+    client.publish(50)
+    for node in cluster.nodes:
+        node.kill()
+    segment = max(leader.data_dir.glob("queues/*/msgs.*"), key=lambda path: path.stat().st_size)
+    content = bytearray(segment.read_bytes())
+    at = content.index(b"guest") if b"guest" in content else content.index(b"25")
+    content[at] ^= 0xff
+    segment.write_bytes(content)
+
+    leader.spawn()
+    leader.wait_for_log("damage was found in this data folder", ELECTION_S)
+    for node in cluster.nodes:
+        if node is not leader:
+            node.spawn()
+
+    assert cluster.leader() is not leader
+    cluster.wait_in_sync(3)
+    check(client)

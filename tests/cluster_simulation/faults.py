@@ -3,6 +3,10 @@ themselves after some seconds.
 """
 from functools import partial
 
+from gomq_py.cluster.core.overrides import NotPossible, adopt
+from gomq_py.cluster.core.transactions import CoordinatorError
+from tests.cluster_simulation.judge import electable
+
 
 def kill(world):
     """A process is killed."""
@@ -27,9 +31,10 @@ def cut_all_power(world):
 
 def wipe(world):
     """A node, not the only one in sync, comes back with an empty folder."""
-    node = world.random.choice(world.nodes)
-    node.wipe()
-    _boot_later(world, node)
+    if not world.empties_etcd:
+        node = world.random.choice(world.nodes)
+        node.wipe()
+        _boot_later(world, node)
 
 
 def back_up_and_restore(world):
@@ -41,7 +46,7 @@ def back_up_and_restore(world):
     older = [
         folder for folder in node.backups
         if 0 < folder.epoch < node.folder.epoch and world.judge.has_all_of_its_epoch(folder)]
-    if older:
+    if older and not world.waits_for_operator:
         node.restore(random.choice(older))
         _boot_later(world, node)
     for other in world.nodes:
@@ -136,6 +141,36 @@ def end_leases(world):
         world.etcd.end_lease(lease)
 
 
+def delete_leader(world):
+    """A node that is refused at the leader's address has deleted it; the lease goes on."""
+    world.etcd.delete("leader")
+
+
+def empty_etcd(world):
+    """etcd begins anew without anything, in a few seeds. After some seconds an operator has it written anew
+    from a node that was in sync. (In these seeds no node is wiped: it would begin another cluster.)
+    """
+    if world.empties_etcd and not world.waits_for_operator:
+        world.waits_for_operator = electable(world)
+        world.etcd.empty()
+        world.after(world.random.uniform(1, 8), _adopt, world)
+
+
+def _adopt(world):
+    node = world.random.choice(world.waits_for_operator) if world.waits_for_operator else None
+    if node is None or node.program is None or node.program.leads is None and (
+            node.program.elector.lease and "leader" in world.etcd.kept):
+        world.after(0.5, _adopt, world)
+        return
+    folder = node.folder
+    try:
+        world.etcd.transact(adopt(world.etcd.read(), folder.node_id, folder.cluster, folder.epoch))
+        world.note("adopted from %s", node)
+    except (NotPossible, CoordinatorError) as error:
+        world.note("not adopted: %s", error)
+    world.waits_for_operator = []
+
+
 def compact(world):
     """etcd forgets earlier events."""
     world.etcd.compact(world.etcd.revision)
@@ -169,5 +204,6 @@ def _cut(world, *way, seconds=None):
 FAULTS = {
     function.__name__: function for function in (
         kill, cut_power, cut_all_power, wipe, back_up_and_restore, stop, jump, cut_pair, cut_from_etcd,
-        depose, reset, isolate, refuse, lose, slow_down, hold, end_leases, compact, write_rubbish)
+        depose, reset, isolate, refuse, lose, slow_down, hold, end_leases, delete_leader, empty_etcd,
+        compact, write_rubbish)
 }

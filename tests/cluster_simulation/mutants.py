@@ -4,7 +4,7 @@ switched on. ``MUTANTS[name](world)`` before the Scenario runs.
 from gomq_py.cluster.core import elector as electors
 from gomq_py.cluster.core.elector import Elector
 from gomq_py.cluster.core.in_sync import InSync
-from gomq_py.cluster.core.records import IN_SYNC, LEADER, InSyncRecord, LeaderRecord, decoded
+from gomq_py.cluster.core.records import IN_SYNC, LEADER, InSyncRecord, decoded
 from gomq_py.cluster.core.transactions import MOD
 from tests.cluster_simulation.folder import Folder
 from tests.cluster_simulation.link import Follower
@@ -235,12 +235,5 @@ def again_though_another_has_led(patch):
             return electors.Again(*self._election(view, electors.Compare(LEADER, "create", 0)))
         return original(self, leads, view)
 
-    def another(self, leads, view, kept):
-        leader = decoded(kept, LeaderRecord.decode)
-        if leader is not None and leader.node == self.node:
-            return self._mine(view, kept, leader)
-        return followed(self, leads, view, kept)
-
-    original, followed = Elector._still, Elector._another
+    original = Elector._still
     patch(Elector, "_still", still)
-    patch(Elector, "_another", another)

@@ -242,7 +242,7 @@ class Program(Process):
     def _flush(self):
         folder, random = self.folder, self.world.random
         while True:
-            yield self._appended.wait(5.0)
+            yield self._appended.wait(POLL_S)
             end = len(folder.operations)
             if end == folder.flushed:
                 continue

@@ -1,4 +1,4 @@
-"""Scenario: three nodes under faults that a seed draws, then time to recover, judged all along."""
+"""Scenario: two to five nodes under faults that a seed draws, then time to recover, judged all along."""
 from tests.cluster_simulation.judge import Judge, electable
 from tests.cluster_simulation.node import Node
 from tests.cluster_simulation.world import World
@@ -24,7 +24,9 @@ class Scenario(World):
         self.judge = Judge(self)
         self._records = self._runs = 0
         self.counts = {}  # name of a fault -> how often it came
-        self.nodes = [Node(self, name) for name in "abc"]
+        self.nodes = [Node(self, name) for name in "abcde"[:random.choice((2, 3, 3, 3, 3, 5))]]
+        self.empties_etcd = random.random() < 0.08
+        self.waits_for_operator = []  # nodes of which one is to be adopted
         self.is_misrouting = random.random() < 0.4  # an address may be another leader's, too
 
     # what nodes ask
@@ -100,7 +102,7 @@ class Scenario(World):
     def _has_recovered(self):
         leading = [node.program for node in self.nodes if node.program and node.program.are_doors_open]
         return (
-            len(leading) == 1 and leading[0].in_sync is not None
+            not self.waits_for_operator and len(leading) == 1 and leading[0].in_sync is not None
             and set(leading[0].in_sync.members) == {node.folder.node_id for node in self.nodes}
             and len(self.judge.confirmed) > self._confirmed_before + 5)
 

@@ -226,6 +226,8 @@ OTHERS = {
         "nodes/gc_collect",
         "nodes/{name}/gc_collect",
         "cluster/accept-damage",
+        "cluster/adopt",
+        "cluster/transfer-leadership",
         "vhosts/{name}/start/{where}",
         "auth/hash_password",
         "feature-flags/{name}/enable",

@@ -12,11 +12,15 @@ import pika.exceptions
 import pytest
 from gevent import socket
 
+from gomq_py.cluster.login import ForwarderLogin
 from gomq_py.cluster.membership import Membership
+from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.settings import Settings
 from gomq_py.hub.threads import in_thread
+from gomq_py.net.proxy_protocol import header_of
 from gomq_py.node import Node
 from tests.support import certificates
+from tests.support.door import Client
 from tests.support.waiting import in_time, wait_until
 
 SECRET = "a secret of sixteen octets"
@@ -280,3 +284,64 @@ def test_promotion_ends_forwarding(made):
     pair.follower.promote()
 
     in_thread(pika_round, pair.port("amqp"))
+
+
+def test_many_clients_come_at_once(made):
+    """More than may log in at the cluster's port at a time, or wait for their login at the leader."""
+    pair = made(max_pending_logins=5)
+    port = pair.port("amqp")
+    connections = [socket.create_connection(("127.0.0.1", port)) for _ in range(60)]
+
+    def log_in(connection):
+        connection.settimeout(in_time(20))
+        client = Client(connection)
+        client.log_in()
+        return client
+
+    clients = [gevent.spawn(log_in, connection) for connection in connections]
+    gevent.joinall(clients, raise_error=True)
+    assert len(pair.leader.hub.clients) == 60
+    for client in clients:
+        client.value.close()
+
+
+def test_clients_are_limited_by_their_address_at_the_follower(made):
+    pair = made(max_connections_per_address=1)
+    first = socket.create_connection(("127.0.0.1", pair.port("amqp")))
+    wait(lambda: pair.follower._forwarder.count)
+    second = socket.create_connection(("127.0.0.1", pair.port("amqp")))
+
+    assert second.recv(1) == b""
+    first.close()
+    second.close()
+
+
+def test_silent_http_clients_give_way_at_the_follower(made, monkeypatch):
+    monkeypatch.setattr("gomq_py.http.clients.PATIENCE_S", 0.05)
+    pair = made(http_max_connections=2)
+    silent = [socket.create_connection(("127.0.0.1", pair.port("http"))) for _ in range(2)]
+
+    assert in_thread(http, pair.port("http"), "/api/overview")[0] == 200
+    for connection in silent:
+        connection.close()
+
+
+def test_strangers_pass_nobody_on(made):
+    """With another secret, before the proof, and behind it: the leader serves no client of theirs."""
+    pair = made()
+    pair.follower._forwarder.secret = b"another secret of the wrong node"
+    monitor = socket.create_connection(("127.0.0.1", pair.port("cluster", pair.leader)))
+    login = ForwarderLogin(
+        b"another secret of the wrong node", b"n" * 16, NO_ID, 0, "x", "amqp", header_of("", ""))
+    monitor.sendall(login.hello() + b"AMQP\0\0\x09\x01")
+
+    octets = b""
+    while part := monitor.recv(4096):
+        octets += part
+
+    assert b"AMQP" not in octets and not pair.leader.hub.admission.count
+    monitor.close()
+    connection = socket.create_connection(("127.0.0.1", pair.port("amqp")))
+    wait(lambda: pair.follower.hub.admission.pending_count)
+    assert not pair.leader.hub.admission.count
+    connection.close()

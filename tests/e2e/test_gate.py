@@ -9,7 +9,7 @@ from gomq_py import Broker
 from tests.support.federated import LOGIN
 from tests.support.hook_server import HookServer
 from tests.support.shovels import Shovelled
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 # Long enough for what must not come: a delivery takes a millisecond.
 NOTHING_S = 0.2
@@ -88,7 +88,7 @@ def test_management_get_waits_until_the_gate_is_open(broker, connection, gate):
     timer = threading.Timer(NOTHING_S, gate.open)
     timer.start()
     answer = requests.post(
-        f"{broker.http_url}/api/queues/%2F/shown/get", auth=LOGIN, timeout=20,
+        f"{broker.http_url}/api/queues/%2F/shown/get", auth=LOGIN, timeout=in_time(20),
         json={"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"})
     timer.join()
 

@@ -22,7 +22,8 @@ class ElectedNode(BrokerProcess):
         cluster_port = reserve()
         super().__init__(
             folder, environment={"GOMQ_CLUSTER_PASSWORD": SECRET, **dict(environment)}, clustering=True,
-            port=reserve(), http_port=reserve(), control_unix_path=f"{folder}.sock", clustering_port=cluster_port,
+            port=reserve(), http_port=reserve(),
+            control_unix_path=f"{folder}.sock", clustering_port=cluster_port,
             clustering_advertised_uri=f"127.0.0.1:{cluster_port}",
             clustering_etcd_endpoints=etcd.endpoint if hasattr(etcd, "endpoint") else etcd,
             clustering_lease_ttl=LEASE_TTL_S, clustering_ack_timeout=ACK_TIMEOUT_S, **options)

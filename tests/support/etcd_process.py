@@ -3,7 +3,7 @@ import base64
 import json
 import shutil
 import signal
-import socket
+import ssl
 import subprocess
 import urllib.error
 import urllib.request
@@ -34,6 +34,10 @@ class EtcdProcess:
         files = () if tls is None else (
             "--cert-file", str(tls.certificate), "--key-file", str(tls.key), "--client-cert-auth",
             "--trusted-ca-file", str(tls.authority))
+        self._context = None
+        if tls is not None:
+            self._context = ssl.create_default_context(cafile=str(tls.authority))
+            self._context.load_cert_chain(tls.certificate, tls.key)
         self._data = folder / f"etcd-{name}"
         peer = self._members[name]
         self._command = (
@@ -88,7 +92,7 @@ class EtcdProcess:
     def call(self, path, **body):
         """The answer of its JSON gateway, as an operator asks, without our client. Octets are base64."""
         request = urllib.request.Request(f"{self.endpoint}/v3/{path}", json.dumps(body).encode())
-        with urllib.request.urlopen(request, timeout=CALL_TIMEOUT_S) as answer:
+        with urllib.request.urlopen(request, timeout=CALL_TIMEOUT_S, context=self._context) as answer:
             return json.load(answer)
 
     def put(self, key, value):
@@ -106,8 +110,6 @@ class EtcdProcess:
         return revision
 
     def _is_ready(self):
-        if self._command.count("--client-cert-auth"):
-            return self._has_listened()
         try:
             self.call("kv/range", key=text(b"x"))
         except urllib.error.HTTPError as error:
@@ -117,18 +119,23 @@ class EtcdProcess:
             return False
         return True
 
-    def _has_listened(self):
-        try:
-            socket.create_connection(("127.0.0.1", self.port), 1).close()
-        except OSError:
-            return False
-        return True
-
 
 def cluster(folder, count=3):
     """Servers of one cluster, which are not started."""
     members = {f"server-{number}": peer_url() for number in range(count)}
     return [EtcdProcess(folder, name=name, members=members) for name in members]
+
+
+def with_logins(etcd):
+    """Switch logins on: gomq, with the password pw, may use the keys below "gomq/"; root everything."""
+    for user, password in (("root", "rootpw"), ("gomq", "pw")):
+        etcd.call("auth/user/add", name=user, password=password)
+    etcd.call("auth/role/add", name="gomq")
+    permission = {"permType": "READWRITE", "key": text(b"gomq/"), "range_end": text(b"gomq0")}
+    etcd.call("auth/role/grant", name="gomq", perm=permission)
+    etcd.call("auth/user/grant", user="gomq", role="gomq")
+    etcd.call("auth/user/grant", user="root", role="root")
+    etcd.call("auth/enable")
 
 
 def peer_url():

@@ -22,6 +22,7 @@ import errno
 import os
 import threading
 
+from gomq_py.storage.stores.unsealed import flush_all
 from tests.durability.flush_pool import is_in_pool
 from tests.support.watched_files import POOL_CALLS, WatchedFiles
 
@@ -470,6 +471,9 @@ class PowerCutFiles(WatchedFiles):
     may_sync_in_hub = True  # a pause switches
 
     def sync(self, file, flush=None):
+        if flush is flush_all:
+            self.sync_all(file)
+            return
         self.about_to("sync", file.path)
         size = file.size
         flush = self.disk.begin_flush(file)

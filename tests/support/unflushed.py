@@ -10,11 +10,8 @@ from gomq_py.storage.disk.files import Files
 class Unflushed(Files):
     """``Files``, with flushes that succeed at once."""
 
-    def sync(self, file):
+    def sync(self, file, flush=None):
         file.synced_size = file.size
 
     def sync_folder(self, path):
-        pass
-
-    def sync_all(self, folder):
         pass

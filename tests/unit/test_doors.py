@@ -200,3 +200,27 @@ def test_control_socket_in_a_folder_of_everybody_is_a_warning(open_doors, tmp_pa
     open_doors(control_unix_path=str(tmp_path / "shared" / "x.sock"))
 
     assert "in a folder that other users write to" in caplog.text
+
+
+def test_clients_of_other_nodes_find_the_tcp_listeners_that_ask_for_a_login(open_doors, tmp_path, tls):
+    doors = open_doors(
+        **dict.fromkeys(OFF, 0) | {"mqtt_port": -1, "control_unix_path": ""},
+        mqtt_unix_path=str(tmp_path / "mqtt.sock"), **tls)
+
+    assert [doors.find(name).port for name in ("amqp", "amqps")] == [
+        listener.port for listener in doors.listeners[:2]]
+    assert [doors.find(name) for name in ("mqtt", "metrics", "control", "cluster", "")] == [None] * 5
+
+
+def test_follower_passes_clients_on_with_their_tls(tls):
+    """Which of the leader's listeners a client is for is known by the follower's."""
+    asked = []
+    settings = Settings(**{**OFF, **dict.fromkeys(OFF, 0), "control_unix_path": "", **tls})
+    doors = Doors(settings, {AMQP: (None, None, False)}, SideDoor, None, (), asked.append)
+    try:
+        doors.open()
+        assert protocols(doors) == ["amqp", "amqps", "http", "https", "metrics"]
+        assert asked == ["amqp", "amqps", "https"]
+        assert all(doors.listeners[index]._handshake is None for index in (0, 1, 3))
+    finally:
+        doors.close()

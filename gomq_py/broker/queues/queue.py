@@ -262,7 +262,7 @@ class Queue(routes.Destination):
         return self.ready_count
 
     def is_opening(self):
-        """True if a thread still opens the files of the next message, or the scheduler is shut. A turn follows.
+        """True if a thread opens the files of the next message, or the scheduler is shut. A turn follows.
         """
         return not self.closed and (self.scheduler.is_shut or self.store.is_waiting())
 

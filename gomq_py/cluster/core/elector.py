@@ -250,6 +250,10 @@ class Elector:
     def _mine(self, view: View, kept: Kept, leader: LeaderRecord) -> Decision:
         """``leader`` names this node."""
         if kept.lease != self.lease or not self.lease:
+            if leader.address != self.address:  # a copy of this folder, with its node id, may run there
+                return Wait(
+                    f"this node leads at {leader.address}, says etcd, and this process is at {self.address}: "
+                    "unless the address has changed, the data folder is a copy that must lose its .cluster")
             return Clear(Transaction((Compare(LEADER, CREATE, kept.create_revision),), (Delete(LEADER),)))
         why = self._why_other_cluster(view) or _why_no_set(view)
         if why:
@@ -267,32 +271,35 @@ class Elector:
     def _still(self, leads: Lead, view: View) -> Decision:
         kept = view.leader
         if kept is not None and kept.create_revision != leads.revision:
-            return self._another(leads, view, kept)
+            return self._another(view, kept)
         why = self._why_other_cluster(view)
         if why or view.in_sync is None:
             return Wait(why or _why_no_set(view))
         record = decoded(view.in_sync, InSyncRecord.decode)
         if record is None:  # InSync writes it anew, guarded by `leader`
             return Wait(_why_no_set(view)) if kept is None else leads
-        if record.epoch > leads.epoch:
+        # with this node alone in it, nobody else was elected since: an own election ended unseen, or an
+        # operator has written the set anew
+        is_alone = kept is None and set(record.members) == {self.node}
+        if record.epoch > leads.epoch and not is_alone:
             return Deposed(f"`isr` in etcd is of epoch {record.epoch}, this node led in {leads.epoch}")
         if record.epoch < leads.epoch:
             return Wait(f"this node leads in epoch {leads.epoch}, etcd has {record.epoch}: {ADOPT}")
         if kept is not None:
             return leads._replace(record=record, mod_revision=view.in_sync.mod_revision)
-        if self.node not in record.members:
+        if self.epoch < record.members.get(self.node, MAX_EPOCH):
             return Deposed("the lease is lost, and this node is not in sync any more")
         return Again(*self._election(view, Compare(LEADER, CREATE, 0)))
 
-    def _another(self, leads: Lead, view: View, kept: Kept) -> Decision:
-        """There is a ``leader``, but not of the election that this node led by."""
+    def _another(self, view: View, kept: Kept) -> Decision:
+        """There is a ``leader``, but not of the election that this node led by. With this node's present
+        lease it is of an Again that was won.
+        """
         leader = decoded(kept, LeaderRecord.decode)
         if leader is None:
             return Wait("`leader` in etcd cannot be read")
         if leader.node != self.node:
             return Deposed(f"node {leader.node} leads in epoch {leader.epoch}")
-        if leader.epoch != leads.epoch + 1:  # one that an Again has won is the next
-            return Deposed(f"this node was elected in epoch {leader.epoch}, and led in {leads.epoch}")
         return self._mine(view, kept, leader)
 
 

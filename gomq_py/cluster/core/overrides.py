@@ -5,6 +5,9 @@ Both give up the promise that nothing confirmed is lost, if the operator chooses
 """
 from gomq_py.cluster.core.records import CLUSTER, IN_SYNC, LEADER, InSyncRecord, View, decode_cluster, decoded
 from gomq_py.cluster.core.transactions import CREATE, MOD, Compare, Put, Transaction
+# Epochs that are left out where nobody knows which were used: a node refuses a leader of a lower epoch than
+# its folder has seen.
+UNKNOWN = 1000
 
 
 class NotPossible(Exception):
@@ -27,7 +30,7 @@ def adopt(view: View, node: str, cluster: str, epoch: int) -> Transaction:
             "cluster_force_leader")
     return Transaction(
         (_absent(LEADER), *_as_read(view)),
-        (Put(CLUSTER, cluster.encode()), Put(IN_SYNC, InSyncRecord(epoch, {node: epoch}).encode())))
+        (Put(CLUSTER, cluster.encode()), Put(IN_SYNC, InSyncRecord(epoch + UNKNOWN, {node: epoch}).encode())))
 
 
 def force_leader(view: View, node: str, cluster: str, epoch: int) -> Transaction:
@@ -40,10 +43,9 @@ def force_leader(view: View, node: str, cluster: str, epoch: int) -> Transaction
         raise NotPossible(
             f"this data folder belongs to cluster {cluster}, which etcd does not know: cluster_adopt")
     record = decoded(view.in_sync, InSyncRecord.decode)
-    highest = epoch if record is None else max(epoch, record.epoch)
+    highest = epoch + UNKNOWN if record is None else max(epoch, record.epoch)
     return Transaction(
-        (_absent(LEADER), *_as_read(view)),
-        (Put(IN_SYNC, InSyncRecord(highest, {node: min(epoch, highest)}).encode()),))
+        (_absent(LEADER), *_as_read(view)), (Put(IN_SYNC, InSyncRecord(highest, {node: epoch}).encode()),))
 
 
 def _absent(key: str) -> Compare:

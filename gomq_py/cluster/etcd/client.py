@@ -3,6 +3,9 @@
 A call goes to the server that answered last. If that one fails, a read or a keepalive goes to the next one
 within the same time limit. A transaction goes to the next one only if it was certainly not carried out: no
 connection was made, or the server has refused it because it sees no leader.
+
+Each server has a share of the time limit. When all of them were too slow for theirs, the next calls give
+their whole time to one server, in turn, until one has answered.
 """
 import json
 import math
@@ -10,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from gevent.lock import BoundedSemaphore
+import gevent
 
 from gomq_py.cluster.core.records import View
 from gomq_py.cluster.core.transactions import CoordinatorError, Outcome, Transaction, Unanswered
@@ -24,6 +27,8 @@ from gomq_py.config.settings import Settings
 # Limit of a call over all servers. Keepalives are sent every second at the default lease_ttl, and the leader
 # is fenced 4 s after the last good one was sent: two calls may fail.
 TIMEOUT_S = 1.8
+# Limit of a login, for which etcd computes on purpose: longer than a share of a call on a busy machine.
+LOGIN_S = 10.0
 # Connections that are kept between calls. Keepalives, reads and changes of the in-sync set go side by side.
 IDLE_MOST = 3
 Result = TypeVar("Result")
@@ -50,7 +55,8 @@ class Etcd:
         self._names = Names()
         self._idle: list[Connection] = []
         self._token: str | None = None if user else ""  # None: a login is needed
-        self._login_turn = BoundedSemaphore()
+        self._logins: dict[Endpoint, Any] = {}  # greenlets
+        self._was_late = False  # no server has answered the last call in its share of the time
         self._is_closed = False
 
     # the Coordinator
@@ -92,6 +98,7 @@ class Etcd:
     def close(self) -> None:
         """Refuse further calls. Watches are closed by their callers."""
         self._is_closed = True
+        gevent.killall(list(self._logins.values()))
         while self._idle:
             self._idle.pop().close()
 
@@ -128,6 +135,8 @@ class Etcd:
         end_s = time.monotonic() + self._timeout_s
         failures: list[Failure] = []
         turns = self._endpoints[self._at:] + self._endpoints[:self._at]
+        if self._was_late:
+            del turns[1:]
         for left, endpoint in zip(range(len(turns), 0, -1), turns):
             if self._is_closed:
                 raise CoordinatorError("the client of etcd is closed")
@@ -142,7 +151,9 @@ class Etcd:
                     break
             else:
                 self._at = self._endpoints.index(endpoint)
+                self._was_late = False
                 return result
+        self._was_late = all(failure.is_late for failure in failures)
         kind = Unanswered if any(failure.is_open for failure in failures) else CoordinatorError
         raise kind("; ".join(str(failure) for failure in failures))
 
@@ -179,36 +190,55 @@ class Etcd:
                 self.forget_token(token)
             if error.is_certain:
                 raise
-            raise Failure(f"{endpoint}: {error}", not error.lacks_leader) from error
+            raise Failure(endpoint, error, not error.lacks_leader) from error
         except (OSError, AnswerError) as error:
-            raise Failure(f"{endpoint}: {_text(error)}", True) from error
+            raise Failure(endpoint, error, True) from error
 
     def _ready(self, endpoint: Endpoint, limit_s: float) -> tuple[Connection, str]:
         """A connection, and the token to use. Raises Failure, CoordinatorError: nothing was asked for yet."""
         try:
-            return within(limit_s, self._log_in, endpoint, limit_s)
+            return within(limit_s, self._connected, endpoint, limit_s)
         except Refused as error:
             if error.is_certain:
                 raise _refusing(endpoint, error) from error
-            raise Failure(f"{endpoint}: {error}", False) from error
+            raise Failure(endpoint, error, False) from error
         except (OSError, AnswerError) as error:
-            raise Failure(f"{endpoint}: {_text(error)}", False) from error
+            raise Failure(endpoint, error, False) from error
 
-    def _log_in(self, endpoint: Endpoint, limit_s: float) -> tuple[Connection, str]:
-        with self._login_turn:
-            token = self._token
-            if token is None:
-                token = self._token = self._authenticate(self._take(endpoint, limit_s))
+    def _connected(self, endpoint: Endpoint, limit_s: float) -> tuple[Connection, str]:
+        token = self._log_in(endpoint) if self._token is None else self._token
         return self._take(endpoint, limit_s), token
 
-    def _authenticate(self, connection: Connection) -> str:
+    def _log_in(self, endpoint: Endpoint) -> str:
+        """The token of a login, which goes on if the caller's time ends before: the next call needs it too.
+
+        Raises Refused, OSError, AnswerError. May switch.
+        """
+        login = self._logins.get(endpoint)
+        if login is None:
+            login = self._logins[endpoint] = gevent.spawn(self._authenticate, endpoint)
+            login.name = "cluster logs in at etcd"
+        outcome = login.get()
+        if isinstance(outcome, str):
+            return outcome
+        raise outcome if isinstance(outcome, Exception) else OSError("the client of etcd is closed")
+
+    def _authenticate(self, endpoint: Endpoint) -> str | Exception:
+        """Log in. Returns the token, or what has failed."""
         body = json.dumps({"name": self._user, "password": self._password}).encode()
         try:
-            return messages.token_of(self._exchange(connection, messages.AUTHENTICATE, body, ""))
+            connection = within(LOGIN_S, self._take, endpoint, LOGIN_S)
+            answer = within(LOGIN_S, self._exchange, connection, messages.AUTHENTICATE, body, "")
+            self._token = messages.token_of(answer)
         except Refused as error:
             if error.text != messages.NO_LOGINS:
-                raise
-            return ""
+                return error
+            self._token = ""
+        except (OSError, AnswerError) as error:
+            return error
+        finally:
+            del self._logins[endpoint]
+        return self._token
 
     def _exchange(self, connection: Connection, path: str, octets: bytes, token: str) -> JSONObject:
         """Send a request, and put the connection back. Raises Refused, OSError, AnswerError. May switch."""
@@ -250,7 +280,3 @@ def of_settings(settings: Settings, timeout_s: float = TIMEOUT_S) -> Etcd:
 
 def _refusing(endpoint: Endpoint, error: Refused) -> CoordinatorError:
     return CoordinatorError(f"{endpoint} refuses: {error}")
-
-
-def _text(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -31,29 +31,6 @@ _LATE = object()
 Result = TypeVar("Result")
 
 
-class NoAnswer(OSError):
-    """The server gave no whole HTTP answer."""
-
-
-class Failure(Exception):
-    """A server has not done its part of a call. ``is_open``: it may have carried out the request."""
-
-    def __init__(self, text: str, is_open: bool):
-        super().__init__(text)
-        self.is_open = is_open
-
-
-def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> Result:
-    """``function(*arguments)``, which a NoAnswer ends after ``seconds``. May switch.
-
-    Inside, the time limit is no OSError: one would be taken for a fault of the network, and be tried again.
-    """
-    result = gevent.with_timeout(max(0.0, seconds), function, *arguments, timeout_value=_LATE)
-    if result is _LATE:
-        raise NoAnswer(f"no answer within {seconds:.1f} s")
-    return result
-
-
 class Endpoint(NamedTuple):
     """Where an etcd server listens for clients."""
 
@@ -68,6 +45,30 @@ class Endpoint(NamedTuple):
     def authority(self) -> str:
         """host:port, as in a URL."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class NoAnswer(OSError):
+    """The server gave no whole HTTP answer."""
+
+
+class Failure(Exception):
+    """A server has not done its part of a call. ``is_open``: it may have carried out the request."""
+
+    def __init__(self, endpoint: Endpoint, error: Exception, is_open: bool):
+        super().__init__(f"{endpoint}: {getattr(error, 'strerror', None) or error or type(error).__name__}")
+        self.is_open = is_open
+        self.is_late = isinstance(error, TimeoutError)
+
+
+def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> Result:
+    """``function(*arguments)``, which a TimeoutError ends after ``seconds``. May switch.
+
+    Inside, the time limit is no OSError: one would be taken for a fault of the network, and be tried again.
+    """
+    result = gevent.with_timeout(max(0.0, seconds), function, *arguments, timeout_value=_LATE)
+    if result is _LATE:
+        raise TimeoutError(f"no answer within {max(0.0, seconds):.1f} s")
+    return result
 
 
 class Names:

@@ -24,8 +24,8 @@ from collections import Counter
 
 from gomq_py.storage.disk.mapping import CAN_FLUSH_MAPPINGS
 from gomq_py.storage.disk.open_file import (
-    ZEROS, File, LogFile, Reading, check_sound, close_parts, flush_file, flush_file_system,
-    reserve_room, retain_room, take_room,
+    ZEROS, File, LogFile, Reading, check_sound, close_parts, flush_file, reserve_room,
+    retain_room, take_room,
 )
 from gomq_py.storage.disk.pages import fetch_ahead, populate, read_range
 from gomq_py.storage.disk.register import NullRegister, Register
@@ -537,19 +537,6 @@ class Files:
             os.fsync(fd)
         finally:
             posix.close(fd)
-
-    def open_folder(self, path):
-        """An open folder, for ``sync_all``."""
-        return File(path, self._open(path, os.O_RDONLY | os.O_DIRECTORY), 0, False)
-
-    def sync_all(self, folder):
-        """Flush every file and name of the file system that holds the folder. Blocks. Raises OSError, also
-        for what has failed since the folder was opened.
-        """
-        try:
-            flush_file_system(folder.fd)
-        except OSError as error:
-            raise with_path(error, folder.path) from error
 
     # tests replace these to make the disk misbehave
 

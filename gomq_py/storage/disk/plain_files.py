@@ -2,7 +2,7 @@
 import os
 
 from gomq_py.storage.disk.files import Files, with_path
-from gomq_py.storage.disk.open_file import File
+from gomq_py.storage.disk.open_file import File, flush_file_system
 
 
 class PlainFiles(Files):
@@ -32,6 +32,19 @@ class PlainFiles(Files):
     def link(self, source, target):
         """Give a file a second name. Raises OSError. Blocks."""
         self._link(os.fspath(source), os.fspath(target))
+
+    def open_folder(self, path):
+        """An open folder, for ``sync_all``."""
+        return File(path, self._open(path, os.O_RDONLY | os.O_DIRECTORY), 0, False)
+
+    def sync_all(self, folder):
+        """Flush every file and name of the file system that holds the folder. Blocks. Raises OSError, also
+        for what has failed since the folder was opened.
+        """
+        try:
+            flush_file_system(folder.fd)
+        except OSError as error:
+            raise with_path(error, folder.path) from error
 
     def _link(self, source, target):
         os.link(source, target, follow_symlinks=False)

@@ -23,6 +23,7 @@ from gomq_py.observability.log import logger
 from gomq_py.storage.disk.data_dir import POWER_LOST
 from gomq_py.storage.format.head import HEAD_BYTES
 from gomq_py.storage.format.record import capacity_for
+from gomq_py.storage.segments.boot_notes import BootNotes
 from gomq_py.storage.segments.damage import DamageNotes
 from gomq_py.storage.segments.idle import Resting
 from gomq_py.storage.segments.opening import Openings
@@ -101,10 +102,7 @@ class SegmentPool:
         self.last_end = POWER_LOST
         # queue folder -> segment_list.Listed of the last run, for recovery at boot
         self.listed = {}
-        # queue folder -> {number of a segment without messages: see recovery.Recovery}; None after the boot
-        self.settled = {}
-        # stores.unsealed.Unsealed at the boot of a promoted follower, else None
-        self.unsealed = None
+        self.boot = BootNotes()
         self.damage = DamageNotes()
         self._numbers = 0
         self._generation = int.from_bytes(os.urandom(7), "little")
@@ -309,8 +307,6 @@ class SegmentPool:
     def close(self):
         """Close and unlink all spare files; files still being made follow when they are ready."""
         self._closed = True
-        if self.unsealed is not None:  # the boot has failed
-            self.unsealed.close()
         self.resting.stop()
         self.openings.stop()
         while self._waiting:

@@ -155,7 +155,7 @@ class Recovery:
             if acks is not None:
                 self.files.close(acks)
         if segment.acked >= segment.count:
-            self._note_settled(number, segment, None)
+            store.pool.boot.note_settled(store.folder, number, segment, None)
             store.pool.retire(None, None, msgs.path, acks.path, True)
         else:
             store.adopt(segment)
@@ -258,7 +258,7 @@ class Recovery:
 
         New ordinals are higher than those of missing records.
         """
-        unsealed = self.store.pool.unsealed
+        unsealed = self.store.pool.boot.unsealed
         if not self.scanned and self.store.committer.enabled and unsealed is None:
             # After a kill a name may only be in the system's cache. Names are flushed before any seal is
             # written: if this boot is interrupted, the next one finds no seal and flushes them.
@@ -289,8 +289,7 @@ class Recovery:
         if self.store.committer.enabled:
             self.files.write_again(msgs, segment.synced, scanner.at)
             if unsealed is not None:
-                self.files.allocate(msgs)
-                unsealed.add(msgs.path, head, seal)
+                unsealed.add(msgs, head, seal)
                 return
             self.files.sync(msgs)
             self.files.register.flushed()  # a follower flushes, too, before the seal
@@ -306,13 +305,6 @@ class Recovery:
             "damaged: %s has %d octets, and had %d: cut short while no broker ran; %d message(s) of it are "
             "lost or were acked", segment.path(), segment.msgs.size, seal.end, lost,
         )
-
-    def _note_settled(self, number, segment, runs):
-        """Remember until the end of the boot, for has_record(), that all messages of a segment are acked.
-        ``segment``: None if its msgs file is missing; then ``runs`` are the ranges acked in its acks file.
-        """
-        if self.store.pool.settled is not None:
-            self.store.pool.settled.setdefault(self.store.folder, {})[number] = segment, runs
 
     # unwanted files
 
@@ -471,7 +463,8 @@ class Recovery:
         head = self._bound_head(number, file, head_format.ACKS_MAGIC)
         if head is not None:
             self.files.read_through(file)
-            self._note_settled(number, None, record.load_acks(file.map, head.seed).runs)
+            runs = record.load_acks(file.map, head.seed).runs
+            self.store.pool.boot.note_settled(self.store.folder, number, None, runs)
         self.files.close(file)
         if self.store.pool.last_end == STOPPED:
             if head is not None and (self.listed is None or number in self.listed.counts):

@@ -55,7 +55,7 @@ class _Laters:
             self.files = copy.copy(files)
             self.files.register = LaterRegister(files.register)
         self.pool = Later(
-            pool, "stage", "folder", "last_end", "listed", "settled", "unsealed", "damage", files=self.files)
+            pool, "stage", "folder", "last_end", "listed", "boot", "damage", files=self.files)
         self.committer = Later(committer, "enabled", "begun")
 
     def tell(self):

@@ -200,7 +200,7 @@ class SegmentLog(_store.Store):
         """
         number, position = record.number_of(place), record.position_of(place)
         self._end_stage()
-        settled = {} if self.pool.settled is None else self.pool.settled.get(self.folder, {})
+        settled = self.pool.boot.settled.get(self.folder, {})
         segment, runs = settled.get(number, (self._segments.get(number), None))
         if segment is not None:
             return position < segment.end and self._is_whole(segment, position, came_ms)

@@ -6,7 +6,9 @@ and clients wait for a thousand queues. Where the file system can be flushed as 
 segments here, and the boot calls ``seal`` at its end; an interrupted boot leaves them without a seal, and the
 next one scans them again.
 """
-from gomq_py.storage.disk.open_file import CAN_FLUSH_FILE_SYSTEMS
+import os
+
+from gomq_py.storage.disk.open_file import CAN_FLUSH_FILE_SYSTEMS, File, flush_file_system
 from gomq_py.storage.format import head as head_format
 
 
@@ -15,7 +17,8 @@ class Unsealed:
 
     def __init__(self, files, root):
         self._files = files
-        self._folder = files.open_folder(root)  # its flush tells of what has failed from now on
+        # its flush tells of what has failed from now on
+        self._folder = File(root, os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), 0, False)
         self._segments = []
 
     @staticmethod
@@ -23,15 +26,16 @@ class Unsealed:
         """Whether this system can flush a whole file system, and tells what has failed."""
         return CAN_FLUSH_FILE_SYSTEMS
 
-    def add(self, path, head, seal):
-        """Have the msgs file ``path`` sealed later, with this Head and Seal (storage.format.head)."""
-        self._segments.append((path, head, seal))
+    def add(self, msgs, head, seal):
+        """Have an open msgs file sealed later, with this Head and Seal (storage.format.head)."""
+        self._files.allocate(msgs)
+        self._segments.append((msgs.path, head, seal))
 
     def seal(self):
         """Flush everything, then seal. A second call does nothing."""
         segments, self._segments = self._segments, []
         if segments:
-            self._files.sync_all(self._folder)
+            self._files.sync(self._folder, flush_all)
             self._files.register.flushed()  # a follower flushes, too, before the seals
         self.close()
         for path, head, seal in segments:
@@ -56,3 +60,8 @@ class Unsealed:
             self._files.overwritten(msgs, 0, head_format.HEAD_BYTES)
         finally:
             self._files.close(msgs)
+
+
+def flush_all(folder):
+    """Flush the file system of an open folder. Blocks. Raises OSError."""
+    flush_file_system(folder.fd)

@@ -12,7 +12,7 @@ from gomq_py.cluster.core.transactions import (
 from gomq_py.cluster.etcd.client import Etcd, of_settings
 from gomq_py.config.settings import Settings
 from tests.support import certificates
-from tests.support.etcd_process import EtcdProcess, cluster, text
+from tests.support.etcd_process import EtcdProcess, cluster, with_logins
 from tests.support.waiting import in_time, wait_until
 
 pytestmark = pytest.mark.needs_program("etcd")
@@ -213,10 +213,12 @@ def test_calls_go_on_when_a_server_of_three_dies_or_hangs(three, connected, watc
     wait_until(lambda: seen[-1].in_sync.value == b"2", sleep=gevent.sleep)
 
 
-def test_server_without_a_majority_does_nothing(three, connected):
+def test_server_without_a_majority_does_nothing_and_ends_its_watches(three, connected, watching, caplog):
     """Once it sees no leader it refuses at once; before, nobody knows."""
     client = connected(three[0], timeout_s=in_time(1))
     client.transact(put("isr", b"1"))
+    seen = watching(client)
+    wait_until(lambda: seen, sleep=gevent.sleep)
     for server in three[1:]:
         server.kill()
 
@@ -230,6 +232,7 @@ def test_server_without_a_majority_does_nothing(three, connected):
         raise AssertionError("a transaction without a majority")
 
     wait_until(refuses, sleep=gevent.sleep)
+    wait_until(lambda: "etcd's events do not come" in caplog.text, sleep=gevent.sleep)
 
 
 def is_done(client, transaction):
@@ -259,32 +262,21 @@ def test_login_lasts_over_a_restart_and_changes_of_users(etcd, connected, watchi
             connected(etcd, user=user, password=password, prefix=prefix, timeout_s=PATIENT_S).read()
 
 
-def with_logins(etcd):
-    """Users root and gomq; the latter may use the keys of its prefix."""
-    for user, password in (("root", "rootpw"), ("gomq", "pw")):
-        etcd.call("auth/user/add", name=user, password=password)
-    etcd.call("auth/role/add", name="gomq")
-    permission = {"permType": "READWRITE", "key": text(b"gomq/"), "range_end": text(b"gomq0")}
-    etcd.call("auth/role/grant", name="gomq", perm=permission)
-    etcd.call("auth/user/grant", user="gomq", role="gomq")
-    etcd.call("auth/user/grant", user="root", role="root")
-    etcd.call("auth/enable")
-
-
-def test_tls_with_a_certificate_of_its_own(tmp_path):
-    """The settings' files are used; without the authority, or a certificate, nothing is sent."""
+def test_tls_with_a_certificate_of_its_own_and_a_login(tmp_path):
+    """As the settings say; without the authority, or a certificate, nothing is sent."""
     authority = trustme.CA()
     server = certificates.make(tmp_path / "server", authority=authority)
     mine = certificates.make_client(tmp_path / "mine", authority, "node-1")
     others = certificates.make(tmp_path / "others")
     with EtcdProcess(tmp_path, tls=server) as etcd:
         def client(authority, certificate="", key=""):
-            return of_settings(Settings(
-                etcd_endpoints=(etcd.endpoint,), etcd_tls_ca_cert=str(authority),
-                etcd_tls_cert=str(certificate), etcd_tls_key=str(key)), PATIENT_S)
+            return of_settings(Settings.checked(
+                etcd_endpoints=[etcd.endpoint], etcd_user="gomq", etcd_password="pw",
+                etcd_tls_ca_cert=authority, etcd_tls_cert=certificate, etcd_tls_key=key), PATIENT_S)
 
+        with_logins(etcd)
         good = client(mine.authority, mine.certificate, mine.key)
-        wait_until(lambda: is_done(good, put("isr", b"1")), sleep=gevent.sleep)
+        assert good.transact(put("isr", b"1")).is_done
         for _ in range(3):
             assert good.read().in_sync.value == b"1"
         woken = []

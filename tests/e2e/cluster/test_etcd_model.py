@@ -128,7 +128,7 @@ def test_model_answers_as_etcd_does(seed, shared_etcd, connected):
              lambda: pair.revoke(draw)), (20, 1, 2, 2))[0]()
         pair.ask(lambda coordinator, number: coordinator.read())
 
-    assert pair.model.revision > ROUNDS / 5
+    assert pair.model.revision > ROUNDS / 10
 
 
 def test_revision_of_a_lease_that_ends_by_itself(shared_etcd, connected):

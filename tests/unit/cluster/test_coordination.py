@@ -167,9 +167,9 @@ def put_cluster(etcd, members, epoch=3):
     etcd.model.put(IN_SYNC, InSyncRecord(epoch, members).encode())
 
 
-def put_leader(etcd, node, epoch):
+def put_leader(etcd, node, epoch, address="other:5679"):
     lease = etcd.model.grant(5)
-    etcd.model.put(LEADER, LeaderRecord(node, epoch, "other:5679").encode(), lease)
+    etcd.model.put(LEADER, LeaderRecord(node, epoch, address).encode(), lease)
     return lease
 
 
@@ -254,7 +254,7 @@ def test_leader_without_answers_is_fenced_past_its_deadline_and_opens_again(etcd
     kept = []
 
     clock.now_s += 3.9
-    gevent.sleep(0.05)
+    wait(lambda: node.coordination.error)
     assert not node.leadership.is_fenced
     clock.now_s += 0.2
     wait(lambda: node.leadership.is_fenced)
@@ -262,6 +262,7 @@ def test_leader_without_answers_is_fenced_past_its_deadline_and_opens_again(etcd
     assert node.gate.is_shut and "contact with etcd" in node.alarms.on and kept == []
 
     etcd.fault = None
+    clock.now_s += 0.85  # the next keepalive is due, and the lease has not ended
     wait(lambda: not node.leadership.is_fenced)
     assert not node.gate.is_shut and node.alarms.on == {} and kept == [None]
     assert leader_in(etcd).epoch == 1
@@ -335,7 +336,7 @@ def test_keepalives_stop_while_the_disk_hangs(etcd, clock, begin):
 
 def test_leader_of_an_earlier_process_is_cleared(etcd, begin):
     put_cluster(etcd, {ONE: 3, TWO: 3})
-    put_leader(etcd, ONE, 3)
+    put_leader(etcd, ONE, 3, address="host:5679")
 
     node = begin(cluster=HERE, epoch=3)
 

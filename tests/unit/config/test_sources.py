@@ -156,8 +156,8 @@ def test_http_is_another_name_of_mgmt(load_from):
 
 
 def test_option_without_effect_is_said_aloud_when_turned_on_only(load_from):
-    assert "has no effect yet" in load_from("--clustering-etcd-prefix", "x")[1][0]
     assert load_from("--clustering-port", "-1")[1] == []
+    assert "has no effect yet" in load_from(ini="[clustering]\nmax_unsynced_actions = 5\n")[1][0]
 
 
 def test_sni_section_is_taken_over_with_values_of_the_right_kinds(load_from):

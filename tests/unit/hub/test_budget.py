@@ -125,8 +125,8 @@ SHARED = {
 # Nothing of these is kept from others: lists of those that there are, buffers between two turns of the loop,
 # and those that bodies lend, which count among the bodies.
 UNSHARED = {
-    "buffers", "body_buffers", "clients", "coalescer", "heartbeats", "is_closed", "timers", "input", "output",
-    "input_view", "output_view",
+    "buffers", "body_buffers", "clients", "coalescer", "gate", "heartbeats", "is_closed", "timers", "input",
+    "output", "input_view", "output_view",
 }
 
 

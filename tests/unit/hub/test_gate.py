@@ -6,6 +6,7 @@ from gomq_py.hub.gate import Gate
 from gomq_py.hub.scheduler import Job, TurnTaker
 from tests.support.clocks import patient_scheduler
 from tests.support.queues import HandLoop
+from tests.support.waiting import in_time
 
 
 class Noting(TurnTaker):
@@ -118,5 +119,5 @@ def test_wait_returns_when_the_gate_opens(scheduler):
 
     gate.open()
 
-    waiting.join(5)
+    waiting.join(in_time(5))
     assert waiting.dead

@@ -608,3 +608,57 @@ def test_socket_that_was_handed_over_keeps_its_path(tmp_path):
     handed_over.close()
 
     assert path.exists()
+
+
+def adoptable():
+    """(socket of a client, descriptor of the other end), connected."""
+    client, other = gevent.socket.socketpair()
+    client.settimeout(in_time(30))
+    return client, other.detach()
+
+
+@pytest.mark.parametrize("at_once, kind", [(True, LoopSocket), (False, gevent.socket.socket)])
+def test_adopted_client_is_served_with_the_address_that_it_is_given(listen, at_once, kind):
+    """Also where this address may announce others: its node has said all."""
+    seen = []
+
+    def handle(connection, address):
+        seen.append((type(connection), address))
+        connection.sendall(b"done")
+
+    listening = listen(handle, at_once=at_once, proxies=Proxies(True, ("192.0.2.7",), in_time(30)))
+    client, descriptor = adoptable()
+    listening.adopt(socket.AF_UNIX, descriptor, ("192.0.2.7", 5))
+
+    assert client.recv(100) == b"done" and client.recv(1) == b""
+    assert seen == [(kind, ("192.0.2.7", 5))]
+    client.close()
+
+
+def test_adopted_client_counts_as_an_accepted_one(listen):
+    entered, left = [], []
+    gate = SimpleNamespace(
+        has_room=lambda host: bool(entered), refuses=lambda host: host == "192.0.2.8",
+        enter=lambda _connection, host: entered.append(host) or host, leave=left.append)
+    listening = listen(lambda connection, _address: connection.sendall(b"done"), gate=gate)
+    assert not listening.has_room_for(("192.0.2.7", 5))
+    assert listening.has_room_for(("192.0.2.8", 5)), "to be refused at once"
+    client, descriptor = adoptable()
+
+    listening.adopt(socket.AF_UNIX, descriptor, ("192.0.2.7", 5))
+
+    assert client.recv(100) == b"done"
+    wait_until(lambda: left == entered == ["192.0.2.7"], sleep=gevent.sleep)
+    client.close()
+
+
+def test_closed_listener_closes_whom_it_is_to_adopt(listen):
+    listening = listen(echo)
+    listening.close()
+    client, descriptor = adoptable()
+
+    assert listening.has_room_for(("192.0.2.7", 5))
+    listening.adopt(socket.AF_UNIX, descriptor, ("192.0.2.7", 5))
+
+    assert client.recv(1) == b""
+    client.close()

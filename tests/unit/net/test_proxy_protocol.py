@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gomq_py.net.proxy_protocol import (
-    SIGNATURE, V2_MAX_OCTETS, Header, Proxies, ProxyProtocolError, parse, read_header,
+    SIGNATURE, V2_MAX_OCTETS, Header, Proxies, ProxyProtocolError, header_of, is_loopback, parse,
+    read_header,
 )
 from tests.support.waiting import in_time
 
@@ -281,3 +282,26 @@ def test_change_counts_for_the_next_connection(ends):
     proxies.update(True, ("127.0.0.1",), 5)
 
     assert client_of(proxies, ends, V2_TCP4, PROXY) == (CLIENT, BEHIND)
+
+
+@pytest.mark.parametrize("source, destination, header, told", [
+    (CLIENT, ("198.51.100.1", 5672), V2_TCP4, CLIENT),
+    (("::ffff:192.0.2.7", 56324, 0, 0), ("198.51.100.1", 5672), V2_TCP4, CLIENT),
+    (("2001:db8::7", 56324, 0, 0), ("2001:db8::1", 5672, 0, 0), V2_TCP6, ("2001:db8::7", 56324)),
+    (("fe80::7%eth0", 56324, 0, 2), ("fe80::1%eth0", 5672, 0, 2), None, ("fe80::7", 56324)),
+    (CLIENT, ("::1", 5672, 0, 0), None, CLIENT),
+    ("unix:7:1", "/run/amqp.sock", V2_LOCAL, None),
+])
+def test_header_tells_a_clients_address(source, destination, header, told):
+    written = header_of(source, destination)
+
+    assert header is None or written == header
+    assert parse(written) == (told, len(written))
+
+
+@pytest.mark.parametrize("host, is_own", [
+    ("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("::ffff:127.0.0.1", True),
+    ("192.0.2.7", False), ("::", False),
+])
+def test_loopback_is_a_machines_own(host, is_own):
+    assert is_loopback(host) == is_own

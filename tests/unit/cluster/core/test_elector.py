@@ -2,46 +2,10 @@
 import pytest
 
 from gomq_py.cluster.core.elector import (
-    ADOPT, DAMAGED_S, HEARING_S, Again, Bootstrap, Campaign, Clear, Deposed, Elector, Follow, Lead, Wait,
+    ADOPT, DAMAGED_S, HEARING_S, Again, Campaign, Clear, Deposed, Elector, Follow, Lead, Wait,
 )
 from gomq_py.cluster.core.records import MAX_EPOCH, InSyncRecord, LeaderRecord
-from tests.support.etcd_model import EtcdModel
-
-A, B, C, CLUSTER, OTHER = (letter * 32 for letter in "abcde")
-
-
-class Place:
-    """etcd's model, and electors that read it."""
-
-    def __init__(self):
-        self.now_s = 100.0
-        self.etcd = EtcdModel(lambda: self.now_s)
-
-    def keep(self, epoch=5, members=(A, B), cluster=CLUSTER):
-        """A cluster without a leader, whose members have this epoch."""
-        self.etcd.put("cluster", cluster.encode())
-        self.etcd.put("isr", InSyncRecord(epoch, dict.fromkeys(members, epoch)).encode())
-
-    def led_by(self, node, epoch=5):
-        """Another node leads."""
-        lease = self.etcd.grant(5)
-        self.etcd.put("leader", LeaderRecord(node, epoch, f"{node[0]}:1").encode(), lease)
-        return lease
-
-    def decides(self, elector, **arguments):
-        """What the elector decides now."""
-        return elector.viewed(self.etcd.read(), self.now_s, elector.revision, **arguments)
-
-    def wins(self, elector):
-        """Let an elector be elected. Returns its Lead."""
-        campaign = self.decides(elector)
-        elector.lease = self.etcd.grant(5)
-        extra = {"new_cluster_id": CLUSTER} if isinstance(campaign, Bootstrap) else {}
-        outcome = self.etcd.transact(campaign.transaction(elector.lease, **extra))
-        lead = elector.viewed(outcome.view, self.now_s, elector.revision)
-        assert outcome.is_done and isinstance(lead, Lead)
-        elector.folder(lead.cluster, lead.epoch)
-        return lead
+from tests.unit.cluster.core.place import CLUSTER, OTHER, A, B, C, Place
 
 
 @pytest.fixture
@@ -242,6 +206,24 @@ def test_the_leader_of_an_earlier_process_is_cleared(place, elector):
     assert type(later.viewed(outcome.view, place.now_s, later.revision)) is Campaign
 
 
+def test_a_copy_of_a_node_elsewhere_does_not_clear_it(place, elector):
+    place.keep()
+    place.wins(elector)
+
+    decision = place.decides(Elector(A, CLUSTER, 6, "elsewhere:1"))
+
+    assert type(decision) is Wait and "a copy" in decision.reason
+
+
+def test_a_leader_of_which_a_copy_was_elected_is_deposed(place, elector):
+    place.keep(members=(A,))
+    place.wins(elector)
+    place.etcd.end_lease(elector.lease)
+    place.etcd.put("isr", InSyncRecord(7, {A: 7}).encode())
+
+    assert type(place.decides(elector)) is Deposed
+
+
 def test_nobody_else_is_cleared(place, elector):
     place.keep()
     place.wins(elector)
@@ -348,8 +330,8 @@ def test_an_election_since_deposes(place, elector, epoch, members):
     assert type(place.decides(elector)) is Deposed
 
 
-def test_an_election_of_its_own_that_it_has_not_seen_deposes(place, elector):
-    place.keep()
+def lead_again_unseen(place, elector):
+    """An Again that is won, and ends, before the leader has seen it."""
     place.wins(elector)
     place.etcd.end_lease(elector.lease)
     again = place.decides(elector)
@@ -357,7 +339,21 @@ def test_an_election_of_its_own_that_it_has_not_seen_deposes(place, elector):
     place.etcd.transact(again.transaction(elector.lease))
     place.etcd.end_lease(elector.lease)
 
+
+def test_an_own_election_that_was_not_seen_deposes(place, elector):
+    """It could be another's."""
+    place.keep()
+    lead_again_unseen(place, elector)
+
     assert type(place.decides(elector)) is Deposed
+
+
+def test_an_own_election_that_was_not_seen_is_repeated_where_nobody_else_is_in_sync(place, elector):
+    place.keep(members=(A,))
+    lead_again_unseen(place, elector)
+
+    assert place.decides(elector).record.epoch == 8
+    assert place.wins(elector).epoch == 8
 
 
 @pytest.mark.parametrize("gone", [("cluster",), ("isr",), ("leader", "cluster", "isr")])

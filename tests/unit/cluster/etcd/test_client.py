@@ -138,6 +138,29 @@ def test_server_that_hangs_costs_a_read_its_share_of_the_time(served, client, mu
     assert 1 < time.monotonic() - began_s < 2.9
 
 
+def test_servers_that_are_all_slower_than_their_share_get_the_whole_time_in_turn(served, client):
+    def slowly(request):
+        servers[0].ended.wait(0.5)
+        return said(EMPTY_VIEW)
+
+    servers = [served(slowly) for _ in range(3)]
+    made = client(*servers, timeout_s=1.2)
+
+    with pytest.raises(Unanswered):
+        made.read()
+
+    wait_until(lambda: answers(made.read), sleep=gevent.sleep)
+
+
+def answers(call):
+    """Whether a call has an answer now."""
+    try:
+        call()
+    except (CoordinatorError, Unanswered):
+        return False
+    return True
+
+
 def test_answer_that_drips_ends_with_the_time_limit(served, client):
     def drip(accepted):
         accepted.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
@@ -306,6 +329,25 @@ def test_token_that_is_always_refused_is_asked_for_twice_only(served, client):
         client(server, user="gomq", password="pw").transact(TRANSACTION)
 
     assert len(server.requests) == 4
+
+
+def test_login_that_takes_longer_than_a_call_serves_a_later_one(served, client):
+    """etcd computes for a tenth of a second on purpose; a call of a busy machine's cluster has less."""
+    accounts = Accounts()
+
+    def slowly(request):
+        if request.path == "/v3/auth/authenticate":
+            servers[0].ended.wait(1.0)
+        return accounts.answer(request)
+
+    servers = [served(slowly), served(slowly)]
+    made = client(*servers, user="gomq", password="pw", timeout_s=0.5)
+
+    with pytest.raises(CoordinatorError):
+        made.read()
+
+    wait_until(lambda: answers(made.read), sleep=gevent.sleep)
+    assert accounts.logins <= 2
 
 
 def test_wrong_password_is_told_without_the_password(served, client, caplog):

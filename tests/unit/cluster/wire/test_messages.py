@@ -111,7 +111,7 @@ def test_leader_takes_as_many_checksums_as_the_file_has_blocks():
 
 @settings(deadline=None)
 @given(
-    st.sampled_from([Hello, Challenge, Proof, Welcome, Refused, Hashes, Ack]),
+    st.sampled_from([Hello, Challenge, Proof, Welcome, Refused, Hashes, Ack, Forward]),
     st.binary(max_size=400), st.sampled_from([0, 12, 16, 32, 33, 72, 97]),
 )
 def test_any_payload_is_a_message_or_malformed(kind, payload, size):

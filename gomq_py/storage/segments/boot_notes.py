@@ -1,0 +1,27 @@
+"""Boot notes: what recovery notes until the end of a boot."""
+
+
+class BootNotes:
+    """``settled``: {queue folder: {number of a segment without messages: see ``note_settled``}}; empty after
+    the boot. ``unsealed``: the stores.unsealed.Unsealed of a promoted follower's boot, else None.
+    """
+
+    def __init__(self):
+        self.settled = {}
+        self.unsealed = None
+        self._has_ended = False
+
+    def note_settled(self, folder, number, segment, runs):
+        """Remember, for has_record(), that all messages of a segment are acked. ``segment``: None if its msgs
+        file is missing; then ``runs`` are the ranges acked in its acks file.
+        """
+        if not self._has_ended:
+            self.settled.setdefault(folder, {})[number] = segment, runs
+
+    def end(self):
+        """Forget everything; the boot has ended."""
+        self._has_ended = True
+        self.settled = {}
+        unsealed, self.unsealed = self.unsealed, None
+        if unsealed is not None:
+            unsealed.close()
