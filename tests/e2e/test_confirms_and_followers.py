@@ -1,6 +1,7 @@
 """Confirms of a whole leader wait for its followers: what was confirmed is in their folders, over epochs,
 connections and a change of the leader.
 """
+import os
 import threading
 
 import gevent
@@ -13,9 +14,11 @@ from gomq_py.cluster import identity
 from gomq_py.cluster.acknowledger import Acknowledger
 from gomq_py.cluster.core.promises import Promises
 from gomq_py.cluster.follower import STREAMING
+from gomq_py.cluster.publisher_holds import FOLLOWER_THROUGHPUT, PublisherHolds
 from gomq_py.errors import ClusterError
 from gomq_py.storage.disk.plain_files import PlainFiles
 from tests.e2e.test_follow import PERSISTENT, LeadingNode, differing, follower_of, wait
+from tests.support.waiting import in_time
 
 
 class PromisingNode(LeadingNode):
@@ -106,7 +109,7 @@ def test_confirm_waits_for_the_flush_of_a_follower(leading, start, publisher):
     publisher.await_confirms()
     for name in ("sync", "sync_all"):
         flush = getattr(files, name)
-        setattr(files, name, lambda file, flush=flush: held.wait() and flush(file))
+        setattr(files, name, lambda file, flush=flush: (held.wait(in_time(20)), flush(file)))
 
     publisher.publish(1)
     wait(lambda: follower.status.received == leading.stream.position and len(leading.promises))
@@ -115,6 +118,39 @@ def test_confirm_waits_for_the_flush_of_a_follower(leading, start, publisher):
     held.set()
     publisher.await_confirms()
     assert leading.promises.promised <= follower.status.flushed
+
+
+def test_flood_against_a_follower_that_stands_still_costs_no_sync(leading, start, caplog):
+    """Its publishers are held before the changes that the follower lacks are dropped."""
+    caplog.set_level("INFO", "gomq_py.cluster")
+    leading.promises.hold(False)
+    follower, held = start(), gevent.event.Event()
+    leading.require()
+    leading.stream.kept_most = 4 << 20
+    alarms = leading.node.broker.alarms
+    holds = PublisherHolds(alarms, leading.leader, leading.stream, leading.leader.progress.keys, 64 << 20)
+    client = leading.client()
+    client.call(QueueDeclare(queue="flood", durable=True), QueueDeclareOk)
+    turn = follower._applier._turn
+    follower._applier._turn = lambda *arguments: (held.wait(in_time(5)), turn(*arguments))
+    body = os.urandom(8192)  # which cannot be compressed
+
+    def flood():
+        for _ in range(4000):  # more than sockets take
+            client.publish("flood", body, properties=PERSISTENT)
+
+    publishing = gevent.spawn(flood)
+    wait(lambda: FOLLOWER_THROUGHPUT in alarms.resources)
+    place, = [link._at for link in leading.leader.links]
+    assert not place.is_dropped and not publishing.ready()
+    held.set()
+    publishing.get()
+
+    leading.node.durability.wait()
+    wait(lambda: follower.status.flushed == leading.stream.position and not alarms.resources)
+    assert caplog.text.count("with a sync") == 1
+    holds.close()
+    client.close()
 
 
 def test_confirm_waits_for_the_slower_of_two(leading, start, publisher):
