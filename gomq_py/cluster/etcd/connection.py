@@ -16,7 +16,7 @@ from gomq_py.hub.turns import give_way
 _poll = monkey.get_original("select", "poll")
 
 READ_OCTETS = 16 * 1024
-# Most octets of an answer with its head, and of a line of a watch. A cluster of 64 nodes has 15 KiB of keys.
+# Most octets of an answer with its head, and of a line of a watch. A cluster of 64 nodes has 100 KiB of keys.
 MOST_OCTETS = 1024 * 1024
 # Time for a lookup of a name that was looked up before, behind which the addresses found then are used.
 LOOKUP_S = 0.5
