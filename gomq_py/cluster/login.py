@@ -82,8 +82,9 @@ class LeaderLogin:
             and self._can_resume(self.hello.run, self.hello.position)
         )
         self.done = True
-        proof = _sign(self._secret, b"leader", self._signed)
-        return self._frame(frames.WELCOME, messages.Welcome(proof, self.is_sync, self._counts_received))
+        welcome = messages.Welcome(b"", self.is_sync, self._counts_received)
+        signature = _sign(self._secret, b"leader", self._signed + bytes([welcome.flags]))
+        return self._frame(frames.WELCOME, welcome._replace(digest=signature))
 
     def _frame(self, kind, message):
         return frames.encode(kind, message.encode(), self._challenge.epoch)
@@ -138,7 +139,8 @@ class FollowerLogin:
 
     def _welcomed(self, payload):
         welcome = messages.Welcome.decode(payload)
-        if not hmac.compare_digest(welcome.digest, _sign(self._secret, b"leader", self._signed)):
+        signature = _sign(self._secret, b"leader", self._signed + bytes([welcome.flags]))
+        if not hmac.compare_digest(welcome.digest, signature):
             raise LoginRefused("the leader has not proved that it knows the secret")
         self._check_welcome(welcome)
         self.cluster_id, self.epoch, self.run, _ = self._challenge

@@ -128,16 +128,22 @@ class Proof(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """The leader's signature of both. ``is_sync``: a sync comes first. ``counts_received``: the leader's
-    promises wait for what is received, and not for its flush, so the follower acknowledges it at once.
+    """The leader's signature of both, and of ``flags``. ``is_sync``: a sync comes first. ``counts_received``:
+    the leader's promises wait for what is received, and not for its flush, so the follower acknowledges it at
+    once.
     """
 
     digest: bytes
     is_sync: bool
     counts_received: bool = False
 
+    @property
+    def flags(self):
+        """The last octet."""
+        return self.is_sync + 2 * self.counts_received
+
     def encode(self):
-        return _WELCOME.pack(self.digest, self.is_sync + 2 * self.counts_received)
+        return _WELCOME.pack(self.digest, self.flags)
 
     @classmethod
     def decode(cls, payload):

@@ -65,6 +65,11 @@ def refusal(login, received):
     return raised.value.text
 
 
+def welcome(one, flags):
+    """WELCOME with these flags, of a leader that knows the secret."""
+    return hmac.new(SECRET, b"leader" + one._signed + flags, hashlib.sha256).digest() + flags
+
+
 def test_both_prove_the_secret_with_these_octets():
     one, other = follower(), leader()
     hello = bytes.fromhex(
@@ -77,13 +82,13 @@ def test_both_prove_the_secret_with_these_octets():
         said.append(frame(side.feed(said[-1])))
     assert one.feed(said[-1]) == b""
 
-    proof, welcome = (
-        hmac.new(SECRET, role + hello + challenge, hashlib.sha256).digest()
-        for role in (b"follower", b"leader")
+    proof, last = (
+        hmac.new(SECRET, signed, hashlib.sha256).digest()
+        for signed in (b"follower" + hello + challenge, b"leader" + hello + challenge + b"\0")
     )
     assert said == [
         Frame(HELLO, 4, 0, hello), Frame(CHALLENGE, 5, 0, challenge), Frame(PROOF, 4, 0, proof),
-        Frame(WELCOME, 5, 0, welcome + b"\0"),
+        Frame(WELCOME, 5, 0, last + b"\0"),
     ]
     assert (one.done, one.cluster_id, one.epoch, one.run, one.is_sync) == (True, CLUSTER, 5, RUN, False)
     assert (other.done, other.hello.name, other.hello.node_id, other.is_sync) == (True, "node-b", NODE, False)
@@ -182,12 +187,21 @@ def test_leader_refuses_a_follower_of_another_cluster_or_a_higher_epoch(changes,
 def test_leader_that_goes_on_where_the_follower_did_not_ask_is_left(run):
     """It has the secret, but skips the sync without which its events mean nothing here."""
     one, other = follower(run=run), leader()
-    welcome = frame(other.feed(frame(one.feed(frame(other.feed(frame(one.hello())))))))
+    one.feed(frame(other.feed(frame(one.hello()))))
 
-    text = refusal(one, Frame(WELCOME, 5, 0, welcome.payload[:-1] + b"\0"))
+    text = refusal(one, Frame(WELCOME, 5, 0, welcome(one, b"\0")))
 
     assert "without a sync in another run" in text
     assert (one.epoch, one.run) == (4, run)
+
+
+def test_welcome_whose_flags_were_changed_on_the_way_is_refused():
+    """Without TLS: a follower that takes what it has received for safe would be trusted with promises."""
+    one, other = follower(), leader()
+    sent = frame(other.feed(frame(one.feed(frame(other.feed(frame(one.hello())))))))
+
+    assert refusal(one, Frame(WELCOME, 5, 0, sent.payload[:-1] + b"\2")) == (
+        "the leader has not proved that it knows the secret")
 
 
 def test_epoch_that_no_cluster_reaches_is_refused():
@@ -317,9 +331,7 @@ def test_forwarder_is_refused_as_a_follower_is(one, text):
 
 def test_forwarder_leaves_a_leader_that_announces_a_sync():
     one, other = forwarder(), leader()
-    challenge = frame(other.feed(frame(one.hello())))
-    signed = frame(one.feed(challenge)) and one._signed
-    digest = hmac.new(SECRET, b"leader" + signed, hashlib.sha256).digest()
+    one.feed(frame(other.feed(frame(one.hello()))))
 
-    assert refusal(one, Frame(WELCOME, 5, 0, digest + b"\1")) == (
+    assert refusal(one, Frame(WELCOME, 5, 0, welcome(one, b"\1"))) == (
         "the leader takes this connection for a follower's")
