@@ -1,7 +1,9 @@
 """The account of the rounds sees what is lost, comes twice or comes too late, and nothing else."""
+from types import SimpleNamespace
+
 import pytest
 
-from tests.cluster_rounds.accounts import QueueAccount, Reading, StreamAccount
+from tests.cluster_rounds.accounts import QueueAccount, Reading, SessionAccount, StreamAccount
 
 
 def account_of(sent, confirmed, kind=QueueAccount):
@@ -70,3 +72,19 @@ def test_gap_in_a_stream_is_a_problem():
     account.check([(0, 0), (2, 1)])
 
     assert account.problems
+
+
+@pytest.mark.parametrize(("received", "is_right"), [
+    ({1: [0, 1, 0, 1, 3], 2: [0, 1, 3]}, True),  # 2 was refused; QoS 1 may repeat
+    ({1: [0, 1, 3], 2: [0, 1, 1, 3]}, False),
+    ({1: [0, 1, 3], 2: [0, 3, 1]}, False),
+    ({1: [0, 3, 1], 2: [0, 1, 3]}, False),
+    ({1: [0, 1, 3], 2: [0, 1]}, False),
+])
+def test_qos_2_comes_once_and_both_in_order_but_for_what_was_refused(received, is_right):
+    publisher = SimpleNamespace(published={1: 4, 2: 4}, refused={1: {2}, 2: {2}})
+    account = SessionAccount(publisher, SimpleNamespace(received=received))
+
+    account.check()
+
+    assert (account.problems == []) == is_right
