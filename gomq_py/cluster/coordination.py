@@ -289,10 +289,15 @@ class Coordination:
         if not isinstance(decision, Again) and self.leadership is None and not self._member.settle():
             self._pause_s = FOLDER_S
             return None
+<<<<<<< ours
         if self._member.hangs():  # it would win each time: its followers still hear it
             self.decision = Wait(HANGS)
             self._say(HANGS)
             self._pause_s = FOLDER_S
+=======
+        if self.leadership is not None and self._member.hangs():  # its disk: another node is to lead
+            self._pause_s = RETRY_S
+>>>>>>> theirs
             return None
         if not self._take_lease():
             return None
@@ -359,11 +364,22 @@ class Coordination:
     def _keep_alive(self) -> None:
         while not self._has_ended:
             try:
-                if self._lease_id and self._lease.is_due(self._clock()) and not self._member.hangs():
+                if self._lease_id and self._may_keep_alive():
                     self._keep_alive_once(self._lease, self._lease_id)
             except Exception:
                 LOG.exception("no keepalive could be sent; another one is")
             gevent.sleep(EVERY * self._ttl_s / 4)
+
+    def _may_keep_alive(self) -> bool:
+        """Whether it is time for a keepalive, and this node is fit to lead.
+
+        Past the deadline etcd has to answer a read first: where its answers are lost and requests are not,
+        keepalives would hold the leadership of a node that is fenced.
+        """
+        now_s = self._clock()
+        if self.error and self._lease.is_past(now_s):
+            return False
+        return self._lease.is_due(now_s) and not self._member.hangs()
 
     def _keep_alive_once(self, lease: Lease, lease_id: int) -> None:
         sent_s = self._clock()
