@@ -289,15 +289,10 @@ class Coordination:
         if not isinstance(decision, Again) and self.leadership is None and not self._member.settle():
             self._pause_s = FOLDER_S
             return None
-<<<<<<< ours
         if self._member.hangs():  # it would win each time: its followers still hear it
             self.decision = Wait(HANGS)
             self._say(HANGS)
             self._pause_s = FOLDER_S
-=======
-        if self.leadership is not None and self._member.hangs():  # its disk: another node is to lead
-            self._pause_s = RETRY_S
->>>>>>> theirs
             return None
         if not self._take_lease():
             return None
@@ -388,6 +383,7 @@ class Coordination:
             is_alive = self._coordinator.keep_alive(lease_id)
         except (Unanswered, CoordinatorError) as error:
             self._failed(error)
+            self._wake.set()  # it is read until etcd answers
             return
         lease.answered(sent_s, is_alive)
         if lease is not self._lease:

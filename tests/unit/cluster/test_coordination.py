@@ -30,11 +30,14 @@ class Clock:
 
 
 class Etcd:
-    """The model, whose calls a test makes fail: ``fault`` raises before the call, ``lost`` behind it."""
+    """The model, whose calls a test makes fail: ``fault`` raises before the call, ``lost`` behind those of
+    ``losing``.
+    """
 
     def __init__(self, clock):
         self.model = EtcdModel(clock)
         self.fault = self.lost = None
+        self.losing = {"transact", "keep_alive"}
 
     def __getattr__(self, name):
         call = getattr(self.model, name)
@@ -44,7 +47,7 @@ class Etcd:
             if self.fault is not None:
                 raise self.fault
             result = call(*arguments)
-            if self.lost is not None and name in ("transact", "keep_alive"):
+            if self.lost is not None and name in self.losing:
                 raise self.lost
             return result
 
@@ -332,6 +335,21 @@ def test_keepalives_stop_while_the_disk_hangs(etcd, clock, begin):
     clock.now_s += 5
     etcd.model.expire()
     assert leader_in(etcd) is None
+
+
+def test_leader_that_hears_nothing_of_etcd_does_not_keep_the_lease(etcd, clock, begin):
+    """Its requests arrive, so etcd would hold a fenced node for the leader for ever."""
+    node = begin()
+    wait(lambda: node.is_open)
+    etcd.losing = {"read", "transact", "keep_alive"}
+    etcd.lost = Unanswered("lost by the test")
+
+    def expire():
+        clock.now_s += 0.5
+        etcd.model.expire()
+        return leader_in(etcd) is None
+
+    wait(expire)
 
 
 def test_leader_of_an_earlier_process_is_cleared(etcd, begin):
