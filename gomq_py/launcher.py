@@ -268,7 +268,7 @@ class Launcher:
         try:
             self._systemd.hand_on(environment)
             os.execve(sys.executable, sys.orig_argv, environment)
-        except OSError as error:  # the program was replaced, for example; whoever has started it starts it again
+        except OSError as error:  # the program was replaced, for example
             LOG.critical("the program cannot begin anew, and ends: %s", error)
             self._has_failed = True
             if self._asked_to_stop is not None:

@@ -77,7 +77,7 @@ class ElectedMembership:
         self._coordinator: Any = None
         self._keepalives: Any = None
         self._identity: Any = None
-        self._secret = b""
+        self._secret = self._secret_in_etcd = b""
         self._address = ""
         self._beginning: Any = None  # greenlet
         self._coordination: Coordination | None = None
@@ -125,6 +125,7 @@ class ElectedMembership:
     def _begin(self) -> None:
         if not self._secret:
             self._secret = self._forwarder.secret = self._secret_of_cluster()
+            self._secret_in_etcd = self._secret.hex().encode()
         settings, identity = self._settings, self._identity
         self._follower = Follower(
             self._files, self._root, self._secret, "", 0, socket.gethostname(), identity,
@@ -133,7 +134,7 @@ class ElectedMembership:
         self._coordination = Coordination(
             self._coordinator, self, identity.node_id.hex(), socket.gethostname(), self._address,
             self._promises, float(settings.lease_ttl), float(settings.ack_timeout), settings.min_isr,
-            settings=shared_settings.told(settings))
+            settings=shared_settings.told(settings), secret=self._secret_in_etcd)
         self._coordination.start()
 
     def _secret_of_cluster(self) -> bytes:
@@ -269,7 +270,7 @@ class ElectedMembership:
         """Serve followers, and wait until doors may open. Raises BindError, OSError. May switch."""
         settings, leadership = self._settings, self._leadership
         assert leadership is not None and self._coordination is not None
-        self._coordination.kept_alive(*self._keepalives.stop())
+        self._coordination.kept_alive(self._keepalives.lease, *self._keepalives.kept)
         leader = Leader(
             self._secret, self._identity.cluster_id, self._identity.epoch, self._stream, self._register,
             self._root, settings.clustering_bind, settings.clustering_port, leader_tls(settings),
@@ -286,6 +287,12 @@ class ElectedMembership:
         leadership.start()
         leadership.opened.wait()
         return None
+
+    def opened(self) -> None:
+        """All doors are open: the hub, which has not turned much until now, sends keepalives alone."""
+        self._keepalives.stop()
+        if self._coordination is not None:
+            self._coordination.kept_alive(self._keepalives.lease, *self._keepalives.kept)
 
     def _hands_over(self) -> bool:
         """Whether another member is to lead, because damage was found here at this boot."""

@@ -444,3 +444,22 @@ def test_fault_in_a_change_of_the_in_sync_set_is_no_end_of_changes(etcd, begin, 
 
     wait(lambda: in_sync_in(etcd).members == {ONE: 1, TWO: 1})
     assert "a fault of the client" in caplog.text
+
+
+def test_secret_that_etcd_has_lost_is_written_again(etcd, begin):
+    node = begin(secret=b"5" * 64)
+    wait(lambda: node.is_open)
+
+    wait(lambda: etcd.model.read().secret is not None)
+    assert etcd.model.read().secret.value == b"5" * 64
+
+
+def test_loss_of_an_earlier_lease_is_no_loss_of_the_present_one(etcd, begin):
+    node = begin()
+    wait(lambda: node.is_open)
+
+    node.coordination.kept_alive(node.coordination.lease_id + 1, None, True)
+    assert not node.leadership.is_fenced and node.coordination.lease_id
+
+    node.coordination.kept_alive(node.coordination.lease_id, None, True)
+    assert node.coordination.lease_id == 0
