@@ -220,6 +220,8 @@ class Node:
             self._serving(MQTT)
         self.shovels.start()
         self.federation.start()
+        if self._membership is not None:
+            self._membership.opened()
 
     def _find_listener(self, name: str) -> Any:
         """The listener that serves clients of followers, or None."""

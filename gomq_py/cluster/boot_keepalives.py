@@ -34,18 +34,21 @@ class BootKeepalives:
     def __init__(
             self, connect: Callable[[], Any], lease: int, ttl_s: float, clock: Callable[[], float],
             used: Callable[[], float] = time.process_time):
-        self._connect, self._lease, self._ttl_s = connect, lease, ttl_s
+        self.lease = lease
+        self._connect, self._ttl_s = connect, ttl_s
         self._clock, self._used = clock, used
         self._kept_s: float | None = None
         self._is_lost = self._is_over = False
         _start_thread(self._run, ())
 
-    def stop(self) -> tuple[float | None, bool]:
-        """End the thread, which may be in a last call of etcd for a moment. Returns (time at which the last
-        good keepalive was sent, or None; whether the lease has ended). Does not switch.
-        """
-        self._is_over = True
+    @property
+    def kept(self) -> tuple[float | None, bool]:
+        """Time at which the last good keepalive was sent, or None; whether the lease has ended."""
         return self._kept_s, self._is_lost
+
+    def stop(self) -> None:
+        """End the thread, which may be in a last call of etcd for a moment. Does not switch."""
+        self._is_over = True
 
     # the thread
 
@@ -69,7 +72,7 @@ class BootKeepalives:
                 used, since_s = self._used(), sent_s
             if sent_s - since_s < HANGS_S:
                 try:
-                    self._is_lost = not coordinator.keep_alive(self._lease)
+                    self._is_lost = not coordinator.keep_alive(self.lease)
                     if not self._is_lost:
                         self._kept_s = sent_s
                 except (Unanswered, CoordinatorError):

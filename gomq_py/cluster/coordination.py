@@ -22,7 +22,9 @@ from gomq_py.cluster.core.in_sync import InSync
 from gomq_py.cluster.core.lease import EVERY, Lease
 from gomq_py.cluster.core.overrides import NotPossible
 from gomq_py.cluster.core.promises import Promises
-from gomq_py.cluster.core.records import LEADER, NODES, InSyncRecord, LeaderRecord, NodeRecord, decoded
+from gomq_py.cluster.core.records import (
+    LEADER, NODES, SECRET, InSyncRecord, LeaderRecord, NodeRecord, decoded,
+)
 from gomq_py.cluster.core.transactions import (
     CREATE, Compare, CoordinatorError, Delete, Outcome, Put, Transaction, Unanswered,
 )
@@ -93,12 +95,13 @@ class Coordination:
 
     ``decision``: the last one; ``leadership``: the Leadership of a leader, else None; ``view``: what was read
     last; ``error``: the last fault of etcd, "" when it answers. ``settings``: shared_settings.told().
+    ``secret``: value of ``secret`` that etcd has had; empty: the settings have the secret.
     """
 
     def __init__(
             self, coordinator: Coordinator, member: Member, node: str, name: str, address: str,
             promises: Promises, lease_ttl_s: float = 5.0, ack_timeout_s: float = 3.0, min_isr: int = 1,
-            clock: Callable[[], float] = boot_time_s, settings: Mapping[str, str] = {}):
+            clock: Callable[[], float] = boot_time_s, settings: Mapping[str, str] = {}, secret: bytes = b""):
         folder = member.folder
         self.decision: Decision = Wait("etcd was not asked yet")
         self.leadership: Leadership | None = None
@@ -107,6 +110,7 @@ class Coordination:
         self._coordinator, self._member, self._promises = coordinator, member, promises
         self._node, self._record = node, NodeRecord(name, address, settings).encode()
         self._warner = Warner(node, settings)
+        self._secret = secret
         self._ttl_s, self._clock = lease_ttl_s, clock
         self.min_isr, self._ack_timeout_s = min_isr, ack_timeout_s
         self._elector = Elector(node, folder.cluster, folder.epoch, address)
@@ -196,12 +200,15 @@ class Coordination:
         """The id of the present lease; 0 without one."""
         return self._lease_id
 
-    def kept_alive(self, sent_s: float | None, is_lost: bool) -> None:
-        """Note the keepalives that others have sent for this node (boot_keepalives)."""
-        if sent_s is not None and self._lease_id:
-            self._lease.answered(sent_s, True)
-        if is_lost:
-            self._lose_lease(self._lease)
+    def kept_alive(self, lease_id: int, sent_s: float | None, is_lost: bool) -> None:
+        """Note the keepalives that others have sent for this node's lease (boot_keepalives), which may be an
+        earlier one.
+        """
+        if lease_id == self._lease_id:
+            if sent_s is not None:
+                self._lease.answered(sent_s, True)
+            if is_lost:
+                self._lose_lease(self._lease)
         self.look()
 
     @property
@@ -243,13 +250,19 @@ class Coordination:
                 self._warner.look(view.nodes)
 
     def _register(self, view: Any) -> None:
-        """Write this node's name and address for operators, unless they are there."""
-        kept = view.nodes.get(self._node)
+        """Write what etcd lacks: this node's name and address for operators, and the secret, if it was lost:
+        a node that starts would make another one, and be refused by all that run.
+        """
+        kept, missing = view.nodes.get(self._node), []
         if kept is None or kept.value != self._record:
-            try:
-                self._coordinator.transact(Transaction((), (Put(NODES + self._node, self._record),)))
-            except (Unanswered, CoordinatorError) as error:
-                self._failed(error)
+            missing.append(Transaction((), (Put(NODES + self._node, self._record),)))
+        if view.secret is None and self._secret:
+            missing.append(Transaction((Compare(SECRET, CREATE, 0),), (Put(SECRET, self._secret),)))
+        try:
+            for transaction in missing:
+                self._coordinator.transact(transaction)
+        except (Unanswered, CoordinatorError) as error:
+            self._failed(error)
 
     def _decide(self, view: Any, since: int) -> Decision:
         self.error, self.view = "", view

@@ -74,7 +74,7 @@ class ElectedMembership:
         self._coordinator: Any = None
         self._keepalives: Any = None
         self._identity: Any = None
-        self._secret = b""
+        self._secret = self._secret_in_etcd = b""
         self._beginning: Any = None  # greenlet
         self._coordination: Coordination | None = None
         self._follower: Any = None
@@ -121,6 +121,7 @@ class ElectedMembership:
     def _begin(self) -> None:
         if not self._secret:
             self._secret = self._forwarder.secret = self._secret_of_cluster()
+            self._secret_in_etcd = self._secret.hex().encode()
         settings, identity = self._settings, self._identity
         self._follower = Follower(
             self._files, self._root, self._secret, "", 0, socket.gethostname(), identity,
@@ -129,7 +130,7 @@ class ElectedMembership:
         self._coordination = Coordination(
             self._coordinator, self, identity.node_id.hex(), socket.gethostname(), advertised(settings),
             self._promises, float(settings.lease_ttl), float(settings.ack_timeout), settings.min_isr,
-            settings=shared_settings.told(settings))
+            settings=shared_settings.told(settings), secret=self._secret_in_etcd)
         self._coordination.start()
 
     def _secret_of_cluster(self) -> bytes:
@@ -266,7 +267,7 @@ class ElectedMembership:
         """Serve followers, and wait until doors may open. Raises BindError, OSError. May switch."""
         settings, coordination = self._settings, self._coordination
         assert coordination is not None and coordination.leadership is not None
-        coordination.kept_alive(*self._keepalives.stop())
+        coordination.kept_alive(self._keepalives.lease, *self._keepalives.kept)
         leader = Leader(
             self._secret, self._identity.cluster_id, self._identity.epoch, self._stream, self._register,
             self._root, settings.clustering_bind, settings.clustering_port, leader_tls(settings),
@@ -281,6 +282,12 @@ class ElectedMembership:
             coordination.resign(HANDS_OVER)
             serving.wait_for_the_end()
         serving.wait_until_open()
+
+    def opened(self) -> None:
+        """All doors are open: the hub, which has not turned much until now, sends keepalives alone."""
+        self._keepalives.stop()
+        if self._coordination is not None:
+            self._coordination.kept_alive(self._keepalives.lease, *self._keepalives.kept)
 
     def drain(self) -> None:
         """Before an orderly end: have every node in sync take everything, so that one of them leads at once.

@@ -183,6 +183,9 @@ class Membership:
         leader.open()
         self._leader = leader
 
+    def opened(self) -> None:
+        """All doors are open."""
+
     def change(self, what: str, node: str = "") -> None:
         """Do what an operator asks for; "accept_damage": let followers sync again, although damage was found.
 

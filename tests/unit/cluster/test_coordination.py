@@ -389,3 +389,96 @@ def test_emptied_etcd_fences_the_leader(etcd, begin):
 
     wait(lambda: node.leadership.is_fenced)
     assert "cluster_adopt" in node.coordination.decision.reason
+
+
+def is_said_to_be_gone(begin, etcd, members):
+    put_cluster(etcd, members, epoch=4)
+    put_leader(etcd, TWO, 4)
+    node = begin(cluster=HERE, epoch=3)
+    wait(lambda: node.told)
+    node.coordination.is_gone("other:5679")
+    return leader_in(etcd) is None
+
+
+def test_leader_that_listens_no_more_is_deleted(etcd, begin):
+    assert is_said_to_be_gone(begin, etcd, {ONE: 3, TWO: 4})
+
+
+def test_elected_node_that_does_not_listen_yet_is_not_deleted(etcd, begin):
+    """It reads its folder, which may take minutes; each successor would be deleted likewise."""
+    assert not is_said_to_be_gone(begin, etcd, {ONE: 3, TWO: 3})
+
+
+def test_leader_whose_disk_hangs_does_not_win_again(etcd, clock, begin):
+    node = begin()
+    wait(lambda: node.is_open)
+    node.is_hanging = True
+    clock.now_s += 10
+    etcd.model.expire()
+    wait(lambda: node.leadership.is_fenced)
+
+    wait(lambda: "hangs" in getattr(node.coordination.decision, "reason", "") or leader_in(etcd))
+    assert leader_in(etcd) is None
+
+    node.is_hanging = False
+    node.coordination.look()
+    wait(lambda: not node.leadership.is_fenced)
+    assert leader_in(etcd).epoch == 2
+
+
+def test_view_of_an_etcd_put_back_during_an_election_ends_it(etcd, begin):
+    put_cluster(etcd, {ONE: 3, TWO: 3})
+    etcd.model.revision += 1000
+    calls = []
+
+    def transact(transaction):
+        """A new, older etcd, in which another node leads."""
+        gevent.sleep(0.001)
+        calls.append(transaction)
+        if len(calls) == 1:
+            etcd.model._empty()
+            put_cluster(etcd, {ONE: 3, TWO: 3})
+            put_leader(etcd, TWO, 3)
+        return etcd.model.transact(transaction)
+
+    etcd.transact = transact
+    node = begin(cluster=HERE, epoch=3)
+
+    wait(lambda: ("follow", "other:5679") in node.told or len(calls) > 20)
+    assert ("follow", "other:5679") in node.told
+
+
+def test_fault_in_a_change_of_the_in_sync_set_is_no_end_of_changes(etcd, begin, caplog):
+    node = begin()
+    wait(lambda: node.is_open)
+    transact, faults = etcd.transact, [ValueError("a fault of the client")]
+
+    def failing(transaction):
+        if faults:
+            raise faults.pop()
+        return transact(transaction)
+
+    etcd.transact = failing
+    node.links.progress = {TWO: Progress(0, True, True)}
+
+    wait(lambda: in_sync_in(etcd).members == {ONE: 1, TWO: 1})
+    assert "a fault of the client" in caplog.text
+
+
+def test_secret_that_etcd_has_lost_is_written_again(etcd, begin):
+    node = begin(secret=b"5" * 64)
+    wait(lambda: node.is_open)
+
+    wait(lambda: etcd.model.read().secret is not None)
+    assert etcd.model.read().secret.value == b"5" * 64
+
+
+def test_loss_of_an_earlier_lease_is_no_loss_of_the_present_one(etcd, begin):
+    node = begin()
+    wait(lambda: node.is_open)
+
+    node.coordination.kept_alive(node.coordination.lease_id + 1, None, True)
+    assert not node.leadership.is_fenced and node.coordination.lease_id
+
+    node.coordination.kept_alive(node.coordination.lease_id, None, True)
+    assert node.coordination.lease_id == 0
