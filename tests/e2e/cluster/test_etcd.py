@@ -128,7 +128,7 @@ def test_no_change_stays_unseen_while_etcd_is_killed_and_started_again(etcd, con
 
 
 def test_transaction_that_a_stopped_etcd_has_is_unanswered_and_done_later(etcd, connected):
-    client = connected(etcd, timeout_s=0.9)
+    client = connected(etcd, timeout_s=in_time(1))
     client.read()
 
     etcd.stop()

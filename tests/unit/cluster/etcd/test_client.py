@@ -135,7 +135,7 @@ def test_server_that_hangs_costs_a_read_its_share_of_the_time(served, client, mu
     began_s = time.monotonic()
     assert made.read().revision == 9
 
-    assert 1 < time.monotonic() - began_s
+    assert 1 < time.monotonic() - began_s < in_time(3)
 
 
 def test_servers_that_are_all_slower_than_their_share_get_the_whole_time_in_turn(served, client):
@@ -144,7 +144,7 @@ def test_servers_that_are_all_slower_than_their_share_get_the_whole_time_in_turn
         return said(EMPTY_VIEW)
 
     servers = [served(slowly) for _ in range(3)]
-    made = client(*servers, timeout_s=1.2)
+    made = client(*servers, timeout_s=0.9)
 
     with pytest.raises(Unanswered):
         made.read()
