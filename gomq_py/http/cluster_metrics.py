@@ -1,6 +1,6 @@
-"""Cluster metrics: families of the answer to /api/cluster: role, in-sync set, followers, lease and etcd.
+"""Cluster metrics: families of role, in-sync set, followers, lease and etcd, from /api/cluster's figures.
 
-Reads figures only. A broker without followers has ``gomq_cluster_is_leader`` and little else.
+A broker without followers has ``gomq_cluster_is_leader`` and little else.
 """
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
@@ -75,7 +75,7 @@ def _of_leader(followers):
             sum(follower["state"] == state for follower in followers))
     for key, end, text in (*OF_FOLLOWERS, *OF_SYNCS):
         family = GaugeMetricFamily(f"{PREFIX}follower_{end}", text, labels=("follower", "node"))
-        for follower in followers:  # two may have one host name
+        for follower in followers:  # the node, too: two followers may have one host name
             family.add_metric((follower["name"], follower["node"]), follower[key])
         yield family
 

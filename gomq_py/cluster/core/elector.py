@@ -1,9 +1,9 @@
-"""Elector: what a node has to do, by what the coordinator holds: follow, wait, campaign, lead or stop.
+"""Elector: decides from the coordinator's keys what a node has to do: follow, wait, campaign, lead or stop.
 
 The runtime reads a View, gives it to ``viewed`` and does what the Decision says. The Outcome of a transaction
 has a view, too; the runtime gives it to ``viewed`` in the same way, whether the transaction was done or not.
-So an election without an answer is won as soon as it is seen. Nothing here switches, and no clock matters but
-for courtesy.
+So an unanswered election is won as soon as a view shows it. Nothing here switches. Clocks only decide for how
+long a node lets others be elected first.
 
 Why nothing that was promised is lost: only a member of ``isr`` is elected, by a transaction that compares the
 revision at which it was read. Its folder has what it has acknowledged, and every promise has waited for it.
@@ -16,9 +16,9 @@ from gomq_py.cluster.core.records import (
 )
 from gomq_py.cluster.core.transactions import CREATE, MOD, Compare, Delete, Put, Transaction
 
-# A follower that hears its leader lets it win again: its clients stay connected.
+# A follower that still hears its leader waits so long: a leader that wins again keeps its clients.
 HEARING_S = 1.0
-# A node with damage in its folder lets others win.
+# A node with damage in its folder waits so long, so that a sound one wins.
 DAMAGED_S = 10.0
 ADOPT = (
     "was etcd emptied or put back? `gomq-py-ctl cluster_adopt` on the node with the newest data writes it "
@@ -77,15 +77,15 @@ class Again(Campaign):
 
 
 class Clear(NamedTuple):
-    """Delete the ``leader`` of an earlier process of this node, which is dead because this one has the lock
-    of the folder. The outcome's view goes to ``Elector.viewed``.
+    """Delete the ``leader`` of an earlier process of this node, which is dead because this one holds the
+    folder's lock. The outcome's view goes to ``Elector.viewed``.
     """
 
     transaction: Transaction
 
 
 class Lead(NamedTuple):
-    """Lead in ``epoch``; told again as long as it is so.
+    """Lead in ``epoch``; decided again for each view in which this node still leads.
 
     With a new ``revision`` (``leader``'s create revision): a follower ends its link, applies and flushes all
     it has received; write cluster and epoch into ``.cluster``, flushed; tell the Elector by ``folder``; make
@@ -146,9 +146,11 @@ class Elector:
         return self._leads is not None and not isinstance(self._last, Deposed)
 
     def viewed(self, view: View, now_s: float, since: int, hears_leader: bool = False) -> Decision:
-        """What to do now. ``since``: ``revision`` when the read or transaction was sent: a view that a newer
-        one has overtaken on its way changes nothing, and etcd put back to an older state is told from it.
-        ``hears_leader``: a heartbeat of the followed leader came within the last second.
+        """What to do now. ``hears_leader``: the followed leader was heard within the last second.
+
+        ``since``: ``revision`` when the read or transaction was sent. A view that is older than the newest
+        one, but not older than ``since``, was overtaken on its way and is ignored; one that is older than
+        ``since`` is of an etcd that was put back to an older state.
         """
         if since <= view.revision < self.revision:
             return self._last
@@ -219,7 +221,7 @@ class Elector:
         return ""
 
     def _rest_s(self, view: View, now_s: float, hears_leader: bool) -> float:
-        """How long another node may still be elected first."""
+        """Seconds for which this node still lets others be elected first."""
         record = decoded(view.in_sync, InSyncRecord.decode)
         if record is None or len(record.members) < 2:
             return 0.0
@@ -278,8 +280,8 @@ class Elector:
         record = decoded(view.in_sync, InSyncRecord.decode)
         if record is None:  # InSync writes it anew, guarded by `leader`
             return Wait(_why_no_set(view)) if kept is None else leads
-        # with this node alone in it, nobody else was elected since: an own election ended unseen, or an
-        # operator has written the set anew
+        # a set of this node alone is no successor's, even in a higher epoch: this node was elected without
+        # seeing it and lost the lease, or an operator has written the set anew
         is_alone = kept is None and set(record.members) == {self.node}
         if record.epoch > leads.epoch and not is_alone:
             return Deposed(f"`isr` in etcd is of epoch {record.epoch}, this node led in {leads.epoch}")
@@ -292,8 +294,8 @@ class Elector:
         return Again(*self._election(view, Compare(LEADER, CREATE, 0)))
 
     def _another(self, view: View, kept: Kept) -> Decision:
-        """There is a ``leader``, but not of the election that this node led by. With this node's present
-        lease it is of an Again that was won.
+        """``leader`` is of another election than the one by which this node leads: a successor's, or, with
+        this node's present lease, that of an Again that was won.
         """
         leader = decoded(kept, LeaderRecord.decode)
         if leader is None:
