@@ -29,7 +29,7 @@ from gomq_py.cluster.folder_damage import FolderDamage, why_no_sync
 from gomq_py.cluster.follower import Follower
 from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.leadership import Leadership, boot_time_s
-from gomq_py.cluster.membership import follower_context, leader_tls, read_secret, shown
+from gomq_py.cluster.membership import address_of, follower_context, leader_tls, read_secret, shown
 from gomq_py.cluster.refusals import Refusals
 from gomq_py.cluster.stream import EventStream
 from gomq_py.cluster.wire.messages import NO_ID
@@ -81,7 +81,7 @@ class ElectedMembership:
         self._serving: ElectedLeader | None = None
         self._is_first = False  # the cluster's doors have not been open yet
         self._register: Any = None
-        self._damage = FolderDamage(self._files, self._root)
+        self._damage: Any = None  # a leader's FolderDamage
         self._reason = "etcd was not asked yet"
         self._leader_address: tuple[str, int] | None = None
         self._forwarder: Any = None
@@ -256,7 +256,7 @@ class ElectedMembership:
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
         """Note the opened folder's register. ``damage_count()``: of damage found in this run."""
         self._register = register
-        self._damage.watch(damage_count)
+        self._damage = FolderDamage(self._files, self._root, damage_count)
 
     def guard(self, durability: Any) -> None:
         """Let each promise of the node's Durability wait for the followers in sync."""
@@ -412,9 +412,3 @@ def advertised(settings: Settings) -> str:
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ClusterError(f"advertised_uri of [clustering] is {given!r}, and is to be host:port")
     return given
-
-
-def address_of(text: str) -> tuple[str, int]:
-    """(host, port) of "host:port"."""
-    host, _, port = text.rpartition(":")
-    return host.strip("[]"), int(port)

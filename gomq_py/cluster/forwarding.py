@@ -135,7 +135,7 @@ class Forwarder:
         if not has_begun:
             return None
         if gate is not None:
-            gate.logged_in(admitted)  # the leader counts logins from now on
+            gate.logged_in(admitted)  # no longer pending here: now it may be at the leader
         return forwarded.when_gone
 
     def _begin(self, forwarded: "_Forwarded", listener: str, connection: Any, address: Any) -> bool:

@@ -1,9 +1,9 @@
 """Shared settings: those that should be alike on all nodes of a cluster, because any of them may lead.
 
 The table of options marks them as ``shared``: settings of promises and elections, defaults of queues and
-clients, and limits by which a client is refused. Secrets are not among them, nor are settings of one
-machine: folders, addresses, ports, sizes of its memory. Each node writes its own values into ``nodes/<id>``; the leader
-compares them, and warns once of each difference.
+clients, and limits by which a client is refused. Secrets are not among them, nor are settings of one machine:
+folders, addresses, ports, sizes of its memory. Each node writes its own values into ``nodes/<id>``; the
+leader compares them, and warns once of each difference.
 """
 from collections.abc import Mapping
 from typing import Any, NamedTuple

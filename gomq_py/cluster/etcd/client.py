@@ -28,8 +28,8 @@ from gomq_py.observability.histogram import Histogram
 # Limit of a call over all servers. Keepalives are sent every second at the default lease_ttl, and the leader
 # is fenced 4 s after the last good one was sent: two calls may fail.
 TIMEOUT_S = 1.8
-# Limit of a login: etcd hashes passwords slowly on purpose, on a busy machine for longer than a server's share
-# of a call.
+# Limit of a login: etcd hashes passwords slowly on purpose, on a busy machine for longer than a server's
+# share of a call.
 LOGIN_S = 10.0
 # Connections that are kept between calls. Keepalives, reads and changes of the in-sync set go side by side.
 IDLE_MOST = 3
