@@ -80,7 +80,7 @@ def _of_follower(follower):
     if lag_s > LATE_S:
         yield _found(
             WARNING, follower.get("name") or "follower",
-            f"is {lag_s:.0f} s and {follower.get('lag_bytes')} octets behind", "see its disk and its network")
+            f"is {lag_s:.0f} s and {follower.get('lag_bytes')} bytes behind", "see its disk and its network")
 
 
 def _found(level, subject, text, remedy):

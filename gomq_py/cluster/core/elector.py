@@ -130,7 +130,7 @@ class Elector:
         self.address = address
         self.lease = 0
         self.revision = 0
-        self._leads: Lead | None = None
+        self._lead: Lead | None = None
         self._last: Decision = Wait("nothing was read from etcd yet")
         self._former = ""
         self._absent_since_s: float | None = None
@@ -143,7 +143,7 @@ class Elector:
     @property
     def is_leading(self) -> bool:
         """Whether Lead was decided, and Deposed was not."""
-        return self._leads is not None and not isinstance(self._last, Deposed)
+        return self._lead is not None and not isinstance(self._last, Deposed)
 
     def viewed(self, view: View, now_s: float, since: int, hears_leader: bool = False) -> Decision:
         """What to do now. ``hears_leader``: the followed leader was heard within the last second.
@@ -159,19 +159,19 @@ class Elector:
             self._absent_since_s = None
         elif self._absent_since_s is None:
             self._absent_since_s = now_s
-        leads = self._leads
-        if leads is None:
-            self._last = self._follows(view, now_s, hears_leader)
+        lead = self._lead
+        if lead is None:
+            self._last = self._as_follower(view, now_s, hears_leader)
         elif not isinstance(self._last, Deposed):
-            self._last = self._still(leads, view)
+            self._last = self._as_leader(lead, view)
         if isinstance(self._last, Lead):
-            self._leads = self._last
+            self._lead = self._last
             self._former = ""
         return self._last
 
     # a follower or candidate
 
-    def _follows(self, view: View, now_s: float, hears_leader: bool) -> Decision:
+    def _as_follower(self, view: View, now_s: float, hears_leader: bool) -> Decision:
         if view.leader is None:
             why = self._why_not(view)
             if why:
@@ -184,7 +184,7 @@ class Elector:
         if leader is None:
             return Wait("`leader` in etcd cannot be read")
         if leader.node == self.node:
-            return self._mine(view, view.leader, leader)
+            return self._named_leader(view, view.leader, leader)
         self._former = leader.node
         why = self._why_other_cluster(view)
         return Wait(why) if why else Follow(leader.address, leader.epoch)
@@ -249,8 +249,8 @@ class Elector:
             LeaderRecord(self.node, epoch, self.address), record._replace(epoch=epoch),
             decode_cluster(view.cluster.value))
 
-    def _mine(self, view: View, kept: Kept, leader: LeaderRecord) -> Decision:
-        """``leader`` names this node."""
+    def _named_leader(self, view: View, kept: Kept, leader: LeaderRecord) -> Decision:
+        """What to do when ``leader`` names this node."""
         if kept.lease != self.lease or not self.lease:
             if leader.address != self.address:  # a copy of this folder, with its node id, may run there
                 return Wait(
@@ -270,30 +270,30 @@ class Elector:
 
     # a leader
 
-    def _still(self, leads: Lead, view: View) -> Decision:
+    def _as_leader(self, lead: Lead, view: View) -> Decision:
         kept = view.leader
-        if kept is not None and kept.create_revision != leads.revision:
-            return self._another(view, kept)
+        if kept is not None and kept.create_revision != lead.revision:
+            return self._other_election(view, kept)
         why = self._why_other_cluster(view)
         if why or view.in_sync is None:
             return Wait(why or _why_no_set(view))
         record = decoded(view.in_sync, InSyncRecord.decode)
         if record is None:  # InSync writes it anew, guarded by `leader`
-            return Wait(_why_no_set(view)) if kept is None else leads
+            return Wait(_why_no_set(view)) if kept is None else lead
         # a set of this node alone is no successor's, even in a higher epoch: this node was elected without
         # seeing it and lost the lease, or an operator has written the set anew
         is_alone = kept is None and set(record.members) == {self.node}
-        if record.epoch > leads.epoch and not is_alone:
-            return Deposed(f"`isr` in etcd is of epoch {record.epoch}, this node led in {leads.epoch}")
-        if record.epoch < leads.epoch:
-            return Wait(f"this node leads in epoch {leads.epoch}, etcd has {record.epoch}: {ADOPT}")
+        if record.epoch > lead.epoch and not is_alone:
+            return Deposed(f"`isr` in etcd is of epoch {record.epoch}, this node led in {lead.epoch}")
+        if record.epoch < lead.epoch:
+            return Wait(f"this node leads in epoch {lead.epoch}, etcd has {record.epoch}: {ADOPT}")
         if kept is not None:
-            return leads._replace(record=record, mod_revision=view.in_sync.mod_revision)
+            return lead._replace(record=record, mod_revision=view.in_sync.mod_revision)
         if self.epoch < record.members.get(self.node, MAX_EPOCH):
             return Deposed("the lease is lost, and this node is not in sync any more")
         return Again(*self._election(view, Compare(LEADER, CREATE, 0)))
 
-    def _another(self, view: View, kept: Kept) -> Decision:
+    def _other_election(self, view: View, kept: Kept) -> Decision:
         """``leader`` is of another election than the one by which this node leads: a successor's, or, with
         this node's present lease, that of an Again that was won.
         """
@@ -302,7 +302,7 @@ class Elector:
             return Wait("`leader` in etcd cannot be read")
         if leader.node != self.node:
             return Deposed(f"node {leader.node} leads in epoch {leader.epoch}")
-        return self._mine(view, kept, leader)
+        return self._named_leader(view, kept, leader)
 
 
 # helpers
