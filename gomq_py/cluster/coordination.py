@@ -38,9 +38,6 @@ RETRY_S = 0.5
 # A node whose folder cannot be flushed, or whose disk hangs, tries to campaign again after this time.
 FOLDER_S = 2.0
 HANGS = "a flush or the file system hangs: another node is to lead"
-# Least time between two deletions of a ``leader`` that is gone: behind a firewall that refuses this node's
-# connections, each new leader would be deleted at once.
-GONE_S = 60.0
 
 
 class Folder(NamedTuple):
@@ -116,7 +113,6 @@ class Coordination:
         self._revision = 0  # create revision of `leader` in the present election
         self._wake = Event()
         self._pause_s: float | None = None
-        self._gone_s = -GONE_S  # time of the last deletion of a leader that was gone
         self._quiet = QuietLog(LOG)
         self._said = ""
         self._has_ended = False
@@ -160,24 +156,22 @@ class Coordination:
 
     def is_gone(self, address: str) -> None:
         """Delete ``leader``, since no process listens at its address, so that a new one is elected at once.
-        May switch.
+        Refusals says how often at most. May switch.
 
-        Does nothing within GONE_S of the last time, and unless this node is in sync, since it could not lead.
-        Nor while the leader has not raised its own epoch in ``isr``: it still reads its folder and does not
-        listen yet, as any successor would.
+        Does nothing unless this node is in sync, since it could not lead; nor while the leader has not raised
+        its own epoch in ``isr``: it still reads its folder and does not listen yet, as any successor would.
         """
-        view, now_s = self.view, self._clock()
+        view = self.view
         if self._has_ended or self.leadership is not None or view is None or view.leader is None:
             return
         leader = decoded(view.leader, LeaderRecord.decode)
         in_sync = decoded(view.in_sync, InSyncRecord.decode)
         if (
             leader is None or leader.address != address or in_sync is None
-            or self._node not in in_sync.members or now_s < self._gone_s + GONE_S
+            or self._node not in in_sync.members
             or in_sync.members.get(leader.node) != leader.epoch
         ):
             return
-        self._gone_s = now_s
         LOG.warning("nobody listens at the leader's address %s: another node is to be elected", address)
         try:
             self._coordinator.transact(Transaction(

@@ -12,7 +12,8 @@ from gevent import socket
 
 # Time between the two tries, and for the second one.
 AGAIN_S, ANSWER_S = 0.15, 0.5
-# Least time between two reports.
+# Least time between two reports: behind a firewall that refuses this node's connections, each new leader
+# would be reported at once.
 REPORT_S = 60.0
 
 Address = tuple[str, int]
