@@ -38,8 +38,8 @@ def boot_time_s() -> float:
 
 
 class Leadership:
-    """A leader's promises, from one election to its end. ``in_sync``: of the present election; ``lease``: the
-    present one; ``promises``: core.promises.Promises.
+    """A leader's promises and deliveries, as long as it leads. ``in_sync``: of the present election;
+    ``lease``: the present one; ``promises``: core.promises.Promises.
 
     ``opened``: an Event that is set once doors may open. ``is_fenced``: see above; True at first.
     """
