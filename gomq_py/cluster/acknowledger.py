@@ -1,7 +1,7 @@
-"""Acknowledger: what a leader's promises wait for besides its own disk: the followers that are in sync.
+"""Acknowledger: lets a leader's promises wait for the followers in sync, after its own disk.
 
 Between ``storage.flush.durability``, which asks when the local disk has the changes, and the links to
-followers, which tell what those have flushed. Nothing here switches.
+followers, which tell what their followers have flushed. Nothing here switches.
 """
 from collections.abc import Callable
 
@@ -9,11 +9,8 @@ from gomq_py.cluster.core.promises import Promises
 
 
 class Acknowledger:
-    """Asks ``promises``. ``counts_received``: what a follower has received is enough, since the leader itself
-    flushes nothing (--no-sync).
-
-    Add it to the Durability before doors open: it knows then which followers are required, and holds all
-    promises until it does.
+    """Asks ``promises``. ``counts_received``: a change counts once a follower has received it, since the
+    leader itself flushes nothing (--no-sync). Add this to the Durability before doors open.
     """
 
     __slots__ = ("counts_received", "promises", "when_safe", "acknowledged")

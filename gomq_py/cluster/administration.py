@@ -1,7 +1,6 @@
 """Administration: shows an elected cluster to operators, and forgets a node that does not come back.
 
-Used by elected. Shows what the node has read from etcd last, and what it knows of links and of its own lease;
-nothing here decides anything.
+Used by elected. Shows the keys that the node has read from etcd last, its links, and its own lease.
 """
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -75,7 +74,7 @@ def _members(view: View, in_sync: InSync | None) -> Mapping[str, int]:
 def _node(
         node: str, record: NodeRecord | None, members: Mapping[str, int], leader_node: str,
         state: Mapping[str, Any]) -> dict[str, Any]:
-    """A node of the answer. A state or lag of None: the leader knows it."""
+    """A node of the answer. A state or lag of None is known to the leader only."""
     is_leader = node == leader_node
     return {
         "node": node, "name": "" if record is None else record.name,
@@ -99,7 +98,7 @@ def forget(
     """Remove a node from the in-sync set, and its name from etcd. ``node``: the id of this one, which leads;
     ``named``: id or name of the other; ``connected``: ids of the followers that are connected.
 
-    Raises ClusterError: it is not forgotten, and why. May switch.
+    Raises ClusterError if it is not forgotten. May switch.
     """
     leadership = coordination.leadership
     if leadership is None:

@@ -43,8 +43,9 @@ class Adoption:
         return ""
 
     def adopt(self, forward: Forward, connection: Any, is_tls: bool) -> None:
-        """Serve a client, for whom ``why_not`` has returned "". Over TLS until its end: a listener gets no
-        TLS socket of the cluster's, whose certificates say nothing about a client. May switch.
+        """Serve a client, for whom ``why_not`` has returned "". Over TLS this returns at the client's end:
+        the listener gets a socket pair, because the cluster's TLS socket shows a node's certificate, not the
+        client's. May switch.
         """
         listener = self._find(forward.listener)
         if listener is None:

@@ -1,10 +1,10 @@
 """Boot keepalives: keep an elected leader's lease alive while it reads its data folder.
 
-That takes seconds or minutes for a large folder, and the hub, which sends keepalives later, does nothing else
-meanwhile. Without this each node would be succeeded before its doors are open, and so would its successor. No
-door is open, so nothing is promised or delivered; a native thread with a hub of its own sends them.
+Reading a large folder takes seconds or minutes, in which the hub sends no keepalives. Without this module the
+lease would end before the doors are open, and the next leader would fare the same. A native thread with a hub
+of its own sends the keepalives; nothing is promised or delivered meanwhile, since no door is open.
 
-They stop when the process has used no processor for HANGS_S, because its disk hangs.
+They stop when the process has used less than USED_S of a processor in HANGS_S: its disk hangs.
 """
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from gomq_py.cluster.core.transactions import CoordinatorError, Unanswered
 from gomq_py.observability.log import logger
 
 LOG = logger("cluster")
-# Time within which a boot that goes on uses USED_S of a processor: keepalives themselves use less.
+# A boot that goes on uses more than USED_S of a processor in HANGS_S; the keepalives alone use less.
 HANGS_S, USED_S = 10.0, 0.1
 
 _start_thread = monkey.get_original("_thread", "start_new_thread")

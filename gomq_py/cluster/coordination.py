@@ -1,11 +1,11 @@
-"""Coordination: a node's loop in an elected cluster: reads what etcd holds, does what the Elector decides.
+"""Coordination: a node's loop in an elected cluster: reads etcd, and does what the Elector decides.
 
-Above ``core`` and a Coordinator (etcd), which it waits for; the Member, which it steers, is the node's part
-that owns the data folder, the follower and the broker. A fault of etcd costs nothing but time: a follower
-goes on, a leader goes on until the deadline of its lease.
+Above ``core`` and a Coordinator (etcd). It steers the Member: the part of the node that owns the data folder,
+the follower and the broker. A fault of etcd costs nothing but time: a follower goes on, and a leader goes on
+until the deadline of its lease.
 
-No callback of a Member may take long while this node leads, since the loop waits for it; keepalives are sent
-by a greenlet of their own.
+No method of a Member may take long while this node leads, since the loop waits for it; keepalives have a
+greenlet of their own.
 """
 import os
 from collections.abc import Callable, Mapping
@@ -35,14 +35,11 @@ from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
 LOG = logger("cluster")
-# Pause after a call of etcd that has failed, and after an election that was lost to a transaction elsewhere.
+# Pause after a failed call of etcd, and after a transaction whose comparisons did not hold.
 RETRY_S = 0.5
-# A folder that cannot be flushed is asked again after this time.
+# A node whose folder cannot be flushed, or whose disk hangs, tries to campaign again after this time.
 FOLDER_S = 2.0
 HANGS = "a flush or the file system hangs: another node is to lead"
-# A node deletes the ``leader`` of a process that is gone no more often: a firewall that refuses it would keep
-# the cluster without a leader.
-GONE_S = 60.0
 
 
 class Folder(NamedTuple):
@@ -55,7 +52,7 @@ class Folder(NamedTuple):
 
 
 class Member(Protocol):
-    """The node as the coordination steers it. Every method may switch."""
+    """The part of a node that a Coordination steers. Every method may switch."""
 
     @property
     def folder(self) -> Folder:
@@ -93,9 +90,9 @@ class Member(Protocol):
 class Coordination:
     """Runs one node's part in the cluster. ``node``: its id in hex; ``name``, ``address``: for the others.
 
-    ``decision``: the last one; ``leadership``: the Leadership of a leader, else None; ``view``: what was read
-    last; ``error``: the last fault of etcd, "" when it answers. ``settings``: shared_settings.told().
-    ``secret``: value of ``secret`` that etcd has had; empty: the settings have the secret.
+    ``settings``: those of shared_settings.told(). ``secret``: value of ``secret`` that etcd has had; empty: the
+    settings have the secret. ``decision``: the last one; ``leadership``: the Leadership of a leader, else None;
+    ``view``: the last View, or None; ``error``: the last fault of etcd, "" when it answers.
     """
 
     def __init__(
@@ -119,7 +116,6 @@ class Coordination:
         self._revision = 0  # create revision of `leader` in the present election
         self._wake = Event()
         self._pause_s: float | None = None
-        self._gone_s = -GONE_S  # time at which a leader was said to be gone
         self._quiet = QuietLog(LOG)
         self._said = ""
         self._has_ended = False
@@ -135,24 +131,24 @@ class Coordination:
             self._greenlets.append(greenlet)
 
     def look(self) -> None:
-        """Read again at once: something has changed that the Elector is to know."""
+        """Read again, and decide, at once."""
         self._wake.set()
 
     def stop(self) -> None:
-        """Stop for good: what was decided last stays as it is. The lease is revoked, so that another node is
-        elected at once. May switch.
+        """Stop for good; ``decision`` and ``leadership`` stay as they are. The lease is revoked, so that
+        another node is elected at once. May switch.
         """
         self._end()
         self._forget_lease()
 
     def resign(self, reason: str) -> None:
-        """Lead no more, and let others be elected at once: all they need was flushed. May switch."""
+        """Stop leading, so that another node is elected at once. May switch."""
         if not self._has_ended:
             self._depose(reason)
 
     def override(self, what: Callable[[Any, str, str, int], Transaction]) -> None:
-        """Do ``what`` an operator asks for, a function of core.overrides. Raises NotPossible,
-        CoordinatorError, Unanswered. May switch.
+        """Change the cluster's keys for an operator by ``what``, a function of core.overrides. Raises
+        NotPossible, CoordinatorError, Unanswered. May switch.
         """
         folder = self._member.folder
         transaction = what(self._coordinator.read(), self._node, folder.cluster, folder.epoch)
@@ -162,22 +158,23 @@ class Coordination:
         self.look()
 
     def is_gone(self, address: str) -> None:
-        """Delete ``leader``: nobody listens at its address. Once a minute at most, and not for a node that is
-        not in sync, which nobody would succeed. A leader that has not raised its own epoch in ``isr`` reads
-        its folder and does not listen yet, and each successor would be deleted likewise. May switch.
+        """Delete ``leader``, since no process listens at its address, so that a new one is elected at once.
+        Refusals says how often at most. May switch.
+
+        Does nothing unless this node is in sync, since it could not lead; nor while the leader has not raised
+        its own epoch in ``isr``: it still reads its folder and does not listen yet, as any successor would.
         """
-        view, now_s = self.view, self._clock()
+        view = self.view
         if self._has_ended or self.leadership is not None or view is None or view.leader is None:
             return
         leader = decoded(view.leader, LeaderRecord.decode)
         in_sync = decoded(view.in_sync, InSyncRecord.decode)
         if (
             leader is None or leader.address != address or in_sync is None
-            or self._node not in in_sync.members or now_s < self._gone_s + GONE_S
+            or self._node not in in_sync.members
             or in_sync.members.get(leader.node) != leader.epoch
         ):
             return
-        self._gone_s = now_s
         LOG.warning("nobody listens at the leader's address %s: another node is to be elected", address)
         try:
             self._coordinator.transact(Transaction(
@@ -250,8 +247,8 @@ class Coordination:
                 self._warner.look(view.nodes)
 
     def _register(self, view: Any) -> None:
-        """Write what etcd lacks: this node's name and address for operators, and the secret, if it was lost:
-        a node that starts would make another one, and be refused by all that run.
+        """Write what etcd lacks: this node's name, address and settings, and the secret, if it was lost: a
+        node that starts would make another one, and be refused by all that run.
         """
         kept, missing = view.nodes.get(self._node), []
         if kept is None or kept.value != self._record:
@@ -271,7 +268,7 @@ class Coordination:
         return self._elector.viewed(view, self._clock(), since, self._member.hears_leader)
 
     def _do(self, decision: Decision) -> Decision | None:
-        """Do what was decided. Returns what follows from it, or None."""
+        """Do what was decided. Returns the next decision, or None."""
         self.decision = decision
         if self.leadership is not None:
             self.leadership.know(isinstance(decision, Lead) and decision.revision == self._revision)
@@ -302,7 +299,7 @@ class Coordination:
         if not isinstance(decision, Again) and self.leadership is None and not self._member.settle():
             self._pause_s = FOLDER_S
             return None
-        if self._member.hangs():  # it would win each time: its followers still hear it
+        if self._member.hangs():  # it would win each time: others still hear it, and wait
             self.decision = Wait(HANGS)
             self._say(HANGS)
             self._pause_s = FOLDER_S
@@ -316,11 +313,11 @@ class Coordination:
         return self._outcome(transaction)
 
     def _outcome(self, transaction: Transaction) -> Decision | None:
-        """Send a transaction. Returns what is decided by what etcd holds then; None if that is unknown."""
+        """Send a transaction. Returns the decision by the view of its outcome; None without an outcome."""
         since = self._elector.revision
         try:
             outcome: Outcome = self._coordinator.transact(transaction)
-        except (Unanswered, CoordinatorError) as error:  # what has become of it is seen when it is read
+        except (Unanswered, CoordinatorError) as error:  # the next read shows whether it was done
             self._failed(error)
             return None
         if not outcome.is_done:
@@ -343,7 +340,7 @@ class Coordination:
     def _take_lease(self) -> bool:
         """Have a lease that is alive. Returns False if etcd grants none now."""
         if self._lease_id and not self._lease.is_past(self._clock()):
-            self._keep_alive_once(self._lease, self._lease_id)  # or etcd may have ended it meanwhile
+            self._keep_alive_once(self._lease, self._lease_id)  # etcd may have ended it meanwhile
             if self._lease_id:
                 return True
         lease, sent_s = Lease(self._ttl_s), self._clock()

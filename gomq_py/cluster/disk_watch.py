@@ -1,17 +1,17 @@
 """Disk watch: tells whether a flush, or the broker's look at its file system, hangs.
 
-A leader whose disk hangs sends no more keepalives, so that another node is elected: it could serve nobody,
-and would be a leader for ever, since the hub goes on.
+A leader whose disk hangs sends no more keepalives, so that another node is elected. It could serve nobody,
+and would lead for ever, since the hub goes on.
 """
 import time
 from typing import Any
 
-# Time without an end of a flush or of a look at the disk.
+# A flush hangs when none has ended for so long.
 HANGS_S = 10.0
 
 
 class DiskWatch:
-    """Watches one broker, once it is told of the parts. ``clock``: in seconds."""
+    """Watches one broker's flushes and looks at the disk, once it is given them. ``clock``: in seconds."""
 
     def __init__(self, clock: Any = time.monotonic):
         self._clock = clock
@@ -25,7 +25,7 @@ class DiskWatch:
         self._flushes = group_commit
 
     def watch_probe(self, resource_watch: Any) -> None:
-        """Watch the looks of a ResourceWatch at the disk, which it gives up after as long a time."""
+        """Watch a ResourceWatch's looks at the disk; it says itself when one hangs."""
         self._probe = resource_watch
 
     def hangs(self) -> bool:

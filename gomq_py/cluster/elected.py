@@ -1,7 +1,7 @@
 """Elected membership: a node's part in a cluster that elects its leader (``enabled`` of [clustering]).
 
-Used by node, in place of membership. The node begins as a follower; the coordination decides by etcd whom it
-follows and when it leads. Nothing here decides who leads.
+Used by node, in place of membership. The node begins as a follower. Nothing here decides who leads: the
+coordination reads that from etcd, and calls the methods of its Member here.
 """
 import contextlib
 import os
@@ -29,7 +29,7 @@ from gomq_py.cluster.folder_damage import FolderDamage, why_no_sync
 from gomq_py.cluster.follower import Follower
 from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.leadership import Leadership, boot_time_s
-from gomq_py.cluster.membership import follower_context, leader_tls, read_secret, shown
+from gomq_py.cluster.membership import address_of, follower_context, leader_tls, read_secret, shown
 from gomq_py.cluster.refusals import Refusals
 from gomq_py.cluster.stream import EventStream
 from gomq_py.cluster.wire.messages import NO_ID
@@ -43,18 +43,18 @@ from gomq_py.storage.disk.plain_files import PlainFiles
 from gomq_py.storage.disk.replication import Replicator
 
 LOG = logger("cluster")
-# Part of lease_ttl that one call of etcd may take, and the most seconds: two keepalives may fail.
-CALL_PART, CALL_S = 0.36, 1.8
-# A node that finds damage lets a member lead that is not known to have any.
+# Part of lease_ttl that one call of etcd may take, TIMEOUT_S at most: two keepalives may fail.
+CALL_PART = 0.36
+# Reason of a leader that finds damage at its boot and resigns.
 HANDS_OVER = "damage was found in this data folder, and another member of the in-sync set may be sound"
 
 
 def _do_nothing() -> None:
-    """Nobody wants to hear of it."""
+    """Default of ``on_elected``."""
 
 
 def _ignore(reason: str) -> None:
-    """Nobody wants to hear of it."""
+    """Default of ``on_deposed``."""
 
 
 class ElectedMembership:
@@ -81,16 +81,17 @@ class ElectedMembership:
         self._serving: ElectedLeader | None = None
         self._is_first = False  # the cluster's doors have not been open yet
         self._register: Any = None
-        self._damage = FolderDamage(self._files, self._root)
+        self._damage: Any = None  # a leader's FolderDamage
         self._reason = "etcd was not asked yet"
         self._leader_address: tuple[str, int] | None = None
         self._forwarder: Any = None
-        self._refusals = Refusals(self._is_gone)
-        self._tell: tuple[Callable[[], None], Callable[[str], None]] = _do_nothing, _ignore
+        self._refusals = Refusals(self._leader_is_gone)
+        self._on_elected: Callable[[], None] = _do_nothing
+        self._on_deposed: Callable[[str], None] = _ignore
 
     @property
     def replicators(self) -> tuple[Replicator, ...]:
-        """What the node's Files have to tell of their changes."""
+        """The replicators that the node's Files tell of their changes."""
         return (self._stream,)
 
     # a follower
@@ -100,9 +101,9 @@ class ElectedMembership:
         return True
 
     def follow(self, root: str) -> None:
-        """Read whose folder this is. Blocks. Raises ClusterError, OSError."""
+        """Read the folder's identity, and check the settings. Blocks. Raises ClusterError, OSError."""
         settings = self._settings
-        advertised(settings)  # raises what would be raised later
+        advertised(settings)  # raises its ClusterError before the node has started
         if settings.cluster_secret_file or settings.cluster_password:
             self._secret = read_secret(settings)
         self._identity = identities.of_member(self._files, self._root)
@@ -114,7 +115,7 @@ class ElectedMembership:
         """Begin to look for the cluster. ``on_elected()`` is to make the node a leader,
         ``on_deposed(reason)`` to begin it anew as a follower; both return at once.
         """
-        self._tell = on_elected, on_deposed
+        self._on_elected, self._on_deposed = on_elected, on_deposed
         self._beginning = gevent.spawn(self._begin)
         self._beginning.name = "cluster: begins"
 
@@ -134,7 +135,7 @@ class ElectedMembership:
         self._coordination.start()
 
     def _secret_of_cluster(self) -> bytes:
-        """The secret that etcd has, which the first node writes there. Waits for etcd. May switch."""
+        """The secret in etcd, written there first if it has none. Waits for etcd. May switch."""
         while True:
             try:
                 kept = self._coordinator.read().secret
@@ -163,7 +164,7 @@ class ElectedMembership:
         return self._forwarder
 
     def why_not_promote(self, is_forced: bool) -> str:
-        """Why this follower is not to be promoted by hand: never is it."""
+        """Why this follower may not be promoted by hand: that is never possible."""
         return "the nodes of this cluster elect their leader: see transfer_leadership, cluster_force_leader"
 
     def end_following(self) -> None:
@@ -174,7 +175,7 @@ class ElectedMembership:
             if failure is not None:
                 raise OSError(f"the last changes of the leader could not be kept: {failure}") from failure
 
-    # what the coordination asks for, and tells (coordination.Member)
+    # the coordination's Member (coordination.Member)
 
     @property
     def folder(self) -> Folder:
@@ -190,7 +191,7 @@ class ElectedMembership:
         return self._follower is not None and self._follower.hears_leader
 
     def hangs(self) -> bool:
-        """Whether a flush or the watch over the disk has hung for long."""
+        """Whether a flush or a look at the disk has hung for so long that another node is to lead."""
         return self._disk.hangs()
 
     def follow_leader(self, address: str) -> str:
@@ -234,7 +235,7 @@ class ElectedMembership:
         assert coordination is not None
         self._keepalives = BootKeepalives(
             self._connect, coordination.lease_id, float(self._settings.lease_ttl), boot_time_s)
-        self._tell[0]()
+        self._on_elected()
 
     def lead_on(self, epoch: int) -> None:
         """Serve followers in a higher epoch."""
@@ -244,7 +245,7 @@ class ElectedMembership:
     def deposed(self, reason: str) -> None:
         """Have the node begin anew."""
         self._reason = reason
-        self._tell[1](reason)
+        self._on_deposed(reason)
 
     # a leader
 
@@ -254,9 +255,9 @@ class ElectedMembership:
             identities.check_content(root, False)
 
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
-        """Take note of the opened folder. ``damage_count()``: of damage found in this run."""
+        """Note the opened folder's register. ``damage_count()``: of damage found in this run."""
         self._register = register
-        self._damage.watch(damage_count)
+        self._damage = FolderDamage(self._files, self._root, damage_count)
 
     def guard(self, durability: Any) -> None:
         """Let each promise of the node's Durability wait for the followers in sync."""
@@ -290,8 +291,8 @@ class ElectedMembership:
             self._coordination.kept_alive(self._keepalives.lease, *self._keepalives.kept)
 
     def drain(self) -> None:
-        """Before an orderly end: have every node in sync take everything, so that one of them leads at once.
-        A fenced leader, and one alone, does not wait. May switch.
+        """Wait, before an orderly end, until every node in sync has everything, so that one of them leads at
+        once. A leader that is fenced or alone does not wait. May switch.
         """
         if self._serving is not None:
             with contextlib.suppress(ClusterError):
@@ -362,7 +363,7 @@ class ElectedMembership:
         followers = [] if serving is None else [
             shown(follower._asdict(), node_id="node") for follower in serving.leader.followers]
         figures |= administration.figures(coordination, figures["node_id"], own, followers)
-        if hasattr(self._coordinator, "call_seconds"):  # a test's coordinator may take no time
+        if hasattr(self._coordinator, "call_seconds"):  # a test's coordinator may measure nothing
             figures["etcd_calls"] = administration.calls(self._coordinator)
         if own:
             return figures | own
@@ -395,7 +396,7 @@ class ElectedMembership:
             self._leader_address = address
             self._forwarder.leader_changed()
 
-    def _is_gone(self, address: tuple[str, int]) -> None:
+    def _leader_is_gone(self, address: tuple[str, int]) -> None:
         """Nobody listens at the leader's address."""
         if self._coordination is not None:
             gevent.spawn(self._coordination.is_gone, format_address(address)).name = "cluster: no leader"
@@ -403,8 +404,8 @@ class ElectedMembership:
 
 def _client_of_etcd(settings: Settings) -> Any:
     # imported here: tests have other coordinators
-    from gomq_py.cluster.etcd.client import of_settings
-    return of_settings(settings, min(CALL_S, CALL_PART * settings.lease_ttl))
+    from gomq_py.cluster.etcd.client import TIMEOUT_S, of_settings
+    return of_settings(settings, min(TIMEOUT_S, CALL_PART * settings.lease_ttl))
 
 
 def advertised(settings: Settings) -> str:
@@ -418,9 +419,3 @@ def advertised(settings: Settings) -> str:
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ClusterError(f"advertised_uri of [clustering] is {given!r}, and is to be host:port")
     return given
-
-
-def address_of(text: str) -> tuple[str, int]:
-    """(host, port) of "host:port"."""
-    host, _, port = text.rpartition(":")
-    return host.strip("[]"), int(port)

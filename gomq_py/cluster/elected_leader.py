@@ -1,4 +1,4 @@
-"""Elected leader: what an elected node has while it leads: the listener for followers, and the alarms.
+"""Elected leader: the parts that an elected node has while it leads: the Leader and the publishers' alarms.
 
 Between cluster.elected, which makes one when the data folder is open, and leadership, which says when doors
 may open. Ends with the process.
@@ -13,8 +13,10 @@ from gomq_py.cluster.publisher_holds import PublisherHolds
 from gomq_py.cluster.stream import EventStream
 from gomq_py.errors import ClusterError
 
-# Longest time for the nodes in sync to take everything, and what publishers are held for meanwhile.
-DRAIN_S, LEADERSHIP = 5.0, "leadership"
+# Longest time for the nodes in sync to take everything.
+DRAIN_S = 5.0
+# Alarm that holds publishers meanwhile.
+LEADERSHIP = "leadership"
 
 
 class ElectedLeader:
@@ -63,10 +65,10 @@ class ElectedLeader:
         return lacking
 
     def figures(self) -> dict[str, Any]:
-        """Its part of the answer to /api/cluster."""
+        """The leader's part of the answer to /api/cluster."""
         return {"fenced": self._leadership.is_fenced, "promises": len(self._promises)}
 
     def close(self) -> None:
-        """Send followers what is told, and close their connections. May switch."""
+        """Send followers the changes up to now, and close their connections. May switch."""
         self.leader.close()
         self._holds.close()

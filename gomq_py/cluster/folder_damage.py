@@ -1,34 +1,35 @@
-"""Folder damage: whether a leader's data folder has lost something, so that nobody may sync from it.
+"""Folder damage: notes in ``.cluster`` that damage was found in a leader's data folder.
 
-Damage that was found is noted in ``.cluster``; an operator may accept it.
+No follower syncs from such a folder, until an operator accepts the damage.
 """
 from collections.abc import Callable
 from typing import Any
 
 from gomq_py.cluster import identity as identities
 from gomq_py.cluster.identity import Identity
-from gomq_py.cluster.membership import DAMAGED
 from gomq_py.hub.threads import in_thread
+
+# What a follower is answered, and what the log says.
+DAMAGED = (
+    "this leader has found damage in its data folder (see its log), and the follower's copy may be the only "
+    "sound one: promote the follower, or let it sync all the same with 'gomq-py-ctl accept_damage' on the "
+    "leader")
 
 
 class FolderDamage:
-    """Of the folder ``root``. ``count()``: of damage found in this run, once ``watch`` has told it."""
+    """Damage of the data folder ``root``. ``count()``: of damage found in this run."""
 
-    def __init__(self, files: Any, root: str):
+    def __init__(self, files: Any, root: str, count: Callable[[], int]):
         self._files, self._root = files, root
-        self._count: Callable[[], int] = int
+        self._count = count
         self._accepted_count = 0
 
-    def watch(self, count: Callable[[], int]) -> None:
-        """Ask ``count()`` from now on."""
-        self._count = count
-
     def noted(self, identity: Identity) -> Identity:
-        """The folder's Identity with what is known now, on the disk. Raises OSError. May switch."""
+        """The folder's Identity, with ``damaged`` as it is now; on the disk. Raises OSError. May switch."""
         return self._noted(identity, identity.damaged or self._count() > self._accepted_count)
 
     def accepted(self, identity: Identity) -> Identity:
-        """The same, for an operator who wants the folder as it is. Raises OSError. May switch."""
+        """As ``noted``, but all damage up to now counts for nothing. Raises OSError. May switch."""
         self._accepted_count = self._count()
         return self._noted(identity, False)
 
@@ -40,5 +41,5 @@ class FolderDamage:
 
 
 def why_no_sync(identity: Identity) -> str:
-    """Why nobody may sync from a folder, or ""."""
+    """Why no follower may sync from the folder with this Identity, or ""."""
     return DAMAGED if identity.damaged else ""

@@ -32,12 +32,12 @@ WAIT_S = 5.0
 LOGIN_S = 2.0
 # Pause between two tries of all that wait. A change of the leader ends it.
 RETRY_S = 0.2
-# Connections that log in at a time: a leader closes what is more than 8 from one address.
+# Connections that log in at a time; a leader refuses more than 8 (leader.PENDING_PER_ADDRESS).
 LOGINS_AT_ONCE = 3
 RECEIVE_OCTETS = 4096
-# Listener -> prefix of the settings of its protocol's limits; others have their own.
+# Listener -> prefix of the settings of its admission gate. Clients of other listeners have no gate.
 GATES = {"amqp": "", "amqps": "", "mqtt": "mqtt_", "mqtts": "mqtt_"}
-# What ends a try without being a fault of this program.
+# Errors of a failed try that are no fault of this program.
 EXPECTED = (OSError, FrameError, MessageError, LoginRefused)
 
 # An address of the leader's cluster port, (host, port).
@@ -93,7 +93,9 @@ class Forwarder:
         serve(self.handler("http"), connection, address)
 
     def leader_changed(self) -> None:
-        """Have waiting clients look for the leader again, and end the connections to a former one."""
+        """Have waiting clients look for the leader again, and end connections to a former one once there is a
+        new one.
+        """
         self._again_s = 0.0
         self._changed.set()
         self._changed.clear()
@@ -133,7 +135,7 @@ class Forwarder:
         if not has_begun:
             return None
         if gate is not None:
-            gate.logged_in(admitted)  # at the leader it begins to count
+            gate.logged_in(admitted)  # no longer pending here: now it may be at the leader
         return forwarded.when_gone
 
     def _begin(self, forwarded: "_Forwarded", listener: str, connection: Any, address: Any) -> bool:
@@ -154,7 +156,7 @@ class Forwarder:
         return True
 
     def _upstream(self, listener: str, proxy: bytes, client: Any) -> tuple[Address, Any] | None:
-        """(leader's address, socket that is logged in); None if there is none in WAIT_S. May switch."""
+        """(leader's address, socket that is logged in there); None after WAIT_S in vain. May switch."""
         error: Exception = OSError("no leader is known")
         until_s = time.monotonic() + WAIT_S
         while (left_s := until_s - time.monotonic()) > 0:

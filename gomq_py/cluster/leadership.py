@@ -1,8 +1,8 @@
-"""Leadership: what an elected leader promises and delivers, and when it stops.
+"""Leadership: lets an elected leader promise and deliver, or stops it.
 
-Between ``core`` (which followers promises wait for), the links to followers, and the broker. From the
-election on, ``step`` is called a few times a second and changes ``isr`` where it must; each turn of the hub's
-loop begins with a look at the clock, so that a process that was stopped delivers nothing on waking.
+Between ``core`` (which followers promises wait for), the links to followers, and the broker. From ``start``
+on, ``step`` is called a few times a second and changes ``isr`` where it must; each turn of the hub's loop
+begins with a look at the clock, so that a process that was stopped delivers nothing on waking.
 
 A leader is *fenced* past the deadline of its lease, and while it does not know whether it leads: nothing is
 promised or delivered, publishers are held, and connections stay open.
@@ -28,7 +28,7 @@ CONTACT = "contact with etcd"
 FIRST = 2
 # Shown in place of more seconds: a lease that is lost has a deadline of -inf.
 MOST_S = 1e6
-# What a deposed leader answers to promises that it did not keep.
+# Answer of a deposed leader to promises that it did not keep.
 DEPOSED = "this node leads no more, and nobody knows whether its successor has this"
 
 
@@ -38,10 +38,10 @@ def boot_time_s() -> float:
 
 
 class Leadership:
-    """A leader's promises, from one election to its end. ``in_sync``: of the present election; ``lease``: the
-    present one; ``promises``: core.promises.Promises.
+    """A leader's promises and deliveries, as long as it leads. ``in_sync``: of the present election;
+    ``lease``: the present one; ``promises``: core.promises.Promises.
 
-    ``opened``: an Event that is set once doors may open. ``is_fenced``: see above; True until then.
+    ``opened``: an Event that is set once doors may open. ``is_fenced``: see above; True at first.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Leadership:
 
     @property
     def lease_left_s(self) -> float:
-        """Seconds until this leader is fenced; below 0: since when it is."""
+        """Seconds until the deadline of the lease; below 0: seconds since then."""
         return max(-MOST_S, min(MOST_S, self._lease.deadline_s - self._clock()))
 
     # the in-sync set
@@ -155,7 +155,7 @@ class Leadership:
         except CoordinatorError as error:
             self._quiet.warning("not done", "etcd has not changed the in-sync set: %s", error)
             in_sync.not_done()
-        except Exception:  # without an answer no other change would be sent, ever
+        except Exception:  # in_sync sends no other change before it is told of this one
             LOG.exception("a change of the in-sync set has failed; it counts as unanswered")
             in_sync.unanswered()
         if in_sync is self.in_sync:
@@ -170,7 +170,7 @@ class Leadership:
             self._apply()
 
     def _apply(self) -> None:
-        """Hold, or let go, what may leave this node. Does not switch."""
+        """Shut or open the gate, hold or keep promises, by what is known now. Does not switch."""
         in_sync = self.in_sync
         knows = self._leads and not self._has_ended and not in_sync.is_deposed and in_sync.is_open
         is_fenced = not knows or self._clock() >= self._lease.deadline_s
@@ -187,7 +187,7 @@ class Leadership:
         if knows:
             self.opened.set()
         if self._holds is not None:
-            count = len(in_sync.members)
+            count = len(in_sync.members)  # too many while a change without an answer may have removed some
             self._holds.count(count if in_sync.has_enough else min(count, self._min_isr - 1), self._min_isr)
 
     def _shut(self) -> None:

@@ -14,10 +14,11 @@ from gomq_py.cluster.stream import EventStream
 
 # What the broker is low on, as operators and the clients of connection.blocked read it.
 IN_SYNC_FOLLOWERS, FOLLOWER_THROUGHPUT = "in-sync followers", "follower throughput"
-# Part of the kept frames that a follower in sync may lack: what comes until publishers are held needs room.
+# Part of the kept frames that a follower in sync may lack; changes that come before publishers are held
+# need the rest.
 KEPT_PART = 3 / 4
-# Publishers go on when the follower is behind by this part of the limit. Else they would stop and go all the
-# time.
+# Part of the limit by which a follower may be behind when publishers go on: a small step, and they would stop
+# and go all the time.
 RESUME_PART = 1 / 2
 LOOK_S = 0.1
 MB = 1_000_000
@@ -51,7 +52,7 @@ class PublisherHolds:
         self._alarms.clear(FOLLOWER_THROUGHPUT)
 
     def count(self, in_sync: int, least: int) -> None:
-        """``in_sync`` nodes are in sync, the leader included; publishers wait for ``least``."""
+        """Hold publishers if ``in_sync``, the number of nodes in sync with the leader, is below ``least``."""
         text = f"{in_sync} of the {least} nodes that min_isr asks for are in sync"
         if in_sync < least:
             self._alarms.set(IN_SYNC_FOLLOWERS, IN_SYNC_FOLLOWERS, text)
@@ -61,7 +62,7 @@ class PublisherHolds:
     # helpers
 
     def _grown(self) -> None:
-        """Called for each frame, in the middle of what the storage does: a look comes later."""
+        """Called for each frame, amid the storage's work: only has the followers looked at soon."""
         octets, made = self._next
         if (self._stream.octets > octets or self._stream.made > made) and not self._is_due:
             self._is_due = True

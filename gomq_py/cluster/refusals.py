@@ -1,8 +1,8 @@
-"""Refusals: tells when no process listens at the leader's address any more.
+"""Refusals: reports that no process listens at the leader's address any more.
 
-A process that was killed leaves its machine behind, which refuses connections at once; so a new leader need
-not wait for the end of the former one's lease. One refusal may be a listener that is about to be opened, so
-the address is tried again.
+The machine of a killed process refuses connections at once, so that a new leader need not wait for the end of
+the former one's lease. A single refusal may come from a node that is about to open its listener, so the
+address is tried again.
 """
 import time
 from collections.abc import Callable
@@ -12,14 +12,17 @@ from gevent import socket
 
 # Time between the two tries, and for the second one.
 AGAIN_S, ANSWER_S = 0.15, 0.5
-# Least time between two reports: no process is started more often.
+# Least time between two reports: behind a firewall that refuses this node's connections, each new leader
+# would be reported at once.
 REPORT_S = 60.0
 
 Address = tuple[str, int]
 
 
 class Refusals:
-    """``report(address)`` is called when an address has refused two connections in 200 ms, once a minute."""
+    """Calls ``report(address)``, once in REPORT_S at most, when an address has refused two connections, one
+    AGAIN_S after the other.
+    """
 
     def __init__(self, report: Callable[[Address], None]):
         self._report = report

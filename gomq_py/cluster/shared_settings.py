@@ -1,9 +1,9 @@
 """Shared settings: those that should be alike on all nodes of a cluster, because any of them may lead.
 
-They are marked in the table of options: what is promised, how fast a leader is replaced, what queues and
-clients are given where they say nothing, and limits by which a client is refused. Secrets are none of them,
-nor is what belongs to one machine: folders, addresses, ports, sizes of its memory. Each node writes its own
-values into ``nodes/<id>``; the leader compares, and warns once of each difference.
+The table of options marks them as ``shared``: settings of promises and elections, defaults of queues and
+clients, and limits by which a client is refused. Secrets are not among them, nor are settings of one machine:
+folders, addresses, ports, sizes of its memory. Each node writes its own values into ``nodes/<id>``; the
+leader compares them, and warns once of each difference.
 """
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -76,7 +76,7 @@ class Warner:
 
 
 def _text(value: str) -> str:
-    """A value that a NodeRecord takes; of a long or strange one its digest."""
+    """The value if a NodeRecord takes it; otherwise its digest."""
     if len(value) <= MAX_TEXT and value.isprintable():
         return value
     return f"digest {blake2b(value.encode(), digest_size=8).hexdigest()}"

@@ -1,11 +1,10 @@
 """Clusters: judges the answer to /api/cluster: which node must not stop now, and what is wrong.
 
-Reads figures that callers pass; asks nobody, and prints nothing. Figures of a broker without followers are
-fine, too.
+Callers pass the figures, of a broker without followers, too. Does no I/O.
 """
 from gomq_py.diagnosis.checks import BAD, WARNING, Finding
 
-# A follower is late by this age of the oldest change that it lacks.
+# A follower is late when the oldest change that it lacks is older than this.
 LATE_S = 10.0
 
 
@@ -81,7 +80,7 @@ def _of_follower(follower):
     if lag_s > LATE_S:
         yield _found(
             WARNING, follower.get("name") or "follower",
-            f"is {lag_s:.0f} s and {follower.get('lag_bytes')} octets behind", "see its disk and its network")
+            f"is {lag_s:.0f} s and {follower.get('lag_bytes')} bytes behind", "see its disk and its network")
 
 
 def _found(level, subject, text, remedy):

@@ -1,19 +1,19 @@
-"""Cluster metrics: families of the answer to /api/cluster: role, in-sync set, followers, lease and etcd.
+"""Cluster metrics: families of role, in-sync set, followers, lease and etcd, from /api/cluster's figures.
 
-Reads figures only. A broker without followers has ``gomq_cluster_is_leader`` and little else.
+A broker without followers has ``gomq_cluster_is_leader`` and little else.
 """
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 PREFIX = "gomq_cluster_"
 STREAMING = "streaming"
-# key of a follower's figures, end of the name, help
+# key of a follower's figures, which ends the name, too; help
 OF_FOLLOWERS = (
-    ("lag_bytes", "lag_bytes", "Octets of changes that the follower has not flushed yet"),
-    ("lag_seconds", "lag_seconds", "Age of the oldest change that the follower has not flushed yet"),
+    ("lag_bytes", "Bytes of changes that the follower has not flushed yet"),
+    ("lag_seconds", "Age of the oldest change that the follower has not flushed yet"),
 )
 OF_SYNCS = (
-    ("sync_done_bytes", "sync_done_bytes", "Octets of the follower's last sync that were compared or sent"),
-    ("sync_total_bytes", "sync_total_bytes", "Octets of the files of the follower's last sync"),
+    ("sync_done_bytes", "Bytes of the follower's last sync that were compared or sent"),
+    ("sync_total_bytes", "Bytes of the files of the follower's last sync"),
 )
 # key of the figures, end of the name, help
 OF_CLUSTER = (
@@ -39,8 +39,8 @@ def cluster_families(figures):
         return
     is_streaming = figures.get("state") == STREAMING
     yield _gauge("is_streaming", "1 where the copy is whole and the leader is connected", int(is_streaming))
-    for key, end, text in OF_FOLLOWERS:
-        yield _gauge(end, text, figures.get(key, 0))
+    for key, text in OF_FOLLOWERS:
+        yield _gauge(key, text, figures.get(key, 0))
 
 
 def _of_election(figures):
@@ -73,9 +73,9 @@ def _of_leader(followers):
         yield _gauge(
             f"followers_{state}", f"Followers that are {state}",
             sum(follower["state"] == state for follower in followers))
-    for key, end, text in (*OF_FOLLOWERS, *OF_SYNCS):
-        family = GaugeMetricFamily(f"{PREFIX}follower_{end}", text, labels=("follower", "node"))
-        for follower in followers:  # two may have one host name
+    for key, text in (*OF_FOLLOWERS, *OF_SYNCS):
+        family = GaugeMetricFamily(f"{PREFIX}follower_{key}", text, labels=("follower", "node"))
+        for follower in followers:  # the node, too: two followers may have one host name
             family.add_metric((follower["name"], follower["node"]), follower[key])
         yield family
 

@@ -15,10 +15,9 @@ from gomq_py.net.receiving import is_not_now, receive_functions
 
 # Octets read at a time: as many as a listener's sockets keep unsent (UNSENT_OCTETS).
 READ_OCTETS = 128 * 1024
-# Time that a client has for its end once the server has ended: lingering close (hub.lingering_close) has the
-# same.
+# Time for the client to end after the server has: as for lingering close (LINGER_S in hub.lingering_close).
 ENDING_S = 5.0
-# Reads in a row of a TLS socket that holds more.
+# Most reads in a row of a TLS socket that holds more octets.
 READS_PER_TURN = 4
 READABLE, WRITABLE = 1, 2
 
@@ -144,13 +143,13 @@ class _Direction:
             for _ in range(READS_PER_TURN):
                 if not self._pass_on() or self._pending is None or not self._pending():
                     return
-            gevent.get_hub().loop.run_callback(self._readable)  # a poll does not show what TLS holds
+            gevent.get_hub().loop.run_callback(self._readable)  # a poll does not show octets that TLS holds
         except OSError as error:
             if not is_not_now(error):
                 self._failed()
 
     def _pass_on(self) -> bool:
-        """Read once, and write what was read. Returns whether to read on. Raises OSError."""
+        """Read once, and write the octets. Returns whether to read on. Raises OSError."""
         count = self._receive(self._room)
         if not count:
             self._pass_end_on()

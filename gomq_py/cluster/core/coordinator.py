@@ -39,5 +39,5 @@ class Coordinator(Protocol):
 
     def watch(self, wake: Callable[[], None]) -> Watch:
         """Call ``wake()`` after every change, and whenever one may have been missed. ``wake`` neither
-        switches nor raises; whoever is woken reads.
+        switches nor raises; a woken caller reads everything.
         """

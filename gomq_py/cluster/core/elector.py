@@ -1,9 +1,9 @@
-"""Elector: what a node has to do, by what the coordinator holds: follow, wait, campaign, lead or stop.
+"""Elector: decides from the coordinator's keys what a node has to do: follow, wait, campaign, lead or stop.
 
 The runtime reads a View, gives it to ``viewed`` and does what the Decision says. The Outcome of a transaction
 has a view, too; the runtime gives it to ``viewed`` in the same way, whether the transaction was done or not.
-So an election without an answer is won as soon as it is seen. Nothing here switches, and no clock matters but
-for courtesy.
+So an unanswered election is won as soon as a view shows it. Nothing here switches. Clocks only decide for how
+long a node lets others be elected first.
 
 Why nothing that was promised is lost: only a member of ``isr`` is elected, by a transaction that compares the
 revision at which it was read. Its folder has what it has acknowledged, and every promise has waited for it.
@@ -16,9 +16,9 @@ from gomq_py.cluster.core.records import (
 )
 from gomq_py.cluster.core.transactions import CREATE, MOD, Compare, Delete, Put, Transaction
 
-# A follower that hears its leader lets it win again: its clients stay connected.
+# A follower that still hears its leader waits so long: a leader that wins again keeps its clients.
 HEARING_S = 1.0
-# A node with damage in its folder lets others win.
+# A node with damage in its folder waits so long, so that a sound one wins.
 DAMAGED_S = 10.0
 ADOPT = (
     "was etcd emptied or put back? `gomq-py-ctl cluster_adopt` on the node with the newest data writes it "
@@ -77,15 +77,15 @@ class Again(Campaign):
 
 
 class Clear(NamedTuple):
-    """Delete the ``leader`` of an earlier process of this node, which is dead because this one has the lock
-    of the folder. The outcome's view goes to ``Elector.viewed``.
+    """Delete the ``leader`` of an earlier process of this node, which is dead because this one holds the
+    folder's lock. The outcome's view goes to ``Elector.viewed``.
     """
 
     transaction: Transaction
 
 
 class Lead(NamedTuple):
-    """Lead in ``epoch``; told again as long as it is so.
+    """Lead in ``epoch``; decided again for each view in which this node still leads.
 
     With a new ``revision`` (``leader``'s create revision): a follower ends its link, applies and flushes all
     it has received; write cluster and epoch into ``.cluster``, flushed; tell the Elector by ``folder``; make
@@ -130,7 +130,7 @@ class Elector:
         self.address = address
         self.lease = 0
         self.revision = 0
-        self._leads: Lead | None = None
+        self._lead: Lead | None = None
         self._last: Decision = Wait("nothing was read from etcd yet")
         self._former = ""
         self._absent_since_s: float | None = None
@@ -143,12 +143,14 @@ class Elector:
     @property
     def is_leading(self) -> bool:
         """Whether Lead was decided, and Deposed was not."""
-        return self._leads is not None and not isinstance(self._last, Deposed)
+        return self._lead is not None and not isinstance(self._last, Deposed)
 
     def viewed(self, view: View, now_s: float, since: int, hears_leader: bool = False) -> Decision:
-        """What to do now. ``since``: ``revision`` when the read or transaction was sent: a view that a newer
-        one has overtaken on its way changes nothing, and etcd put back to an older state is told from it.
-        ``hears_leader``: a heartbeat of the followed leader came within the last second.
+        """What to do now. ``hears_leader``: the followed leader was heard within the last second.
+
+        ``since``: ``revision`` when the read or transaction was sent. A view that is older than the newest
+        one, but not older than ``since``, was overtaken on its way and is ignored; one that is older than
+        ``since`` is of an etcd that was put back to an older state.
         """
         if since <= view.revision < self.revision:
             return self._last
@@ -157,19 +159,19 @@ class Elector:
             self._absent_since_s = None
         elif self._absent_since_s is None:
             self._absent_since_s = now_s
-        leads = self._leads
-        if leads is None:
-            self._last = self._follows(view, now_s, hears_leader)
+        lead = self._lead
+        if lead is None:
+            self._last = self._as_follower(view, now_s, hears_leader)
         elif not isinstance(self._last, Deposed):
-            self._last = self._still(leads, view)
+            self._last = self._as_leader(lead, view)
         if isinstance(self._last, Lead):
-            self._leads = self._last
+            self._lead = self._last
             self._former = ""
         return self._last
 
     # a follower or candidate
 
-    def _follows(self, view: View, now_s: float, hears_leader: bool) -> Decision:
+    def _as_follower(self, view: View, now_s: float, hears_leader: bool) -> Decision:
         if view.leader is None:
             why = self._why_not(view)
             if why:
@@ -182,7 +184,7 @@ class Elector:
         if leader is None:
             return Wait("`leader` in etcd cannot be read")
         if leader.node == self.node:
-            return self._mine(view, view.leader, leader)
+            return self._named_leader(view, view.leader, leader)
         self._former = leader.node
         why = self._why_other_cluster(view)
         return Wait(why) if why else Follow(leader.address, leader.epoch)
@@ -219,7 +221,7 @@ class Elector:
         return ""
 
     def _rest_s(self, view: View, now_s: float, hears_leader: bool) -> float:
-        """How long another node may still be elected first."""
+        """Seconds for which this node still lets others be elected first."""
         record = decoded(view.in_sync, InSyncRecord.decode)
         if record is None or len(record.members) < 2:
             return 0.0
@@ -247,8 +249,8 @@ class Elector:
             LeaderRecord(self.node, epoch, self.address), record._replace(epoch=epoch),
             decode_cluster(view.cluster.value))
 
-    def _mine(self, view: View, kept: Kept, leader: LeaderRecord) -> Decision:
-        """``leader`` names this node."""
+    def _named_leader(self, view: View, kept: Kept, leader: LeaderRecord) -> Decision:
+        """What to do when ``leader`` names this node."""
         if kept.lease != self.lease or not self.lease:
             if leader.address != self.address:  # a copy of this folder, with its node id, may run there
                 return Wait(
@@ -268,39 +270,39 @@ class Elector:
 
     # a leader
 
-    def _still(self, leads: Lead, view: View) -> Decision:
+    def _as_leader(self, lead: Lead, view: View) -> Decision:
         kept = view.leader
-        if kept is not None and kept.create_revision != leads.revision:
-            return self._another(view, kept)
+        if kept is not None and kept.create_revision != lead.revision:
+            return self._other_election(view, kept)
         why = self._why_other_cluster(view)
         if why or view.in_sync is None:
             return Wait(why or _why_no_set(view))
         record = decoded(view.in_sync, InSyncRecord.decode)
         if record is None:  # InSync writes it anew, guarded by `leader`
-            return Wait(_why_no_set(view)) if kept is None else leads
-        # with this node alone in it, nobody else was elected since: an own election ended unseen, or an
-        # operator has written the set anew
+            return Wait(_why_no_set(view)) if kept is None else lead
+        # a set of this node alone is no successor's, even in a higher epoch: this node was elected without
+        # seeing it and lost the lease, or an operator has written the set anew
         is_alone = kept is None and set(record.members) == {self.node}
-        if record.epoch > leads.epoch and not is_alone:
-            return Deposed(f"`isr` in etcd is of epoch {record.epoch}, this node led in {leads.epoch}")
-        if record.epoch < leads.epoch:
-            return Wait(f"this node leads in epoch {leads.epoch}, etcd has {record.epoch}: {ADOPT}")
+        if record.epoch > lead.epoch and not is_alone:
+            return Deposed(f"`isr` in etcd is of epoch {record.epoch}, this node led in {lead.epoch}")
+        if record.epoch < lead.epoch:
+            return Wait(f"this node leads in epoch {lead.epoch}, etcd has {record.epoch}: {ADOPT}")
         if kept is not None:
-            return leads._replace(record=record, mod_revision=view.in_sync.mod_revision)
+            return lead._replace(record=record, mod_revision=view.in_sync.mod_revision)
         if self.epoch < record.members.get(self.node, MAX_EPOCH):
             return Deposed("the lease is lost, and this node is not in sync any more")
         return Again(*self._election(view, Compare(LEADER, CREATE, 0)))
 
-    def _another(self, view: View, kept: Kept) -> Decision:
-        """There is a ``leader``, but not of the election that this node led by. With this node's present
-        lease it is of an Again that was won.
+    def _other_election(self, view: View, kept: Kept) -> Decision:
+        """``leader`` is of another election than the one by which this node leads: a successor's, or, with
+        this node's present lease, that of an Again that was won.
         """
         leader = decoded(kept, LeaderRecord.decode)
         if leader is None:
             return Wait("`leader` in etcd cannot be read")
         if leader.node != self.node:
             return Deposed(f"node {leader.node} leads in epoch {leader.epoch}")
-        return self._mine(view, kept, leader)
+        return self._named_leader(view, kept, leader)
 
 
 # helpers

@@ -2,7 +2,7 @@
 
 Used by the leader's runtime, one InSync per election that was won. A promise is kept when the local disk and
 every *required* node have it: the members of ``isr`` as known, and those of every change without an answer,
-because that change may be in force already, or soon. So whoever may be elected has all promises:
+because that change may be in force already, or soon. So every node that may be elected has all promises:
 
 - A node is removed from what promises wait for when the change of ``isr`` has succeeded.
 - A node is required before the change that admits it is sent, and has flushed all that was promised by then.
@@ -18,15 +18,16 @@ from typing import NamedTuple
 from gomq_py.cluster.core.records import IN_SYNC, LEADER, InSyncRecord, decoded
 from gomq_py.cluster.core.transactions import CREATE, MOD, Compare, Outcome, Put, Transaction
 
-# Longest time between two steps that counts: a leader that was stopped has heard nobody, through no fault
-# of theirs.
+# A longer time between two steps counts as this one: a leader that was stopped has heard no follower, through
+# no fault of theirs.
 STEP_S = 0.5
-# A node that is to be admitted is required from the time on at which it has flushed what was promised so
-# long ago; promises wait then until it has the rest. Otherwise it would never have everything under load.
+# A joining node becomes required when it has flushed all that was promised so long ago; then promises wait
+# for it, so that it catches up under load, too.
 NEAR_S = 0.5
-# Part of ack_timeout_s that the former leader has for its first connection: most likely it is dead.
+# Part of ack_timeout_s that the former leader, which is most likely dead, has for its first connection.
 FORMER = 1 / 3
-# Removals within this time count for how long a node must stream before it is admitted again, at most that.
+# Each removal in the last FLAPS_S doubles the time for which a node must stream before it is admitted again,
+# up to LONGEST_S.
 FLAPS_S, LONGEST_S = 600.0, 60.0
 
 
@@ -76,8 +77,8 @@ class InSync:
         self._pace = _Pace(ack_timeout_s)
         self._joining: dict[str, float] = {}  # node id -> time since which it is required
         self._leaving: set[str] = set()
-        self._pace.told(former, -ack_timeout_s * (1 - FORMER))
-        self._count()
+        self._pace.progressed(former, -ack_timeout_s * (1 - FORMER))
+        self._update_required()
 
     # what the leader asks
 
@@ -120,11 +121,11 @@ class InSync:
         self._join(progress, promised)
         members = None if self._is_under_way else self._wanted(progress, promised)
         if members is None or members == self._known and not self._pending:
-            self._count()
+            self._update_required()
             return None
         self._pending.append(members)
         self._is_under_way = True
-        self._count()
+        self._update_required()
         return Transaction(
             (Compare(LEADER, CREATE, self._leader_revision), Compare(IN_SYNC, MOD, self._mod_revision)),
             (Put(IN_SYNC, InSyncRecord(self._epoch, members).encode()),))
@@ -138,15 +139,15 @@ class InSync:
     # what became of a change
 
     def done(self, outcome: Outcome) -> None:
-        """The change is answered; ``outcome.is_done`` tells which way."""
+        """Note the answer to the change, whether it was made or not."""
         self._is_under_way = False
         leader, kept = outcome.view.leader, outcome.view.in_sync
         if leader is None or leader.create_revision != self._leader_revision:
             self.is_deposed = True
             return
         self._mod_revision = 0 if kept is None else kept.mod_revision
-        # what is there now, whoever wrote it: the comparison with the former revision never holds again, so
-        # every unanswered change is in it, or impossible. Of rubbish nobody knows, until it is overwritten.
+        # No comparison with the former revision holds again, so each unanswered change is in this value, or
+        # has become impossible. If the value cannot be read, that is unknown until it is overwritten.
         record = decoded(kept, InSyncRecord.decode)
         if record is not None and record.epoch != self._epoch:
             self.is_deposed = True
@@ -155,7 +156,7 @@ class InSync:
                 self._pace.removed(node)
             self._known = record.members
             self._pending.clear()
-        self._count()
+        self._update_required()
 
     def unanswered(self) -> None:
         """Nobody knows whether the change was made, or will be."""
@@ -168,11 +169,11 @@ class InSync:
         """The change was certainly not made."""
         self._is_under_way = False
         self._pending.pop()
-        self._count()
+        self._update_required()
 
     # helpers
 
-    def _count(self) -> None:
+    def _update_required(self) -> None:
         required = {*self._known, *self._joining}
         required.update(*self._pending)
         required.discard(self._node)
@@ -180,7 +181,7 @@ class InSync:
             self.required = frozenset(required)
 
     def _join(self, progress: Mapping[str, Progress], promised: int) -> None:
-        """Which nodes are required because they are to be admitted."""
+        """Begin and end to require the nodes that are joining."""
         pace = self._pace
         for node, since_s in list(self._joining.items()):
             found = progress.get(node, ABSENT)
@@ -195,7 +196,7 @@ class InSync:
                 self._joining[node] = pace.time_s
 
     def _wanted(self, progress: Mapping[str, Progress], promised: int) -> dict[str, int]:
-        """The members that there should be."""
+        """The members that ``isr`` should have now."""
         members = {**self._known, self._node: self._epoch}
         for node, found in progress.items():
             if found.is_streaming and (
@@ -209,7 +210,7 @@ class InSync:
 
 
 class _Pace:
-    """How the followers get on: who is late, and who may be admitted.
+    """The followers' progress: tells which are late, and which may be admitted.
 
     ``time_s``: seconds that the leader has been running; 0 at first.
     """
@@ -224,8 +225,8 @@ class _Pace:
         self._removals: dict[str, deque[float]] = {}
         self._marks = deque([(0.0, 0)])  # (time, position promised)
 
-    def told(self, node: str, time_s: float) -> None:
-        """The last progress of the node was at this time."""
+    def progressed(self, node: str, time_s: float) -> None:
+        """Note the time of a node's last progress."""
         self._progress_s[node] = time_s
 
     def step(
@@ -273,6 +274,6 @@ class _Pace:
         return self.time_s - self._streams_since_s[node] >= needed_s
 
     def removed(self, node: str) -> None:
-        """The node was removed, or has given up to be admitted."""
-        # 6 removals are a minute already
+        """Note that the node was removed from the set, or has not caught up in time while joining."""
+        # 2 ** 6 s is above LONGEST_S
         self._removals.setdefault(node, deque(maxlen=6)).append(self.time_s)

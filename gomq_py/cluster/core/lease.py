@@ -21,11 +21,11 @@ class Lease:
         self._deadline_s = self._sent_s = NEVER_S
 
     def sent(self, now_s: float) -> None:
-        """A keepalive is sent now."""
+        """Note that a keepalive is sent now."""
         self._sent_s = now_s
 
     def answered(self, sent_s: float, is_alive: bool) -> None:
-        """The keepalive that was sent at ``sent_s`` is answered. An unanswered one is not told."""
+        """Note the answer to the keepalive that was sent at ``sent_s``."""
         if is_alive:
             self._deadline_s = max(self._deadline_s, sent_s + COUNTS * self.ttl_s)
         else:

@@ -1,12 +1,13 @@
-"""Overrides: what an operator may do to a cluster's keys where the rules of the election have no way out.
+"""Overrides: changes of a cluster's keys by an operator, for a cluster that can elect nobody by its rules.
 
 Both give up the promise that nothing confirmed is lost, if the operator chooses the wrong node. They change
 ``cluster`` and ``isr`` only; then the node is elected as any other.
 """
 from gomq_py.cluster.core.records import CLUSTER, IN_SYNC, LEADER, InSyncRecord, View, decode_cluster, decoded
 from gomq_py.cluster.core.transactions import CREATE, MOD, Compare, Put, Transaction
-# Epochs that are left out where nobody knows which were used: a node refuses a leader of a lower epoch than
-# its folder has seen.
+
+# Epochs that are skipped where the last one in use is unknown: a node refuses a leader of a lower epoch than
+# its folder's.
 UNKNOWN = 1000
 
 

@@ -53,8 +53,8 @@ class Promises:
                 self._measure()
 
     def require(self, nodes: Iterable[str]) -> None:
-        """Let all promises from now on wait for these nodes. Called in the turn in which InSync.step() has
-        returned or InSync has taken an outcome, before anything switches.
+        """Let all promises from now on wait for these nodes: InSync.required. Called after each method of
+        InSync that may change it, before anything switches.
         """
         self._required = frozenset(nodes)
         self._measure()

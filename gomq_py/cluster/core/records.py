@@ -51,8 +51,8 @@ class LeaderRecord(NamedTuple):
 
 class InSyncRecord(NamedTuple):
     """The value of ``isr``. ``members``: {node id: epoch of the leader whose state the node's folder has}; a
-    folder of a lower epoch is an older one that was put back. 0: the node that began the cluster, whose
-    doors have not been open yet.
+    folder of a lower epoch is an older one that was put back. Epoch 0 is that of the node that began the
+    cluster, until its doors open.
     """
 
     epoch: int
@@ -143,7 +143,7 @@ Record = TypeVar("Record")
 
 
 def decoded(kept: Kept | None, decode: Callable[[bytes], Record]) -> Record | None:
-    """What ``decode`` makes of a value; None if it is absent or malformed."""
+    """The decoded value; None if it is absent or malformed."""
     if kept is None:
         return None
     try:

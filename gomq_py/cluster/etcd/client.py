@@ -1,11 +1,11 @@
 """Client: asks etcd's servers in turn, and is the cluster's Coordinator.
 
-A call goes to the server that answered last. If that one fails, a read or a keepalive goes to the next one
-within the same time limit. A transaction goes to the next one only if it was certainly not carried out: no
-connection was made, or the server has refused it because it sees no leader.
+A call goes to the server that answered last. If that one fails, the call goes to the next one within the same
+time limit. A transaction goes there only if it was certainly not carried out: no connection was made, or the
+server has refused it because it sees no leader.
 
-Each server has a share of the time limit. When all of them were too slow for theirs, the next calls give
-their whole time to one server, in turn, until one has answered.
+Each server has a share of the time limit. When all of them were too slow for theirs, each of the next
+calls gives its whole time to one server, in turn, until one has answered.
 """
 import json
 import math
@@ -28,7 +28,8 @@ from gomq_py.observability.histogram import Histogram
 # Limit of a call over all servers. Keepalives are sent every second at the default lease_ttl, and the leader
 # is fenced 4 s after the last good one was sent: two calls may fail.
 TIMEOUT_S = 1.8
-# Limit of a login, for which etcd computes on purpose: longer than a share of a call on a busy machine.
+# Limit of a login: etcd hashes passwords slowly on purpose, on a busy machine for longer than a server's
+# share of a call.
 LOGIN_S = 10.0
 # Connections that are kept between calls. Keepalives, reads and changes of the in-sync set go side by side.
 IDLE_MOST = 3

@@ -18,14 +18,13 @@ _poll = monkey.get_original("select", "poll")
 READ_OCTETS = 16 * 1024
 # Most octets of an answer with its head, and of a line of a watch. A cluster of 64 nodes has 100 KiB of keys.
 MOST_OCTETS = 1024 * 1024
-# Time for a lookup of a name that was looked up before, behind which the addresses found then are used.
+# Time for another lookup of a name; after it the addresses that were found before are used.
 LOOKUP_S = 0.5
 # A server that is cut off from the others refuses a request with this header at once, and ends a watch.
 HAS_LEADER = ("grpc-metadata-hasleader", "true")
 OK = 200
-# h11 quotes all that a server has sent for a line.
+# Shown part of h11's error texts, which quote all that a server has sent.
 TEXT_SHOWN = 100
-
 
 _LATE = object()
 Result = TypeVar("Result")
@@ -52,7 +51,9 @@ class NoAnswer(OSError):
 
 
 class Failure(Exception):
-    """A server has not done its part of a call. ``is_open``: it may have carried out the request."""
+    """A server has not answered a call. ``is_open``: it may have carried out the request, or may do so later;
+    ``is_late``: its time was over.
+    """
 
     def __init__(self, endpoint: Endpoint, error: Exception, is_open: bool):
         super().__init__(f"{endpoint}: {getattr(error, 'strerror', None) or error or type(error).__name__}")
@@ -61,9 +62,10 @@ class Failure(Exception):
 
 
 def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> Result:
-    """``function(*arguments)``, which a TimeoutError ends after ``seconds``. May switch.
+    """``function(*arguments)``. Raises TimeoutError after ``seconds``. May switch.
 
-    Inside, the time limit is no OSError: one would be taken for a fault of the network, and be tried again.
+    Inside of ``function`` the limit is not raised as an OSError, which might be taken for a network fault and
+    be handled there.
     """
     result = gevent.with_timeout(max(0.0, seconds), function, *arguments, timeout_value=_LATE)
     if result is _LATE:
@@ -106,7 +108,7 @@ def _look_up(endpoint: Endpoint) -> list[Any]:
     look_up = monkey.get_original("socket", "getaddrinfo")
     try:
         found: list[Any] = look_up(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-    except UnicodeError as error:  # of a label without letters, or with too many
+    except UnicodeError as error:  # of an empty label, or one that is too long
         raise OSError(f"{endpoint.host!r} is not a host name: {error}") from None
     return found
 
@@ -225,7 +227,7 @@ class Connection:
         if self._received > MOST_OCTETS:
             raise NoAnswer(f"the answer has more than {MOST_OCTETS} octets")
         if self._received:
-            give_way()  # a long answer is at work in slices, and its time limit can end it
+            give_way()  # so that a long answer does not hold up the hub, and its time limit can end it
         octets = self._socket.recv(READ_OCTETS)
         self._received += len(octets)
         self._state.receive_data(octets)

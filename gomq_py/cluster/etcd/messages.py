@@ -21,11 +21,11 @@ RANGE, TRANSACT = "/v3/kv/range", "/v3/kv/txn"
 GRANT, KEEP_ALIVE, REVOKE = "/v3/lease/grant", "/v3/lease/keepalive", "/v3/lease/revoke"
 WATCH, AUTHENTICATE = "/v3/watch", "/v3/auth/authenticate"
 
-# Field that a compare's revision stands in, by Compare.target.
+# Compare.target -> field of the compared revision.
 COMPARED = {"create": "create_revision", "mod": "mod_revision"}
 MOST_INTEGER = (1 << 63) - 1
 _DIGITS = re.compile(r"[0-9]{1,19}")
-# A token becomes a header: any text that is one, and no longer than a large JWT.
+# A token is sent in a header: printable ASCII without spaces, at most as long as a large JWT.
 _TOKEN = re.compile(r"[\x21-\x7e]{1,8192}")
 
 # gRPC's codes of requests that etcd refuses before it does anything. RESOURCE_EXHAUSTED is not among them: a
@@ -224,7 +224,7 @@ def _kept(entry: JSONObject, revision: int, prefix: bytes) -> tuple[str, Kept]:
         raise AnswerError("the answer holds a key that was not asked for")
     if not 0 < created <= modified <= revision:
         raise AnswerError(f"revisions {created}, {modified} of a key at revision {revision}")
-    # a key that is no text is nobody's here
+    # a key that is not UTF-8 is none of the cluster's, and is ignored later
     name = key[len(prefix):].decode(errors="replace")
     return name, Kept(_octets(entry, "value"), created, modified, _integer(entry, "lease"))
 

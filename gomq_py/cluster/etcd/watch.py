@@ -1,7 +1,7 @@
-"""Watch: one stream that tells of changes, and a clock beside it.
+"""Watch: a stream of events from etcd that wakes a reader after each change, and at least every 2 s.
 
 A silent stream is not trusted: a server may hang, or lose its connection to the others. So ``wake`` is
-called every 2 s whatever the stream says, and a silent stream is replaced. Each stream begins at the present
+called every 2 s even without an event, and a silent stream is replaced. Each stream begins at the present
 revision and wakes when it has begun. The woken reader reads everything, so no change is missed, and no old
 events are asked for, which etcd may have compacted.
 """
@@ -21,13 +21,13 @@ from gomq_py.observability.log import logger
 LOG = logger("cluster")
 # A change whose event is lost is seen after this time.
 POLL_S = 2.0
-# A stream is replaced after so long without an event: no server answers for a stream that was lost.
+# A stream is replaced after so long without an event: one that was lost looks like one without changes.
 SILENCE_S = 30.0
-# Rest after each event: many changes at once wake seldom.
+# Pause after each event, so that many changes at once wake the reader seldom.
 REST_S = 0.01
 # Pause before the next stream, when one has failed.
 PAUSE_S = 1.0
-# Time for the first line.
+# Time for a stream's first line.
 BEGIN_S = 2.0
 
 
@@ -59,7 +59,7 @@ class Watch:
             gevent.sleep(PAUSE_S)
 
     def _follow(self) -> None:
-        """Wake for a stream's events until it is to be replaced. Raises what ends it before."""
+        """Wake the reader for a stream's events, until the stream is to be replaced. Raises its error."""
         endpoint = self._etcd.endpoint
         connection = None
         try:
@@ -92,7 +92,7 @@ class Watch:
             line = next(lines)
 
     def _check(self, line: bytes, token: str) -> None:
-        """Check that a line does not end the watch. Raises AnswerError, Refused."""
+        """Raise AnswerError or Refused if a line ends the watch."""
         try:
             reason = messages.cancel_reason(messages.parse(line))
         except Refused as error:

@@ -17,13 +17,13 @@ class Unsealed:
 
     def __init__(self, files, root):
         self._files = files
-        # its flush tells of what has failed from now on
+        # opened now: a flush reports the failures since the folder was opened
         self._folder = File(root, os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), 0, False)
         self._segments = []
 
     @staticmethod
     def is_possible():
-        """Whether this system can flush a whole file system, and tells what has failed."""
+        """Whether this system can flush a whole file system, and reports failures of it."""
         return CAN_FLUSH_FILE_SYSTEMS
 
     def add(self, msgs, head, seal):
@@ -42,7 +42,7 @@ class Unsealed:
             self._seal(path, head, seal)
 
     def close(self):
-        """Give up what was added. May be called again."""
+        """Close the folder; segments that were only added stay without a seal. May be called again."""
         folder, self._folder = self._folder, None
         if folder is not None:
             self._files.close(folder)

@@ -54,7 +54,7 @@ def test_whole_cluster_and_single_broker_are_fine():
         {"node": TWO, "name": "two", "setting": "[main] sync", "here": "true", "there": "false"}]),
      WARNING, "[main] sync = false, here it is true"),
     (figures(ONE, TWO, THREE, followers=[{"name": "two", "lag_seconds": 20.0, "lag_bytes": 5}]),
-     WARNING, "20 s and 5 octets behind"),
+     WARNING, "20 s and 5 bytes behind"),
     ({"role": "leader", "replicates": True, "followers": []}, WARNING, "no follower is connected"),
 ])
 def test_problem_is_found(found, level, word):
