@@ -50,6 +50,7 @@ class Folder(NamedTuple):
     epoch: int
     is_whole: bool = True
     is_damaged: bool = False
+    is_copy: bool = False
 
 
 class Member(Protocol):

@@ -181,7 +181,8 @@ class ElectedMembership:
         identity = self._identity if self._follower is None else self._follower.identity
         cluster = "" if identity.cluster_id == NO_ID else identity.cluster_id.hex()
         is_whole = self._follower is None or self._follower.damage is None
-        return Folder(cluster, identity.epoch, is_whole, identity.damaged)
+        is_copy = self._follower is not None and self._follower.is_copy
+        return Folder(cluster, identity.epoch, is_whole, identity.damaged, is_copy)
 
     @property
     def hears_leader(self) -> bool:
