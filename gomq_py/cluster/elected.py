@@ -79,6 +79,7 @@ class ElectedMembership:
         self._coordination: Coordination | None = None
         self._follower: Any = None
         self._serving: ElectedLeader | None = None
+        self._was_empty = False  # before the first sync, whose files come before it is noted
         self._is_first = False  # the cluster's doors have not been open yet
         self._register: Any = None
         self._damage = FolderDamage(self._files, self._root)
@@ -197,12 +198,13 @@ class ElectedMembership:
         """Follow the leader at "host:port". Returns why that is impossible, or "". May switch."""
         if self._follower is None:
             return "this node is about to lead"
-        if self.folder.cluster == "":
+        if self.folder.cluster == "" and not self._was_empty:
             content = in_thread(content_of, self._root)
             if content:
                 return (
                     f"{self._root} holds {content[0]!r} and belongs to no cluster: a node that joins one "
                     "needs an empty folder")
+            self._was_empty = True
         self._set_leader(address_of(address))
         self._follower.follow(self._leader_address)
         return ""
