@@ -392,6 +392,8 @@ class Coordination:
     def _lead(self, lead: Lead) -> None:
         leadership = self.leadership
         if leadership is not None and self._revision == lead.revision:
+            if leadership.in_sync.saw(self.view.in_sync):
+                LOG.warning("`isr` in etcd was written by somebody else: this leader writes it anew")
             return
         try:
             self._member.take(lead.cluster, lead.epoch)

@@ -309,6 +309,41 @@ def test_follower_that_is_synced_is_required_before_it_is_in_the_set(etcd, begin
     assert kept == [None]
 
 
+@pytest.mark.parametrize("value", [b"rubbish", b"", b"9" * 5000, InSyncRecord(1, {THREE: 1}).encode()])
+def test_leader_writes_a_set_anew_that_somebody_else_has_written(etcd, begin, caplog, value):
+    """When the leader is lost nobody could be elected by it."""
+    node = begin()
+    wait(lambda: node.is_open)
+
+    etcd.model.put(IN_SYNC, value)
+    node.coordination.look()
+
+    wait(lambda: "`isr` in etcd was written by somebody else" in caplog.text)
+    wait(lambda: (found := in_sync_in(etcd)) is not None and ONE in found.members)
+    assert leader_in(etcd).node == ONE and not node.leadership.is_fenced
+
+
+def test_two_copies_of_a_folder_do_not_write_their_record_in_turn(etcd, begin, clock):
+    """Each write wakes every node, and etcd keeps each one: its quota would be used up."""
+    put_cluster(etcd, {ONE: 3, TWO: 3})
+    put_leader(etcd, TWO, 3)
+    node, name = begin(cluster=HERE, epoch=3), NODES + ONE
+    own = wait(lambda: etcd.model.read().nodes.get(ONE)).value
+
+    etcd.model.put(name, b"of the copy")
+    revision = etcd.model.read().revision
+    for _ in range(3):
+        reads = etcd.reads
+        node.coordination.look()
+        wait(lambda: etcd.reads > reads)
+    gevent.sleep(0.02)
+    assert etcd.model.read().revision == revision
+
+    clock.now_s += coordination.REGISTER_S
+    node.coordination.look()
+    wait(lambda: etcd.model.read().nodes[ONE].value == own)
+
+
 def test_too_few_in_sync_nodes_hold_publishers(etcd, begin):
     node = begin(min_isr=2)
     wait(lambda: node.is_open)
