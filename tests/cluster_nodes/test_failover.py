@@ -163,10 +163,13 @@ def test_too_few_nodes_in_sync_confirm_nothing(tmp_path, etcd):
         client = Client(cluster).connect()
         client.publish(20)
         others = [node for node in cluster.nodes if node is not leader]
+        told = len(leader.log)
         for node in others:
             node.kill()
 
-        wait_until(lambda: "in-sync followers alarm" in leader.log_text, ELECTION_S)
+        wait_until(
+            lambda: any("in-sync followers alarm: publishers are held" in line for line in leader.log[told:]),
+            ELECTION_S, cluster.describe)
         others[0].spawn()
 
         client.publish(20)

@@ -354,6 +354,21 @@ def test_too_few_in_sync_nodes_hold_publishers(etcd, begin):
     wait(lambda: not node.holds.is_on)
 
 
+def test_late_member_that_min_isr_keeps_in_the_set_holds_publishers(etcd, begin, clock):
+    node = begin(min_isr=2)
+    node.links.progress = {TWO: Progress(0, True, True)}
+    wait(lambda: node.is_open and not node.holds.is_on)
+
+    node.links.progress = {}
+
+    def go_on():
+        clock.now_s += 0.25
+        return node.holds.is_on
+
+    wait(go_on)
+    assert set(in_sync_in(etcd).members) == {ONE, TWO}
+
+
 def test_keepalives_stop_while_the_disk_hangs(etcd, clock, begin):
     node = begin()
     wait(lambda: node.is_open)
