@@ -41,6 +41,9 @@ HANGS = "a flush or the file system hangs: another node is to lead"
 # A node deletes the ``leader`` of a process that is gone no more often: a firewall that refuses it would keep
 # the cluster without a leader.
 GONE_S = 60.0
+# A node writes its record anew no more often where another process has written it: two copies of one folder
+# would wake all nodes with each of their writes, for ever.
+REGISTER_S = 60.0
 
 
 class Folder(NamedTuple):
@@ -117,6 +120,7 @@ class Coordination:
         self._wake = Event()
         self._pause_s: float | None = None
         self._gone_s = -GONE_S  # time at which a leader was said to be gone
+        self._registered_s = -REGISTER_S  # time at which the record of this node was written
         self._quiet = QuietLog(LOG)
         self._said = ""
         self._has_ended = False
@@ -246,9 +250,11 @@ class Coordination:
     def _register(self, view: Any) -> None:
         """Write this node's name and address for operators, unless they are there."""
         kept = view.nodes.get(self._node)
-        if kept is None or kept.value != self._record:
+        is_due = self._clock() >= self._registered_s + REGISTER_S
+        if kept is None or (kept.value != self._record and is_due):
             try:
                 self._coordinator.transact(Transaction((), (Put(NODES + self._node, self._record),)))
+                self._registered_s = self._clock()
             except (Unanswered, CoordinatorError) as error:
                 self._failed(error)
 

@@ -2,10 +2,11 @@
 import gevent
 import pytest
 
+from gomq_py.cluster import coordination
 from gomq_py.cluster.coordination import Coordination, Folder
 from gomq_py.cluster.core.in_sync import Progress
 from gomq_py.cluster.core.promises import Promises
-from gomq_py.cluster.core.records import CLUSTER, IN_SYNC, LEADER, InSyncRecord, LeaderRecord, decoded
+from gomq_py.cluster.core.records import CLUSTER, IN_SYNC, LEADER, NODES, InSyncRecord, LeaderRecord, decoded
 from gomq_py.cluster.core.transactions import CoordinatorError, Unanswered
 from gomq_py.errors import ClusterError
 from gomq_py.hub.gate import Gate
@@ -35,12 +36,14 @@ class Etcd:
     def __init__(self, clock):
         self.model = EtcdModel(clock)
         self.fault = self.lost = None
+        self.reads = 0
 
     def __getattr__(self, name):
         call = getattr(self.model, name)
 
         def asked(*arguments):
             gevent.sleep(0)
+            self.reads += name == "read"
             if self.fault is not None:
                 raise self.fault
             result = call(*arguments)
