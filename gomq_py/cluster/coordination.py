@@ -40,6 +40,9 @@ RETRY_S = 0.5
 # A node whose folder cannot be flushed, or whose disk hangs, tries to campaign again after this time.
 FOLDER_S = 2.0
 HANGS = "a flush or the file system hangs: another node is to lead"
+# A node writes its record anew no more often where another process has written it: two copies of one folder
+# would wake all nodes with each of their writes, for ever.
+REGISTER_S = 60.0
 
 
 class Folder(NamedTuple):
@@ -49,6 +52,7 @@ class Folder(NamedTuple):
     epoch: int
     is_whole: bool = True
     is_damaged: bool = False
+    is_copy: bool = False
 
 
 class Member(Protocol):
@@ -90,9 +94,9 @@ class Member(Protocol):
 class Coordination:
     """Runs one node's part in the cluster. ``node``: its id in hex; ``name``, ``address``: for the others.
 
-    ``settings``: those of shared_settings.told(). ``secret``: value of ``secret`` that etcd has had; empty: the
-    settings have the secret. ``decision``: the last one; ``leadership``: the Leadership of a leader, else None;
-    ``view``: the last View, or None; ``error``: the last fault of etcd, "" when it answers.
+    ``settings``: those of shared_settings.told(). ``secret``: value of ``secret`` that etcd has had; empty:
+    the settings have the secret. ``decision``: the last one; ``leadership``: the Leadership of a leader, else
+    None; ``view``: the last View, or None; ``error``: the last fault of etcd, "" when it answers.
     """
 
     def __init__(
@@ -116,6 +120,7 @@ class Coordination:
         self._revision = 0  # create revision of `leader` in the present election
         self._wake = Event()
         self._pause_s: float | None = None
+        self._registered_s = -REGISTER_S  # time at which the record of this node was written
         self._quiet = QuietLog(LOG)
         self._said = ""
         self._has_ended = False
@@ -251,8 +256,10 @@ class Coordination:
         node that starts would make another one, and be refused by all that run.
         """
         kept, missing = view.nodes.get(self._node), []
-        if kept is None or kept.value != self._record:
+        is_due = self._clock() >= self._registered_s + REGISTER_S
+        if kept is None or (kept.value != self._record and is_due):
             missing.append(Transaction((), (Put(NODES + self._node, self._record),)))
+            self._registered_s = self._clock()
         if view.secret is None and self._secret:
             missing.append(Transaction((Compare(SECRET, CREATE, 0),), (Put(SECRET, self._secret),)))
         try:
@@ -413,6 +420,8 @@ class Coordination:
     def _lead(self, lead: Lead) -> None:
         leadership = self.leadership
         if leadership is not None and self._revision == lead.revision:
+            if leadership.in_sync.saw(self.view.in_sync):
+                LOG.warning("`isr` in etcd was written by somebody else: this leader writes it anew")
             return
         try:
             self._member.take(lead.cluster, lead.epoch)

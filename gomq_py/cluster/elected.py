@@ -79,6 +79,7 @@ class ElectedMembership:
         self._coordination: Coordination | None = None
         self._follower: Any = None
         self._serving: ElectedLeader | None = None
+        self._was_empty = False  # before the first sync, whose files come before it is noted
         self._is_first = False  # the cluster's doors have not been open yet
         self._register: Any = None
         self._damage: Any = None  # a leader's FolderDamage
@@ -183,7 +184,8 @@ class ElectedMembership:
         identity = self._identity if self._follower is None else self._follower.identity
         cluster = "" if identity.cluster_id == NO_ID else identity.cluster_id.hex()
         is_whole = self._follower is None or self._follower.damage is None
-        return Folder(cluster, identity.epoch, is_whole, identity.damaged)
+        is_copy = self._follower is not None and self._follower.is_copy
+        return Folder(cluster, identity.epoch, is_whole, identity.damaged, is_copy)
 
     @property
     def hears_leader(self) -> bool:
@@ -198,12 +200,13 @@ class ElectedMembership:
         """Follow the leader at "host:port". Returns why that is impossible, or "". May switch."""
         if self._follower is None:
             return "this node is about to lead"
-        if self.folder.cluster == "":
+        if self.folder.cluster == "" and not self._was_empty:
             content = in_thread(content_of, self._root)
             if content:
                 return (
                     f"{self._root} holds {content[0]!r} and belongs to no cluster: a node that joins one "
                     "needs an empty folder")
+            self._was_empty = True
         self._set_leader(address_of(address))
         self._follower.follow(self._leader_address)
         return ""

@@ -19,7 +19,7 @@ from gomq_py.cluster import identity as identities
 from gomq_py.cluster.applier import FLUSH_S, Applier
 from gomq_py.cluster.identity import Identity
 from gomq_py.cluster.link import Link
-from gomq_py.cluster.login import FollowerLogin, LoginRefused
+from gomq_py.cluster.login import CopiedFolder, FollowerLogin, LoginRefused
 from gomq_py.cluster.replica import ReplicaError
 from gomq_py.cluster.wire import frames
 from gomq_py.cluster.wire.events import EventError
@@ -73,6 +73,9 @@ class Follower:
     ``gevent.ssl.SSLContext``, or None (the standard library's would block the hub).
     ``flush_s``: longest time between a change and its flush. ``refused(address)`` is called when the leader
     refuses a connection (ECONNREFUSED).
+
+    ``is_copy``: a leader has refused this node because another one has its id, and this one has not streamed
+    since: it is the other one's folder that has what was acknowledged.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Follower:
             tls: Any = None, flush_s: float = FLUSH_S,
             refused: Callable[[tuple[str, int]], None] = lambda address: None):
         self.identity = identity
+        self.is_copy = False
         self._login_with = secret, name
         self._address: Any = (host, port) if host else None
         self._shown = format_address((host, port)) if host else ""
@@ -201,6 +205,7 @@ class Follower:
             try:
                 self._follow(address)
             except FAULTS as error:
+                self.is_copy = self.is_copy or isinstance(error, CopiedFolder)
                 if not self._is_stopping and address == self._address:
                     self._say(error)
             except Exception as error:
@@ -355,6 +360,7 @@ class Follower:
 
     def _streams(self) -> None:
         self._state = STREAMING
+        self.is_copy = False
         self._error = ""  # a later fault with the same text is logged again
 
     def _applier_failed(self) -> None:

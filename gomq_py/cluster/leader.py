@@ -18,7 +18,7 @@ from gomq_py.cluster.core.in_sync import Progress
 from gomq_py.cluster.follower_link import (
     EXPECTED, RECEIVE_OCTETS, FollowerLeaves, FollowerLink, LinkClosed, LinkError, text_of,
 )
-from gomq_py.cluster.login import LeaderLogin, LoginRefused
+from gomq_py.cluster.login import COPIED, LeaderLogin, LoginRefused
 from gomq_py.cluster.wire import frames, messages
 from gomq_py.net.listener import Listener, bind_tcp, format_address, host_of
 from gomq_py.net.socket_options import SocketOptions
@@ -285,7 +285,7 @@ class Leader:
         if isinstance(login.hello, messages.Forward):
             text = self._adoption.why_not(login.hello)
         elif any(other.is_alive for other in self._links if other.hello.node_id == login.hello.node_id):
-            text = "another node has this id: a copied data folder? remove .cluster of one"
+            text = COPIED
         elif login.is_sync:
             text = self.why_no_sync()
         if text:

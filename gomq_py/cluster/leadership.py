@@ -187,7 +187,8 @@ class Leadership:
         if knows:
             self.opened.set()
         if self._holds is not None:
-            count = len(in_sync.members)  # too many while a change without an answer may have removed some
+            # min_isr keeps late members in the set, for which promises wait in vain
+            count = len(in_sync.members) - len(in_sync.late)
             self._holds.count(count if in_sync.has_enough else min(count, self._min_isr - 1), self._min_isr)
 
     def _shut(self) -> None:

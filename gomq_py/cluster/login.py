@@ -19,6 +19,8 @@ MIN_SECRET_OCTETS = 16
 # Each promotion takes the next epoch, so no cluster comes near it; a folder that had taken over the highest
 # number of the field could never be promoted.
 MAX_EPOCH = 1 << 62
+# The text of the leader's REFUSED by which a follower knows that it is not the node that it seems to be.
+COPIED = "another node has this id: a copied data folder? remove .cluster of one"
 
 
 class LoginRefused(Exception):
@@ -30,6 +32,10 @@ class LoginRefused(Exception):
         super().__init__(text)
         self.text = text
         self.answer = answer
+
+
+class CopiedFolder(LoginRefused):
+    """The leader refuses this follower because another process follows it with the same node id."""
 
 
 class LeaderLogin:
@@ -125,7 +131,8 @@ class FollowerLogin:
         """The bytes to send for a received frame; empty once ``done``. Raises LoginRefused."""
         if frame.kind == frames.REFUSED:
             self._next = None
-            raise LoginRefused(f"the leader refuses: {messages.Refused.decode(frame.payload).text!r}")
+            text = messages.Refused.decode(frame.payload).text
+            raise (CopiedFolder if text == COPIED else LoginRefused)(f"the leader refuses: {text!r}")
         return _step(self, frame)
 
     def _challenged(self, payload):

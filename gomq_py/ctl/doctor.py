@@ -9,7 +9,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from gomq_py.ctl.api import APIError
-from gomq_py.diagnosis import checks
+from gomq_py.diagnosis import checks, clusters
 
 OK, WARNING, BAD = "ok", "warning", "BAD"
 _LEVELS = {checks.OK: OK, checks.WARNING: WARNING, checks.BAD: BAD}
@@ -31,7 +31,14 @@ class Finding(NamedTuple):
 
 def examine(api, version):
     """Yield findings about a broker, in no order. Raises APIError if the broker does not answer at all."""
-    overview = api.get("overview")
+    try:
+        overview = api.get("overview")
+    except APIError as error:
+        if error.status != 503:
+            raise
+        yield from _follower(api, error)
+        yield from _machine()
+        return
     yield Finding(OK, "broker", f"answers at {api.address}")
     theirs = overview.get("product_version") or overview.get("rabbitmq_version", "?")
     same = theirs == version
@@ -52,6 +59,22 @@ def examine(api, version):
         for found in judged["findings"]:
             yield _line(found["level"], found["subject"], found["text"], found["remedy"])
     yield from _machine()
+
+
+def _follower(api, refused):
+    """Yield findings about a node that follows, whose control socket answers nothing but /api/cluster. Raises
+    ``refused`` for any other broker.
+    """
+    try:
+        figures = api.get("cluster")
+    except APIError:
+        raise refused from None
+    if figures.get("role") != "follower":
+        raise refused
+    yield Finding(OK, "broker", f"answers at {api.address}, and follows: the leader's doctor tells the rest")
+    for text in filter(None, (figures.get("reason"), figures.get("error"))):
+        yield Finding(WARNING, "cluster", text)
+    yield from _lines(clusters.findings(figures))
 
 
 def _line(level, subject, text, remedy):

@@ -122,6 +122,9 @@ def cluster_force_leader(session):
     """Make this node the leader although it is not in sync, because no node that is can come back. Confirmed
     messages that it lacks are lost.
     """
+    if session.api.get("cluster")["role"] == LEADER:
+        session.out.said("this node leads already")
+        return
     session.api.post("cluster", "force-leader")
 
 

@@ -11,8 +11,14 @@ LATE_S = 10.0
 def why_critical(figures):
     """Why confirms, or the whole service, would stop with this node, or "": it may be stopped."""
     members, node = figures.get("in_sync") or [], figures.get("node_id")
-    if not figures.get("elects") or node not in members or len(figures.get("nodes") or ()) < 2:
+    nodes = figures.get("nodes") or ()
+    if not figures.get("elects") or len(nodes) == 1 or nodes and node not in members:
         return ""
+    if not nodes and not figures.get("cluster"):
+        return ""  # its folder is empty
+    if figures.get("etcd_error") or not nodes:
+        why = figures.get("etcd_error") or figures.get("reason")
+        return f"which nodes are in sync now is not known: {why}"
     left, least = len(members) - 1, figures.get("min_isr") or 1
     if left < 1:
         return "no other node is in sync: without this one nobody could lead"

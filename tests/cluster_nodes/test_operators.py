@@ -51,6 +51,24 @@ def test_lost_node_is_forgotten_and_joins_again_when_it_comes_back(cluster):
     cluster.wait_in_sync(3)
 
 
+def test_doctor_of_a_follower_is_no_patient(cluster):
+    """Its control socket refuses most of what the doctor asks a broker for."""
+    leader = cluster.wait_in_sync(3)
+    follower = next(node for node in cluster.nodes if node is not leader)
+
+    told = ctl(follower, "doctor")
+
+    assert "follows: the leader's doctor tells the rest" in told and "BAD" not in told
+
+
+def test_leader_is_not_forced_to_lead(cluster):
+    leader = cluster.wait_in_sync(3)
+
+    told = tried(leader, "cluster_force_leader")
+
+    assert (told.returncode, "this node leads already" in told.stdout + told.stderr) == (0, True)
+
+
 def test_follower_is_not_asked_to_forget(cluster):
     leader = cluster.wait_in_sync(3)
     follower = next(node for node in cluster.nodes if node is not leader)

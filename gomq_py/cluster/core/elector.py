@@ -136,9 +136,14 @@ class Elector:
         self._absent_since_s: float | None = None
         self.folder(cluster, epoch, is_whole, is_damaged)
 
-    def folder(self, cluster: str, epoch: int, is_whole: bool = True, is_damaged: bool = False) -> None:
-        """The folder has changed: a sync was swapped in, its epoch was raised, or a flush failed."""
+    def folder(
+            self, cluster: str, epoch: int, is_whole: bool = True, is_damaged: bool = False,
+            is_copy: bool = False) -> None:
+        """The folder has changed: a sync was swapped in, its epoch was raised, or a flush failed.
+        ``is_copy``: another process has this node's id, and acknowledges in its place.
+        """
         self.cluster, self.epoch, self.is_whole, self.is_damaged = cluster, epoch, is_whole, is_damaged
+        self.is_copy = is_copy
 
     @property
     def is_leading(self) -> bool:
@@ -206,6 +211,10 @@ class Elector:
                 f"{record.members[self.node]}: it was put back, or emptied. Another in-sync node must lead")
         if self.epoch > record.epoch:
             return f"this data folder is of epoch {self.epoch}, etcd of epoch {record.epoch}: {ADOPT}"
+        if self.is_copy:
+            return (
+                "another node follows the leader with this node's id, so this data folder may lack what that "
+                "one has acknowledged: remove .cluster of the copy, or start this node anew if there is none")
         if not self.is_whole:
             return "what this node has acknowledged may not be on its disk"
         return "" if record.epoch < MAX_EPOCH else "`isr` in etcd has the highest epoch"

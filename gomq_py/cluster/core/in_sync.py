@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from gomq_py.cluster.core.records import IN_SYNC, LEADER, InSyncRecord, decoded
+from gomq_py.cluster.core.records import IN_SYNC, LEADER, InSyncRecord, Kept, decoded
 from gomq_py.cluster.core.transactions import CREATE, MOD, Compare, Outcome, Put, Transaction
 
 # A longer time between two steps counts as this one: a leader that was stopped has heard no follower, through
@@ -74,6 +74,7 @@ class InSync:
         self._mod_revision = mod_revision
         self._pending: list[Mapping[str, int]] = []  # changes without an answer, the one under way last
         self._is_under_way = False
+        self._is_foreign = False  # somebody else has written `isr` since
         self._pace = _Pace(ack_timeout_s)
         self._joining: dict[str, float] = {}  # node id -> time since which it is required
         self._leaving: set[str] = set()
@@ -120,11 +121,11 @@ class InSync:
             if not progress.get(node, ABSENT).is_streaming}
         self._join(progress, promised)
         members = None if self._is_under_way else self._wanted(progress, promised)
-        if members is None or members == self._known and not self._pending:
+        if members is None or members == self._known and not self._pending and not self._is_foreign:
             self._update_required()
             return None
         self._pending.append(members)
-        self._is_under_way = True
+        self._is_under_way, self._is_foreign = True, False
         self._update_required()
         return Transaction(
             (Compare(LEADER, CREATE, self._leader_revision), Compare(IN_SYNC, MOD, self._mod_revision)),
@@ -135,6 +136,16 @@ class InSync:
         disk has failed, or an operator has forgotten it.
         """
         self._leaving.add(node)
+
+    def saw(self, kept: Kept | None) -> bool:
+        """Note ``isr`` as it was read. If somebody else has written it, the next step writes it anew: nobody
+        could be elected by what cannot be read, or by other members. Returns whether that is new.
+        """
+        is_foreign = (
+            kept is not None and kept.mod_revision > self._mod_revision
+            and not self._is_under_way and not self._pending)
+        is_new, self._is_foreign = is_foreign and not self._is_foreign, self._is_foreign or is_foreign
+        return is_new
 
     # what became of a change
 

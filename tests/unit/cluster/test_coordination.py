@@ -2,10 +2,11 @@
 import gevent
 import pytest
 
+from gomq_py.cluster import coordination
 from gomq_py.cluster.coordination import Coordination, Folder
 from gomq_py.cluster.core.in_sync import Progress
 from gomq_py.cluster.core.promises import Promises
-from gomq_py.cluster.core.records import CLUSTER, IN_SYNC, LEADER, InSyncRecord, LeaderRecord, decoded
+from gomq_py.cluster.core.records import CLUSTER, IN_SYNC, LEADER, NODES, InSyncRecord, LeaderRecord, decoded
 from gomq_py.cluster.core.transactions import CoordinatorError, Unanswered
 from gomq_py.errors import ClusterError
 from gomq_py.hub.gate import Gate
@@ -38,12 +39,14 @@ class Etcd:
         self.model = EtcdModel(clock)
         self.fault = self.lost = None
         self.losing = {"transact", "keep_alive"}
+        self.reads = 0
 
     def __getattr__(self, name):
         call = getattr(self.model, name)
 
         def asked(*arguments):
             gevent.sleep(0)
+            self.reads += name == "read"
             if self.fault is not None:
                 raise self.fault
             result = call(*arguments)
@@ -312,6 +315,41 @@ def test_follower_that_is_synced_is_required_before_it_is_in_the_set(etcd, begin
     assert kept == [None]
 
 
+@pytest.mark.parametrize("value", [b"rubbish", b"", b"9" * 5000, InSyncRecord(1, {THREE: 1}).encode()])
+def test_leader_writes_a_set_anew_that_somebody_else_has_written(etcd, begin, caplog, value):
+    """When the leader is lost nobody could be elected by it."""
+    node = begin()
+    wait(lambda: node.is_open)
+
+    etcd.model.put(IN_SYNC, value)
+    node.coordination.look()
+
+    wait(lambda: "`isr` in etcd was written by somebody else" in caplog.text)
+    wait(lambda: (found := in_sync_in(etcd)) is not None and ONE in found.members)
+    assert leader_in(etcd).node == ONE and not node.leadership.is_fenced
+
+
+def test_two_copies_of_a_folder_do_not_write_their_record_in_turn(etcd, begin, clock):
+    """Each write wakes every node, and etcd keeps each one: its quota would be used up."""
+    put_cluster(etcd, {ONE: 3, TWO: 3})
+    put_leader(etcd, TWO, 3)
+    node, name = begin(cluster=HERE, epoch=3), NODES + ONE
+    own = wait(lambda: etcd.model.read().nodes.get(ONE)).value
+
+    etcd.model.put(name, b"of the copy")
+    revision = etcd.model.read().revision
+    for _ in range(3):
+        reads = etcd.reads
+        node.coordination.look()
+        wait(lambda: etcd.reads > reads)
+    gevent.sleep(0.02)
+    assert etcd.model.read().revision == revision
+
+    clock.now_s += coordination.REGISTER_S
+    node.coordination.look()
+    wait(lambda: etcd.model.read().nodes[ONE].value == own)
+
+
 def test_too_few_in_sync_nodes_hold_publishers(etcd, begin):
     node = begin(min_isr=2)
     wait(lambda: node.is_open)
@@ -320,6 +358,23 @@ def test_too_few_in_sync_nodes_hold_publishers(etcd, begin):
     node.links.progress = {TWO: Progress(0, True, True)}
 
     wait(lambda: not node.holds.is_on)
+
+
+def test_late_member_that_min_isr_keeps_in_the_set_holds_publishers(etcd, begin, clock):
+    node = begin(min_isr=2)
+    node.links.progress = {TWO: Progress(0, True, True)}
+    wait(lambda: node.is_open and not node.holds.is_on)
+
+    node.links.progress = {}
+
+    def go_on():
+        if node.leadership.lease_left_s > 2:  # keepalives keep pace
+            clock.now_s += 0.25
+            node.leadership.step()
+        return node.holds.is_on
+
+    wait(go_on)
+    assert set(in_sync_in(etcd).members) == {ONE, TWO}
 
 
 def test_keepalives_stop_while_the_disk_hangs(etcd, clock, begin):

@@ -5,6 +5,7 @@ import pytest
 
 from gomq_py.cluster.elected import ElectedMembership
 from gomq_py.cluster.identity import Identity
+from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.settings import Settings
 from gomq_py.errors import ClusterError
 
@@ -14,6 +15,7 @@ class Follower:
 
     identity = Identity(b"c" * 16, b"n" * 16, 5)
     damage = OSError("broken")
+    is_copy = False
 
     def follow(self, address):
         pass
@@ -38,6 +40,31 @@ def test_folder_is_whole_again_after_a_sync(membership):
 
     assert membership.folder.is_whole
     assert membership.settle()
+
+
+def test_copy_of_a_member_is_told(membership):
+    assert not membership.folder.is_copy
+
+    membership._follower.is_copy = True
+
+    assert membership.folder.is_copy
+
+
+def test_files_of_the_first_sync_are_no_data_of_another_broker(membership, tmp_path):
+    """They come into the folder before it is noted that it belongs to a cluster."""
+    membership._follower.identity = Identity(NO_ID, b"n" * 16, 0)
+    assert membership.follow_leader("host:5679") == ""
+
+    (tmp_path / "definitions").write_bytes(b"of the leader")
+
+    assert membership.follow_leader("host:5679") == ""
+
+
+def test_data_of_another_broker_is_not_overwritten(membership, tmp_path):
+    membership._follower.identity = Identity(NO_ID, b"n" * 16, 0)
+    (tmp_path / "definitions").write_bytes(b"of another broker")
+
+    assert "a node that joins one needs an empty folder" in membership.follow_leader("host:5679")
 
 
 def test_follower_accepts_no_damage(membership, tmp_path):

@@ -13,7 +13,7 @@ from gomq_py.cluster.follower import Follower
 from gomq_py.cluster.login import LeaderLogin, LoginRefused
 from gomq_py.cluster.wire import events, frames
 from gomq_py.cluster.wire.frames import FrameReader
-from gomq_py.cluster.wire.messages import NO_ID, Heartbeat
+from gomq_py.cluster.wire.messages import NO_ID, Heartbeat, Refused
 from gomq_py.storage.disk.plain_files import PlainFiles
 from tests.support.model_leader import digest_of
 from tests.support.played_leader import (
@@ -179,6 +179,22 @@ def test_leader_that_must_not_be_followed(leader, begin, root, how, text):
         leader.accept(**{"epoch": 2, **how})
     wait_for_error(one, text)
     assert one.status.state == "connecting" and content(root) == {"file": b"mine"}
+
+
+def test_node_that_is_refused_as_a_copy_knows_it_until_it_streams(leader, begin):
+    one = begin()
+    leader.greet()
+    refused = Refused("another node has this id: a copied data folder? remove .cluster of one")
+    leader.connection.sendall(frames.encode(frames.REFUSED, refused.encode(), 1))
+    wait_for_error(one, "another node has this id")
+    assert one.is_copy
+
+    leader.accept()
+    assert one.is_copy  # the sync is not whole yet
+    sync(leader)
+
+    wait_for(one, state="streaming")
+    assert not one.is_copy
 
 
 def test_leader_that_does_not_prove_the_secret_is_refused(leader, begin, root):

@@ -20,6 +20,10 @@ def figures(*members, min_isr=1, node_id=ONE, nodes=(ONE, TWO, THREE), **more):
     (figures(ONE, TWO), ""), (figures(ONE), "nobody could lead"), (figures(TWO, THREE), ""),
     (figures(ONE, nodes=(ONE,)), ""), ({"role": "leader", "followers": []}, ""),
     ({"role": "follower", "elects": True}, ""),
+    ({"elects": True, "cluster": "c" * 32, "in_sync": [], "nodes": [], "reason": "etcd was not asked yet"},
+     "not known: etcd was not asked yet"),
+    (figures(ONE, TWO, THREE, etcd_error="Connection refused"), "not known: Connection refused"),
+    (figures(TWO, etcd_error="Connection refused", nodes=(ONE, TWO)), ""),
 ])
 def test_node_is_critical_if_confirms_would_stop_without_it(found, word):
     why = clusters.why_critical(found)

@@ -121,6 +121,16 @@ def test_who_may_lack_promises_waits(place, members, epoch, is_whole, words):
     assert words in decision.reason and decision.again_s is None
 
 
+def test_a_copy_of_a_member_is_not_elected(place, elector):
+    """Its folder is of the member's epoch, and lacks what the member has acknowledged since the copy."""
+    place.keep()
+    elector.folder(CLUSTER, 5, is_copy=True)
+
+    decision = place.decides(elector)
+
+    assert type(decision) is Wait and "another node follows the leader with this node's id" in decision.reason
+
+
 @pytest.mark.parametrize("key, value, words", [
     ("isr", b"rubbish", "`isr` in etcd cannot be read"),
     ("leader", b"rubbish", "`leader` in etcd cannot be read"),
