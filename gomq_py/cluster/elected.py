@@ -270,7 +270,7 @@ class ElectedMembership:
         leader = Leader(
             self._secret, self._identity.cluster_id, self._identity.epoch, self._stream, self._register,
             self._root, settings.clustering_bind, settings.clustering_port, leader_tls(settings),
-            self._why_no_sync, self._acknowledger, find_listener)
+            self._why_no_sync, self._acknowledger, find_listener, self._found_damage)
         leader.open()
         self._disk.watch_probe(broker.resource_watch)
         self._serving = serving = ElectedLeader(
@@ -325,6 +325,19 @@ class ElectedMembership:
             raise ClusterError(f"nodes in sync do not have everything yet: {', '.join(sorted(lacking))}")
         greenlet = gevent.spawn(coordination.resign, "an operator has asked for another leader")
         greenlet.name = "cluster: resigns"
+
+    def _found_damage(self, what: str) -> bool:
+        """Let another node in sync lead, because ``what`` is damaged and a follower's copy may be sound.
+        Returns whether its sync ends. Raises OSError. May switch.
+        """
+        if self._damage.is_accepted:
+            return False
+        try:
+            self._identity = self._damage.found(self._identity, what)
+        finally:
+            if self._coordination is not None and self._serving is not None and self._serving.has_others:
+                gevent.spawn(self._coordination.resign, HANDS_OVER).name = "cluster: resigns"
+        return True
 
     def _why_no_sync(self) -> str:
         """Why no follower may sync from this leader, or "". Raises OSError. May switch."""

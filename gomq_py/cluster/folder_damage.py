@@ -7,17 +7,27 @@ from typing import Any
 
 from gomq_py.cluster import identity as identities
 from gomq_py.cluster.identity import Identity
-from gomq_py.cluster.membership import DAMAGED
 from gomq_py.hub.threads import in_thread
+from gomq_py.observability.log import logger
+
+LOG = logger("cluster")
+# What a follower is answered, and what the log says.
+DAMAGED = (
+    "this leader has found damage in its data folder (see its log), and the follower's copy may be the only "
+    "sound one: promote the follower, or let it sync all the same with 'gomq-py-ctl accept_damage' on the "
+    "leader")
 
 
 class FolderDamage:
-    """Of the folder ``root``. ``count()``: of damage found in this run, once ``watch`` has told it."""
+    """Of the folder ``root``. ``count()``: of damage found in this run, once ``watch`` has told it.
+    ``is_accepted``: in this run an operator has accepted what the folder holds.
+    """
 
     def __init__(self, files: Any, root: str):
         self._files, self._root = files, root
         self._count: Callable[[], int] = int
         self._accepted_count = 0
+        self._is_found = self.is_accepted = False
 
     def watch(self, count: Callable[[], int]) -> None:
         """Ask ``count()`` from now on."""
@@ -25,11 +35,21 @@ class FolderDamage:
 
     def noted(self, identity: Identity) -> Identity:
         """The folder's Identity with what is known now, on the disk. Raises OSError. May switch."""
-        return self._noted(identity, identity.damaged or self._count() > self._accepted_count)
+        return self._noted(
+            identity, identity.damaged or self._is_found or self._count() > self._accepted_count)
+
+    def found(self, identity: Identity, what: str) -> Identity:
+        """The same, for damage that a sync has met, which the broker does not know. Raises OSError. May
+        switch.
+        """
+        LOG.error("damaged: %s", what)
+        self._is_found = True
+        return self.noted(identity)
 
     def accepted(self, identity: Identity) -> Identity:
         """The same, for an operator who wants the folder as it is. Raises OSError. May switch."""
         self._accepted_count = self._count()
+        self._is_found, self.is_accepted = False, True
         return self._noted(identity, False)
 
     def _noted(self, identity: Identity, damaged: bool) -> Identity:

@@ -12,12 +12,12 @@ from typing import Any
 import gevent
 
 from gomq_py.cluster import identity as identities
+from gomq_py.cluster.folder_damage import FolderDamage, why_no_sync
 from gomq_py.cluster.identity import Identity
 from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.kinds import SECRET_OCTETS
 from gomq_py.config.settings import Settings
 from gomq_py.errors import ClusterError
-from gomq_py.hub.threads import in_thread
 from gomq_py.observability.log import logger
 from gomq_py.storage.disk.plain_files import PlainFiles
 from gomq_py.storage.disk.replication import Replicator
@@ -25,11 +25,6 @@ from gomq_py.storage.disk.replication import Replicator
 LOG = logger("cluster")
 # A former leader that is there answers in less time.
 ANSWER_S = 3.0
-# What a follower is answered, and what the log says.
-DAMAGED = (
-    "this leader has found damage in its data folder (see its log), and the follower's copy may be the only "
-    "sound one: promote the follower, or let it sync all the same with 'gomq-py-ctl accept_damage' on the "
-    "leader")
 # A longer file is no secret: somebody has named a wrong file.
 LONGEST_SECRET = 4096
 
@@ -47,8 +42,7 @@ class Membership:
         self._leader: Any = None
         self._follower: Any = None
         self._followed = ""
-        self._damage_count: Callable[[], int] = int
-        self._accepted_count = 0
+        self._damage = FolderDamage(self._files, os.path.abspath(settings.data_dir))
         if settings.cluster:
             # imported here: a node that only follows has no stream
             from gomq_py.cluster.stream import EventStream
@@ -160,7 +154,8 @@ class Membership:
         """Take the folder's identity as that of a leader. ``damage_count()``: of damage found in this run.
         Blocks. Raises ClusterError, OSError.
         """
-        self._root, self._register, self._damage_count = root, register, damage_count
+        self._root, self._register = root, register
+        self._damage.watch(damage_count)
         if self._stream is not None or self._followed:
             self._identity = identities.of_leader(self._files, root, self._followed)
 
@@ -179,7 +174,7 @@ class Membership:
         leader = Leader(
             read_secret(settings), identity.cluster_id, identity.epoch, self._stream, self._register,
             self._root, settings.clustering_bind, settings.clustering_port, leader_tls(settings),
-            self._why_no_sync, find_listener=find_listener)
+            self._why_no_sync, find_listener=find_listener, found_damage=self._found_damage)
         leader.open()
         self._leader = leader
 
@@ -190,21 +185,24 @@ class Membership:
         """
         if what != "accept_damage":
             raise ClusterError("the nodes of this cluster elect no leader: see promote")
-        self._accepted_count = self._damage_count()
-        self._set_damaged(False)
+        if self._identity is not None:
+            self._identity = self._damage.accepted(self._identity)
 
     def _why_no_sync(self) -> str:
         """Why no follower may sync from this leader, or "". Raises OSError. May switch."""
-        if self._damage_count() > self._accepted_count:
-            self._set_damaged(True)
         assert self._identity is not None
-        return DAMAGED if self._identity.damaged else ""
+        self._identity = self._damage.noted(self._identity)
+        return why_no_sync(self._identity)
 
-    def _set_damaged(self, damaged: bool) -> None:
-        identity = self._identity
-        if identity is not None and identity.damaged != damaged:
-            self._identity = identity._replace(damaged=damaged)
-            in_thread(identities.write, self._files, self._root, self._identity)
+    def _found_damage(self, what: str) -> bool:
+        """Let nobody sync, because ``what`` is damaged and a follower's copy may be sound. Returns whether
+        its sync ends. Raises OSError. May switch.
+        """
+        if self._damage.is_accepted:
+            return False
+        assert self._identity is not None
+        self._identity = self._damage.found(self._identity, what)
+        return True
 
     # both
 
