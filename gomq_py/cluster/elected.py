@@ -278,7 +278,6 @@ class ElectedMembership:
             settings.max_lag_bytes)
         was_damaged = self._identity.damaged
         if self._why_no_sync() and not was_damaged and serving.has_others:
-            coordination.resign(HANDS_OVER)
             serving.wait_for_the_end()
         serving.wait_until_open()
 
@@ -335,13 +334,20 @@ class ElectedMembership:
         try:
             self._identity = self._damage.found(self._identity, what)
         finally:
-            if self._coordination is not None and self._serving is not None and self._serving.has_others:
-                gevent.spawn(self._coordination.resign, HANDS_OVER).name = "cluster: resigns"
+            self._hand_over()
         return True
+
+    def _hand_over(self) -> None:
+        """Let another member lead, if there is one, because damage was found."""
+        if self._coordination is not None and self._serving is not None and self._serving.has_others:
+            gevent.spawn(self._coordination.resign, HANDS_OVER).name = "cluster: resigns"
 
     def _why_no_sync(self) -> str:
         """Why no follower may sync from this leader, or "". Raises OSError. May switch."""
+        was_damaged = self._identity.damaged
         self._identity = self._damage.noted(self._identity)
+        if self._identity.damaged and not was_damaged:
+            self._hand_over()
         return why_no_sync(self._identity)
 
     # both
