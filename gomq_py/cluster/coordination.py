@@ -112,7 +112,7 @@ class Coordination:
         self._node, self._record = node, NodeRecord(name, address, settings).encode()
         self._warner = Warner(node, settings)
         self._secret = secret
-        self._ttl_s, self._clock = lease_ttl_s, clock
+        self._clock = clock
         self.min_isr, self._ack_timeout_s = min_isr, ack_timeout_s
         self._elector = Elector(node, folder.cluster, folder.epoch, address)
         self._lease = Lease(lease_ttl_s)
@@ -350,9 +350,9 @@ class Coordination:
             self._keep_alive_once(self._lease, self._lease_id)  # etcd may have ended it meanwhile
             if self._lease_id:
                 return True
-        lease, sent_s = Lease(self._ttl_s), self._clock()
+        lease, sent_s = Lease(self._lease.ttl_s), self._clock()
         try:
-            lease_id = self._coordinator.grant(self._ttl_s)
+            lease_id = self._coordinator.grant(self._lease.ttl_s)
         except (Unanswered, CoordinatorError) as error:
             self._failed(error)
             return False
@@ -366,7 +366,7 @@ class Coordination:
         """End the lease; ``leader`` goes with it, if it is this node's. May switch."""
         lease_id, self._lease_id = self._lease_id, 0
         self._elector.lease = 0
-        self._lease = Lease(self._ttl_s)
+        self._lease = Lease(self._lease.ttl_s)
         if lease_id:
             try:
                 self._coordinator.revoke(lease_id)
@@ -380,7 +380,7 @@ class Coordination:
                     self._keep_alive_once(self._lease, self._lease_id)
             except Exception:
                 LOG.exception("no keepalive could be sent; another one is")
-            gevent.sleep(EVERY * self._ttl_s / 4)
+            gevent.sleep(EVERY * self._lease.ttl_s / 4)
 
     def _may_keep_alive(self) -> bool:
         """Whether it is time for a keepalive, and this node is fit to lead.

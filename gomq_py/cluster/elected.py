@@ -74,7 +74,7 @@ class ElectedMembership:
         self._coordinator: Any = None
         self._keepalives: Any = None
         self._identity: Any = None
-        self._secret = self._secret_in_etcd = b""
+        self._secret = b""
         self._beginning: Any = None  # greenlet
         self._coordination: Coordination | None = None
         self._follower: Any = None
@@ -87,8 +87,7 @@ class ElectedMembership:
         self._leader_address: tuple[str, int] | None = None
         self._forwarder: Any = None
         self._refusals = Refusals(self._leader_is_gone)
-        self._on_elected: Callable[[], None] = _do_nothing
-        self._on_deposed: Callable[[str], None] = _ignore
+        self._callbacks: tuple[Callable[[], None], Callable[[str], None]] = _do_nothing, _ignore
 
     @property
     def replicators(self) -> tuple[Replicator, ...]:
@@ -116,14 +115,15 @@ class ElectedMembership:
         """Begin to look for the cluster. ``on_elected()`` is to make the node a leader,
         ``on_deposed(reason)`` to begin it anew as a follower; both return at once.
         """
-        self._on_elected, self._on_deposed = on_elected, on_deposed
+        self._callbacks = on_elected, on_deposed
         self._beginning = gevent.spawn(self._begin)
         self._beginning.name = "cluster: begins"
 
     def _begin(self) -> None:
+        secret_in_etcd = b""
         if not self._secret:
             self._secret = self._forwarder.secret = self._secret_of_cluster()
-            self._secret_in_etcd = self._secret.hex().encode()
+            secret_in_etcd = self._secret.hex().encode()
         settings, identity = self._settings, self._identity
         self._follower = Follower(
             self._files, self._root, self._secret, "", 0, socket.gethostname(), identity,
@@ -132,7 +132,7 @@ class ElectedMembership:
         self._coordination = Coordination(
             self._coordinator, self, identity.node_id.hex(), socket.gethostname(), advertised(settings),
             self._promises, float(settings.lease_ttl), float(settings.ack_timeout), settings.min_isr,
-            settings=shared_settings.told(settings), secret=self._secret_in_etcd)
+            settings=shared_settings.told(settings), secret=secret_in_etcd)
         self._coordination.start()
 
     def _secret_of_cluster(self) -> bytes:
@@ -238,7 +238,8 @@ class ElectedMembership:
         assert coordination is not None
         self._keepalives = BootKeepalives(
             self._connect, coordination.lease_id, float(self._settings.lease_ttl), boot_time_s)
-        self._on_elected()
+        on_elected, _ = self._callbacks
+        on_elected()
 
     def lead_on(self, epoch: int) -> None:
         """Serve followers in a higher epoch."""
@@ -248,7 +249,8 @@ class ElectedMembership:
     def deposed(self, reason: str) -> None:
         """Have the node begin anew."""
         self._reason = reason
-        self._on_deposed(reason)
+        _, on_deposed = self._callbacks
+        on_deposed(reason)
 
     # a leader
 
@@ -275,7 +277,7 @@ class ElectedMembership:
         leader = Leader(
             self._secret, self._identity.cluster_id, self._identity.epoch, self._stream, self._register,
             self._root, settings.clustering_bind, settings.clustering_port, leader_tls(settings),
-            self._why_no_sync, self._acknowledger, find_listener)
+            self._why_no_sync, self._acknowledger, find_listener, self._found_damage)
         leader.open()
         self._disk.watch_probe(broker.resource_watch)
         self._serving = serving = ElectedLeader(
@@ -283,7 +285,6 @@ class ElectedMembership:
             settings.max_lag_bytes)
         was_damaged = self._identity.damaged
         if self._why_no_sync() and not was_damaged and serving.has_others:
-            coordination.resign(HANDS_OVER)
             serving.wait_for_the_end()
         serving.wait_until_open()
 
@@ -337,9 +338,29 @@ class ElectedMembership:
         greenlet = gevent.spawn(coordination.resign, "an operator has asked for another leader")
         greenlet.name = "cluster: resigns"
 
+    def _found_damage(self, what: str) -> bool:
+        """Let another node in sync lead, because ``what`` is damaged and a follower's copy may be sound.
+        Returns whether its sync ends. Raises OSError. May switch.
+        """
+        if self._damage.is_accepted:
+            return False
+        try:
+            self._identity = self._damage.found(self._identity, what)
+        finally:
+            self._hand_over()
+        return True
+
+    def _hand_over(self) -> None:
+        """Let another member lead, if there is one, because damage was found."""
+        if self._coordination is not None and self._serving is not None and self._serving.has_others:
+            gevent.spawn(self._coordination.resign, HANDS_OVER).name = "cluster: resigns"
+
     def _why_no_sync(self) -> str:
         """Why no follower may sync from this leader, or "". Raises OSError. May switch."""
+        was_damaged = self._identity.damaged
         self._identity = self._damage.noted(self._identity)
+        if self._identity.damaged and not was_damaged:
+            self._hand_over()
         return why_no_sync(self._identity)
 
     # both

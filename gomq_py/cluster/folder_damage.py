@@ -8,7 +8,9 @@ from typing import Any
 from gomq_py.cluster import identity as identities
 from gomq_py.cluster.identity import Identity
 from gomq_py.hub.threads import in_thread
+from gomq_py.observability.log import logger
 
+LOG = logger("cluster")
 # What a follower is answered, and what the log says.
 DAMAGED = (
     "this leader has found damage in its data folder (see its log), and the follower's copy may be the only "
@@ -17,20 +19,33 @@ DAMAGED = (
 
 
 class FolderDamage:
-    """Damage of the data folder ``root``. ``count()``: of damage found in this run."""
+    """Damage of the data folder ``root``. ``count()``: of damage found in this run. ``is_accepted``: whether
+    an operator has accepted what the folder holds.
+    """
 
     def __init__(self, files: Any, root: str, count: Callable[[], int]):
         self._files, self._root = files, root
         self._count = count
         self._accepted_count = 0
+        self._is_found = self.is_accepted = False
 
     def noted(self, identity: Identity) -> Identity:
         """The folder's Identity, with ``damaged`` as it is now; on the disk. Raises OSError. May switch."""
-        return self._noted(identity, identity.damaged or self._count() > self._accepted_count)
+        return self._noted(
+            identity, identity.damaged or self._is_found or self._count() > self._accepted_count)
+
+    def found(self, identity: Identity, what: str) -> Identity:
+        """As ``noted``, for damage that a sync has met, which the broker does not know. Raises OSError. May
+        switch.
+        """
+        LOG.error("damaged: %s", what)
+        self._is_found = True
+        return self.noted(identity)
 
     def accepted(self, identity: Identity) -> Identity:
         """As ``noted``, but all damage up to now counts for nothing. Raises OSError. May switch."""
         self._accepted_count = self._count()
+        self._is_found, self.is_accepted = False, True
         return self._noted(identity, False)
 
     def _noted(self, identity: Identity, damaged: bool) -> Identity:

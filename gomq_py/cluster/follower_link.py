@@ -115,8 +115,8 @@ class FollowerLink:
     def __str__(self):
         return f"follower {self.hello.name!r} at {self.address}"
 
-    def run(self, root, register, turn):
-        """Serve the follower until its end. ``root``: the data folder.
+    def run(self, root, register, turn, found_damage):
+        """Serve the follower until its end. ``root``: the data folder. ``found_damage``: see SyncSource.
 
         Raises LinkError, FrameError, MessageError, SyncError, OSError, or a fault. May switch.
         """
@@ -126,7 +126,7 @@ class FollowerLink:
             reader, sender = self._begin(self._read, "reads"), self._begin(self._send, "sends")
             self._begin(self._beat, "looks at the clock")
             if self._at is None:
-                self._begin(self._sync, "syncs", root, register, turn)
+                self._begin(self._sync, "syncs", root, register, turn, found_damage)
             self._ended.wait()
             if self._error is not None:
                 reader.kill()
@@ -294,10 +294,10 @@ class FollowerLink:
 
     # the sync
 
-    def _sync(self, root, register, turn):
+    def _sync(self, root, register, turn, found_damage):
         with turn:
             began_s = time.monotonic()
-            source = SyncSource(root, register, self._put, self._wait_for_room)
+            source = SyncSource(root, register, self._put, self._wait_for_room, found_damage)
             self._at = self.place = self._stream.end()
             self._source = source
             LOG.info("%s: sync begins", self)

@@ -47,19 +47,21 @@ class Leader:
     None.
 
     ``why_no_sync()`` returns why followers that need a sync are refused now, or "". It may switch.
+    ``found_damage``: see SyncSource.
     ``acknowledger``: the Acknowledger of promises that wait for followers; None: none do.
     ``find_listener(name)`` returns the listener of this node that serves clients of followers, or None.
     """
 
     def __init__(
             self, secret, cluster_id, epoch, stream, register, root, bind, port, tls=None, why_no_sync=str,
-            acknowledger=None, find_listener=lambda name: None):
+            acknowledger=None, find_listener=lambda name: None, found_damage=lambda what: True):
         # promises are asked for by the register's positions, and followers acknowledge the stream's
         assert acknowledger is None or stream.position == register.told
         self.cluster_id = cluster_id
         self.epoch = stream.epoch = epoch
         self.why_no_sync = why_no_sync
         self._acknowledger = acknowledger
+        self._found_damage = found_damage
         self._secret = secret
         self._stream = stream
         self._register = register
@@ -232,7 +234,7 @@ class Leader:
             link.end(LinkClosed("another epoch has begun meanwhile: log in again"))
         LOG.info("%s is connected", link)
         try:
-            link.run(self._root, self._register, self._turn)
+            link.run(self._root, self._register, self._turn, self._found_damage)
             LOG.info("%s has left", link)
         except LinkClosed:
             LOG.info("%s is closed", link)

@@ -173,7 +173,7 @@ class Membership:
         leader = Leader(
             read_secret(settings), identity.cluster_id, identity.epoch, self._stream, self._register,
             self._root, settings.clustering_bind, settings.clustering_port, leader_tls(settings),
-            self._why_no_sync, find_listener=find_listener)
+            self._why_no_sync, find_listener=find_listener, found_damage=self._found_damage)
         leader.open()
         self._leader = leader
 
@@ -195,6 +195,16 @@ class Membership:
         assert self._damage is not None and self._identity is not None
         self._identity = self._damage.noted(self._identity)
         return why_no_sync(self._identity)
+
+    def _found_damage(self, what: str) -> bool:
+        """Let nobody sync, because ``what`` is damaged and a follower's copy may be sound. Returns whether
+        its sync ends. Raises OSError. May switch.
+        """
+        assert self._damage is not None and self._identity is not None
+        if self._damage.is_accepted:
+            return False
+        self._identity = self._damage.found(self._identity, what)
+        return True
 
     # both
 

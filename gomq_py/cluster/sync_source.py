@@ -16,6 +16,7 @@ from collections import deque
 import gevent
 from gevent.event import Event
 
+from gomq_py.cluster.sealed import holds_messages, lost_in
 from gomq_py.cluster.wire import events
 from gomq_py.cluster.wire.messages import BLOCK_OCTETS, block_digest
 from gomq_py.hub.scheduler import SliceClock
@@ -50,17 +51,22 @@ class SyncSource:
     """One sync. ``put(payload)`` sends a payload of EVENTS behind all events told so far, without a switch;
     ``wait_for_room()`` returns when the link can take more, and may switch.
 
+    ``found_damage(what)`` hears that a file of the leader is damaged where the follower's differs; it returns
+    whether that ends the sync, and may switch.
+
     ``done_octets`` of ``total_octets`` were compared.
     """
 
-    def __init__(self, root, register, put, wait_for_room):
+    def __init__(self, root, register, put, wait_for_room, found_damage=lambda what: True):
         self._inside = os.path.join(os.path.abspath(os.fspath(root)), "")
         self._register = register
         self._put = put
         self._wait_for_room = wait_for_room
+        self._found_damage = found_damage
         self.done_octets = self.total_octets = self.sent_octets = 0
         self._sizes = {}  # id -> size, of listed files that were not compared yet
         self._tasks = deque()
+        self._checked = set()  # ids of segments
         self._answered = Event()
         self._heard_s = 0.0
         self._clock = SliceClock(SLICE_S)
@@ -199,12 +205,27 @@ class SyncSource:
             try:
                 if differing is None:
                     raise FileNotFoundError
+                self._check_source(task, differing)
                 self._send_blocks(task, differing)
             except FileNotFoundError:
                 self._missing(task)
             else:
                 self._done(task)
         self._give_way()
+
+    def _check_source(self, task, differing):
+        """Check a segment before it replaces another content, which may be the sound one. Raises SyncError,
+        FileNotFoundError. May switch.
+        """
+        replaces = bool(differing) and differing[0] < len(task.checksums)
+        if not replaces or task.file_id in self._checked or not holds_messages(task.path):
+            return
+        lost = in_thread(lost_in, task.path)
+        if lost:
+            text = f"the leader's {task.path} is damaged ({lost}), and the follower's copy may be sound"
+            if self._found_damage(text):
+                raise SyncError(text)
+        self._checked.add(task.file_id)
 
     def _send_blocks(self, task, blocks):
         """Send blocks of a file. Raises FileNotFoundError."""

@@ -6,6 +6,7 @@ import signal
 import pika
 import pytest
 
+from gomq_py.storage.format.head import SEAL_AT, SYNCED_AT
 from tests.ctl.running import Runner, done
 from tests.support.elected import ELECTION_S, Client, Cluster, ElectedNode
 from tests.support.waiting import in_time, wait_until
@@ -224,6 +225,46 @@ def test_node_that_finds_damage_hands_over_to_a_sound_one(cluster):
     assert cluster.leader() is not leader
     cluster.wait_in_sync(3)
     check(client)
+
+
+@pytest.mark.parametrize("at", [1000, 30_000])
+def test_damage_that_the_boot_of_the_next_leader_does_not_read_costs_no_message(tmp_path, etcd, at):
+    """In a sealed segment: the leader meets it when the other node syncs, or, in the first message, soon
+    after its boot, and hands over.
+    """
+    with Cluster(tmp_path, etcd, count=2, clustering_min_isr=2) as cluster:
+        damaged = cluster.wait_in_sync(2)
+        bodies = [bytes([number]) * 20_000 for number in b"abcdef"]  # more than the first segment holds
+        with pika.BlockingConnection(pika.URLParameters(damaged.amqp_url)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.queue_declare("large", durable=True)
+            for body in bodies:
+                channel.basic_publish("", "large", body, pika.BasicProperties(delivery_mode=2))
+        for node in cluster.nodes:
+            wait_until(lambda node=node: any(sealed(node).read_bytes()[SEAL_AT:SYNCED_AT]))
+        for node in cluster.nodes:
+            node.kill()
+        content = bytearray(sealed(damaged).read_bytes())
+        content[at] ^= 1
+        sealed(damaged).write_bytes(content)
+
+        damaged.spawn()
+        damaged.wait_for_log("this node leads now", ELECTION_S)
+        other, = (node for node in cluster.nodes if node is not damaged)
+        other.spawn()
+
+        cluster.leader(but=damaged)
+        assert "damaged: " in damaged.log_text
+        cluster.wait_in_sync(2)
+        with pika.BlockingConnection(pika.URLParameters(other.amqp_url)) as connection:
+            channel = connection.channel()
+            assert [channel.basic_get("large", auto_ack=True)[2] for _ in bodies] == bodies
+
+
+def sealed(node):
+    """The first segment of the queue with large messages, which is sealed when the next one is begun."""
+    return next(node.data_dir.glob("queues/*/msgs.0000000001"))
 
 
 def test_elected_node_that_boots_for_long_is_not_taken_for_one_that_is_gone(tmp_path, etcd):

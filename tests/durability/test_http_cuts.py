@@ -228,6 +228,7 @@ OTHERS = {
         "cluster/accept-damage",
         "cluster/adopt",
         "cluster/transfer-leadership",
+        "cluster/nodes/{name}",
         "vhosts/{name}/start/{where}",
         "auth/hash_password",
         "feature-flags/{name}/enable",

@@ -191,6 +191,30 @@ def test_leader_that_has_found_damage_lets_nobody_sync_until_an_operator_accepts
         path: sound[path] for path in sound if path.startswith("queues")}
 
 
+def test_leader_that_was_damaged_in_a_sealed_segment_leaves_its_followers_copy_alone(tmp_path):
+    """A boot does not read the segment. The mark stays, also after a restart."""
+    with node(tmp_path / "first", cluster=True, clustering_port=reserve()) as first:
+        publish(first, COUNT)
+        with follower_of(first, tmp_path / "second", cluster=True) as second:
+            wait_until_equal(second, first)
+            first.stop()
+            segment = min((tmp_path / "first" / "queues").glob("*/msgs.*"))
+            octets = bytearray(segment.read_bytes())
+            octets[2000] ^= 1
+            segment.write_bytes(octets)
+            logs = ""
+            for _ in range(2):
+                first.start()
+                wait_until(lambda: "has found damage" in ask(second, "/api/cluster").json()["error"])
+                logs += first.log_text
+                assert ask(first, "/api/cluster", auth=("guest", "guest")).json()["damaged"]
+                first.stop()
+            assert f"{segment} is damaged (octets" in logs
+            ctl(second, "promote", "--force")  # the sync that has ended had begun
+
+            assert taken(second, COUNT) == [str(number) for number in range(COUNT)]
+
+
 def test_acks_of_two_leaders_are_told_apart(tmp_path):
     """Records with a checksum of their own leave the CRC of a block as it was."""
     with node(tmp_path / "first", cluster=True) as first:

@@ -8,7 +8,7 @@ from gomq_py.cluster.applier import Applier
 from gomq_py.cluster.identity import Identity
 from gomq_py.cluster.wire.frames import EVENTS, Frame
 from gomq_py.storage.disk.plain_files import PlainFiles
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 
 def wait(condition):
@@ -31,7 +31,7 @@ def test_sync_begins_when_no_thread_is_at_work(applier, monkeypatch):
 
     def work(batch, is_due):
         at_work.append(len(batch))
-        goes_on.wait(20)
+        goes_on.wait(in_time(20))
         applier._applied = applier.flushed = batch[0].position
         at_work.pop()
         return 1, True

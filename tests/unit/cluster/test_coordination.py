@@ -342,7 +342,6 @@ def test_two_copies_of_a_folder_do_not_write_their_record_in_turn(etcd, begin, c
         reads = etcd.reads
         node.coordination.look()
         wait(lambda: etcd.reads > reads)
-    gevent.sleep(0.02)
     assert etcd.model.read().revision == revision
 
     clock.now_s += coordination.REGISTER_S
@@ -488,7 +487,7 @@ def test_view_of_an_etcd_put_back_during_an_election_ends_it(etcd, begin):
 
     def transact(transaction):
         """A new, older etcd, in which another node leads."""
-        gevent.sleep(0.001)
+        gevent.sleep(0)
         calls.append(transaction)
         if len(calls) == 1:
             etcd.model._empty()

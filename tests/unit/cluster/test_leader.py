@@ -7,7 +7,7 @@ import gevent
 import pytest
 from gevent import socket
 
-from gomq_py.cluster import follower_link, leader
+from gomq_py.cluster import follower_link, leader, sync_source
 from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.login import LoginRefused
 from gomq_py.cluster.stream import EventStream
@@ -440,6 +440,27 @@ def test_follower_that_needs_a_sync_is_refused_where_the_leader_refuses_syncs(wo
     world.check(first)
     world.check(world.follower(name="second", resume=second))
     assert caplog.text.count("this node has met damage") == 1
+
+
+def test_leader_whose_file_is_damaged_ends_the_sync_and_refuses_the_next(world, monkeypatch):
+    monkeypatch.setattr(sync_source, "lost_in", lambda path: "octets 128 to 200 do not check")
+    put(world, "msgs.1", b"damaged")
+    heard = []
+
+    def found_damage(what):
+        heard.append(what)
+        world.leader.why_no_sync = lambda: "this node has met damage"
+        return True
+
+    world.leader._found_damage = found_damage
+
+    follower = world.follower(copy={"msgs.1": b"sound.."})
+    follower.wait_for_end()
+
+    assert heard == [follower.refused] and "msgs.1 is damaged (octets 128 to 200" in follower.refused
+    assert not follower.is_synced
+    with pytest.raises(LoginRefused, match="this node has met damage"):
+        world.follower()
 
 
 def test_follower_that_does_not_take_its_sync_loses_its_turn(world, monkeypatch, caplog):

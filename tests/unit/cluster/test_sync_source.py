@@ -11,6 +11,7 @@ from gomq_py.cluster.wire.messages import block_digest
 from gomq_py.storage.disk.data_dir import OF_THIS_NODE
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.disk.replication import Replicator
+from tests.support.stores import StoreBench
 from tests.support.waiting import wait_until
 
 
@@ -306,3 +307,64 @@ def test_chunk_is_read_in_the_turn_in_which_it_is_put(tmp_path):
     writer.kill()
 
     assert sync.names().count("written") == 64 and not stale
+
+
+# damage of the leader's own file
+
+class Damaged:
+    """A leader's sealed segment with a flipped bit, and a follower that has it as it was."""
+
+    def __init__(self, folder):
+        (folder / "made").mkdir()
+        bench = StoreBench(folder / "made", enabled=True, segment_bytes=65536)
+        for number in range(100):
+            bench.push(b"%06d" % number * 100)
+        bench.committer.wait()
+        bench.close()
+        self.name = "msgs.0000000001"
+        self.sound = (folder / "made" / "queue" / self.name).read_bytes()
+        self.damaged = bytearray(self.sound)
+        self.damaged[self.sound.index(b"000005")] ^= 1
+        self.root = folder / "leader"
+        write(self.root, {self.name: bytes(self.damaged), "users": b"users"})
+
+    def sync(self, has, found_damage=lambda what: True):
+        sync = Sync(self.root, has).seed()
+        sync.source._found_damage = found_damage
+        return sync
+
+
+def test_damaged_segment_does_not_replace_the_followers(tmp_path):
+    damaged, heard = Damaged(tmp_path), []
+    sync = damaged.sync({damaged.name: damaged.sound}, lambda what: heard.append(what) or True)
+
+    with pytest.raises(SyncError, match="msgs.0000000001 is damaged .*do not check.*may be sound") as raised:
+        sync.run()
+
+    ids = {call[3]: call[1] for call in sync.calls if call[0] == "listed"}
+    assert heard == [str(raised.value)]
+    assert ids[damaged.name] not in [call[1] for call in sync.calls if call[0] == "written"]
+    assert "synced" not in sync.names()
+
+
+@pytest.mark.parametrize("what", ["nothing", "equal", "accepted"])
+def test_damaged_segment_is_sent_where_it_replaces_nothing_better(tmp_path, what):
+    damaged = Damaged(tmp_path)
+    has = {"nothing": b"", "equal": bytes(damaged.damaged), "accepted": damaged.sound}[what]
+
+    sync = damaged.sync({damaged.name: has}, lambda text: what != "accepted")
+
+    assert sync.run().names()[-1] == "synced"
+
+
+def test_segment_that_differs_is_checked_once(tmp_path, monkeypatch):
+    """In several batches of blocks."""
+    checked = []
+    monkeypatch.setattr(module, "lost_in", lambda path: checked.append(os.path.basename(path)) or "")
+    long = bytes(40 * BLOCK_OCTETS)
+    write(tmp_path, {"msgs.0000000001": long, "acks.0000000001": long})
+    other = b"x" * len(long)
+
+    Sync(tmp_path, {"msgs.0000000001": other, "acks.0000000001": other}).seed().run()
+
+    assert checked == ["msgs.0000000001"]
