@@ -225,8 +225,8 @@ def test_node_that_finds_damage_hands_over_to_a_sound_one(cluster):
 
 @pytest.mark.parametrize("at", [1000, 30_000])
 def test_damage_that_the_boot_of_the_next_leader_does_not_read_costs_no_message(tmp_path, etcd, at):
-    """In a sealed segment: the leader meets it when the other node syncs, or, of a queue's first message, soon
-    after its boot, and hands over.
+    """In a sealed segment: the leader meets it when the other node syncs, or, of a queue's first message,
+    soon after its boot, and hands over.
     """
     with Cluster(tmp_path, etcd, count=2, clustering_min_isr=2) as cluster:
         damaged = cluster.wait_in_sync(2)
