@@ -1,6 +1,5 @@
 """Three nodes and a real etcd: one is elected, another one takes over, and nothing confirmed is lost."""
 import json
-import shutil
 import signal
 
 import pika
@@ -8,7 +7,7 @@ import pytest
 
 from gomq_py.storage.format.head import SEAL_AT, SYNCED_AT
 from tests.ctl.running import Runner, done
-from tests.support.elected import ELECTION_S, Client, Cluster, ElectedNode
+from tests.support.elected import ELECTION_S, Client, Cluster
 from tests.support.waiting import in_time, wait_until
 
 
@@ -164,13 +163,10 @@ def test_too_few_nodes_in_sync_confirm_nothing(tmp_path, etcd):
         client = Client(cluster).connect()
         client.publish(20)
         others = [node for node in cluster.nodes if node is not leader]
-        told = len(leader.log)
         for node in others:
             node.kill()
 
-        wait_until(
-            lambda: any("in-sync followers alarm: publishers are held" in line for line in leader.log[told:]),
-            ELECTION_S, cluster.describe)
+        wait_until(lambda: "in-sync followers alarm" in leader.log_text, ELECTION_S)
         others[0].spawn()
 
         client.publish(20)
@@ -229,8 +225,8 @@ def test_node_that_finds_damage_hands_over_to_a_sound_one(cluster):
 
 @pytest.mark.parametrize("at", [1000, 30_000])
 def test_damage_that_the_boot_of_the_next_leader_does_not_read_costs_no_message(tmp_path, etcd, at):
-    """In a sealed segment: the leader meets it when the other node syncs, or, in the first message, soon
-    after its boot, and hands over.
+    """In a sealed segment: the leader meets it when the other node syncs, or, of a queue's first message,
+    soon after its boot, and hands over.
     """
     with Cluster(tmp_path, etcd, count=2, clustering_min_isr=2) as cluster:
         damaged = cluster.wait_in_sync(2)
@@ -281,21 +277,3 @@ def test_elected_node_that_boots_for_long_is_not_taken_for_one_that_is_gone(tmp_
         assert not any("nobody listens at the leader's address" in node.log_text for node in cluster.nodes)
         client.publish(20)
         check(client)
-
-
-def test_copy_of_a_members_folder_is_not_elected(cluster, tmp_path, etcd):
-    """It lacks what the member has acknowledged since the copy was made, and its epoch is the member's."""
-    leader = cluster.wait_in_sync(3)
-    copied = next(node for node in cluster.nodes if node is not leader)
-    shutil.copytree(copied.data_dir, tmp_path / "copy")
-    copy = ElectedNode(tmp_path / "copy", etcd)
-    cluster.nodes.append(copy)
-    copy.spawn()
-    copy.wait_for_log("another node has this id")
-    client = Client(cluster)
-    client.publish(10)
-
-    leader.kill()
-
-    assert cluster.leader(but=leader) is not copy
-    check(client)
