@@ -90,7 +90,7 @@ def test_seed_by_itself_shows_its_trace(output):
     ("client_served_without_end", "without a poll between", "1-3"),
     ("mapping_leaked_per_segment", "more is kept: mappings", "1-1"),
     ("vhost_takes_one_more", "connections are open, another was let in", "31"),
-    ("message_told_behind_the_question", "accepted and lost", "194"),
+    ("message_told_behind_the_question", "was accepted before", "194"),
     ("definitions_told_behind_the_question", "is not there any more", "1191"),
     ("qos_2_sent_before_followers_know", "came twice at QoS 2", "1349"),
     ("right_to_read_withdrawn_in_vain", "may read, while right", "16"),
