@@ -81,8 +81,8 @@ def promise_before_the_removal_is_answered(patch):
         if self._is_under_way:
             self.required = frozenset(self._pending[-1].keys() - {self._node})
 
-    original = InSync._count
-    patch(InSync, "_count", count)
+    original = InSync._update_required
+    patch(InSync, "_update_required", count)
 
 
 @mutant
@@ -91,7 +91,7 @@ def pending_not_counted(patch):
     def unanswered(self):
         self.not_done()
         self._joining.clear()
-        self._count()
+        self._update_required()
 
     patch(InSync, "unanswered", unanswered)
 
@@ -113,8 +113,8 @@ def admitted_before_it_is_required(patch):
         original(self)
         self.required = frozenset(self._known.keys() - {self._node})
 
-    original = InSync._count
-    patch(InSync, "_count", count)
+    original = InSync._update_required
+    patch(InSync, "_update_required", count)
 
 
 @mutant
@@ -221,8 +221,8 @@ def leader_of_an_earlier_process_taken(patch):
         self.lease.answered(self.clock_s(), True)
         yield from led(self, leads)
 
-    original, led = Elector._mine, Program._lead
-    patch(Elector, "_mine", mine)
+    original, led = Elector._named_leader, Program._lead
+    patch(Elector, "_named_leader", mine)
     patch(Program, "_lead", lead)
 
 
@@ -235,5 +235,5 @@ def again_though_another_has_led(patch):
             return electors.Again(*self._election(view, electors.Compare(LEADER, "create", 0)))
         return original(self, leads, view)
 
-    original = Elector._still
-    patch(Elector, "_still", still)
+    original = Elector._as_leader
+    patch(Elector, "_as_leader", still)

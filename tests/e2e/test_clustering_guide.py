@@ -97,7 +97,7 @@ def test_commands_that_it_names_are_there():
 
 
 def test_settings_that_it_names_are_there():
-    table = TEXT[TEXT.index("| setting | default | take |"):TEXT.index("## What happens when")]
+    table = TEXT[TEXT.index("| setting | default | meaning"):TEXT.index("## What happens when")]
     named = set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
     keys = {option.key for option in OPTIONS if option.section == "clustering"}
 
