@@ -37,6 +37,8 @@ from gomq_py.observability.quiet_log import QuietLog
 LOG = logger("cluster")
 # Pause after a failed call of etcd, and after a transaction whose comparisons did not hold.
 RETRY_S = 0.5
+# A node that lets others lead first looks again: a leader that has closed its links leads no more.
+LOOK_S = 0.2
 # A node whose folder cannot be flushed, or whose disk hangs, tries to campaign again after this time.
 FOLDER_S = 2.0
 HANGS = "a flush or the file system hangs: another node is to lead"
@@ -282,7 +284,7 @@ class Coordination:
         if isinstance(decision, Deposed):
             self._depose(decision.reason)
         elif isinstance(decision, Wait):
-            self._pause_s = decision.again_s
+            self._pause_s = decision.again_s and min(decision.again_s, LOOK_S)
             self._say(decision.reason)
         elif isinstance(decision, Follow):
             self._follow(decision)
