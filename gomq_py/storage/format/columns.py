@@ -131,14 +131,16 @@ class Block:
         return 0
 
     def accept(self, buffer):
-        """Let the next walk begin with the record at ``at``, although a walk ended there as MISSING: records
-        before it are lost. Returns its ordinal.
+        """Let the next walk begin at ``at``, where the last one ended as MISSING because records before it
+        are lost. Returns the ordinal of the record there.
         """
         self.next_ordinal = octets.le32(octets.pointer(buffer), self.at + 16)
         return self.next_ordinal
 
     def skip(self):
-        """Let the next walk begin behind the record at ``at``, whose content is damaged (SPOILED)."""
+        """Let the next walk begin behind the record at ``at``, where the last one ended as SPOILED (damaged
+        content).
+        """
         self.at += self.skipped
         self.next_ordinal += 1
 

@@ -274,10 +274,9 @@ class RecordScanner:
             self.damaged.append((self.position, self.position + size, 1))
 
     def tally(self, runs, check_content=True):
-        """Walk to the end of the data. Sets ``count`` and ``body_bytes`` of all records, and ``acked`` and
-        ``acked_bytes`` of those in ``runs`` (Acks.runs) or with damaged content.
-
-        ``check_content=False``: only the headers are checked.
+        """Walk to the end of the data and set ``count`` and ``body_bytes`` of all records. ``acked`` and
+        ``acked_bytes`` count those in ``runs`` (Acks.runs) or with damaged content. ``check_content=False``:
+        only headers are checked.
         """
         at, count = 0, len(runs)
         while self._step():
@@ -442,10 +441,9 @@ def _collect(p, seed, limit, acks, found):
 def _merge(found, runs):
     """Append the sorted ``found``, ranges packed as start << 32 | end, to ``runs``; overlapping ranges become
     one.
-
-    Adjacent ranges stay apart, because the range of a single ACKED entry does not end at its record's end:
-    readers know such a range by its length.
     """
+    # Adjacent ranges stay apart, because the range of a single ACKED entry does not end at its record's end:
+    # readers know such a range by its length.
     last_end = -1
     for item in found:
         start, end = item >> 32, item & 0xFFFFFFFF
