@@ -110,7 +110,8 @@ def _parameters(vhost):
 
 
 def _policies(vhost):
-    """Yield a vhost's policies, even stored ones that would be refused now, so that none is lost."""
+    """Yield a vhost's policies, also stored ones that would be refused now."""
+    # So that an export loses none.
     in_use = vhost.policies.user.by_name
     for (component, name), value in list(vhost.parameters.items()):
         if component == POLICY and isinstance(value, dict):
@@ -129,7 +130,7 @@ def _queues(vhost):
 
 
 def _is_definition(queue):
-    """True if exports contain this queue: it is not exclusive and no MQTT session's queue."""
+    """True if exports contain this queue: it is neither exclusive nor an MQTT session's."""
     return queue.exclusive_owner is None and not queue.is_state
 
 
@@ -237,8 +238,8 @@ class Importer:
         """Import all entries and return the Report. Raises DefinitionsError, before any change, if the
         definitions are malformed; OSError. May switch.
 
-        With ``keep`` False the lists in ``definitions`` are emptied and their entries freed one by one:
-        freeing 100 000 queues with their bindings at once takes 60 ms.
+        ``keep=False``: empty the lists in ``definitions`` on the way, because freeing 100 000 queues with
+        their bindings at once takes 60 ms.
         """
         work = self._checked(definitions)[::-1]
         for entries in () if keep else filter(None, map(definitions.get, _LISTS)):
@@ -469,7 +470,8 @@ def _line(key, entry, reason):
 
 
 def _algorithm_of(password_hash):
-    """The algorithm of a password hash, judged by its size: RabbitMQ's files before 3.6 do not name it."""
+    """The algorithm of a password hash, by its size."""
+    # RabbitMQ's files before 3.6 do not name it.
     if passwords.is_costly(password_hash):
         return passwords.BCRYPT
     try:
