@@ -66,8 +66,8 @@ def _kept(client_id, user, will):
 
 
 def publish(server, vhost, will, user, begin):
-    """Publish a will to the destinations that ``begin(destinations, message)`` returns. Returns True if the
-    will is published or refused; False to retry, because the disk has no room or the exchange does not exist.
+    """Publish a will to the destinations that ``begin(destinations, message)`` returns. Returns False to
+    retry, because the disk has no room or the exchange does not exist; otherwise True.
     """
     if not will.of_token:
         now = server.broker.users.get(will.user)

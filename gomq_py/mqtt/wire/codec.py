@@ -17,9 +17,9 @@ from gomq_py.mqtt.wire.packets import (
 
 
 def check_first_octet(first, version, sender):
-    """The packet class for a packet's first octet. Raises an MQTTError for a wrong type or flags. Only the
-    first packet may and must be CONNECT [MQTT-3.1.0-1, 3.1.0-2]; before it ``version`` is NO_VERSION.
-    """
+    """The packet class for a packet's first octet. Raises an MQTTError for a wrong type or flags."""
+    # Only the first packet may and must be CONNECT [MQTT-3.1.0-1, 3.1.0-2]; before it ``version`` is
+    # NO_VERSION.
     packet = PACKETS.get(first >> 4)
     if packet is None or packet.SINCE > version > NO_VERSION:
         raise MalformedPacket(f"there is no packet type {first >> 4}")
