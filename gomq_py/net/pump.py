@@ -29,11 +29,6 @@ class Pumps:
         self._room = memoryview(bytearray(READ_OCTETS))  # each read leaves it before the next one
         self._open: dict[_Pump, None] = {}
 
-    @property
-    def count(self) -> int:
-        """Number of pairs."""
-        return len(self._open)
-
     def join(self, client: Any, server: Any, over: Callable[[], None]) -> "_Pump":
         """Pass octets between two sockets, which the caller closes in ``over()``. That is called once, when
         both sides have ended, one has failed, or the client has not ended ENDING_S after the server. Returns
