@@ -215,11 +215,6 @@ class Coordination:
                 self._lose_lease(self._lease)
         self.look()
 
-    @property
-    def leads(self) -> bool:
-        """Whether this node was elected, and knows of no successor."""
-        return self.leadership is not None and not self._has_ended
-
     # the loop
 
     def _run(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import gevent
 from gevent import socket
+from gevent.event import Event
 
 from gomq_py.cluster import administration, shared_settings
 from gomq_py.cluster import identity as identities
@@ -24,12 +25,12 @@ from gomq_py.cluster.core.transactions import (
     CREATE, Compare, CoordinatorError, Put, Transaction, Unanswered,
 )
 from gomq_py.cluster.disk_watch import DiskWatch
-from gomq_py.cluster.elected_leader import ElectedLeader
 from gomq_py.cluster.folder_damage import FolderDamage, why_no_sync
 from gomq_py.cluster.follower import Follower
 from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.leadership import Leadership, boot_time_s
 from gomq_py.cluster.membership import address_of, follower_context, leader_tls, read_secret, shown
+from gomq_py.cluster.publisher_holds import PublisherHolds
 from gomq_py.cluster.refusals import Refusals
 from gomq_py.cluster.stream import EventStream
 from gomq_py.cluster.wire.messages import NO_ID
@@ -78,7 +79,7 @@ class ElectedMembership:
         self._beginning: Any = None  # greenlet
         self._coordination: Coordination | None = None
         self._follower: Any = None
-        self._serving: ElectedLeader | None = None
+        self._serving: Leadership | None = None  # while followers are served
         self._was_empty = False  # before the first sync, whose files come before it is noted
         self._is_first = False  # the cluster's doors have not been open yet
         self._register: Any = None
@@ -280,13 +281,14 @@ class ElectedMembership:
             self._why_no_sync, self._acknowledger, find_listener, self._found_damage)
         leader.open()
         self._disk.watch_probe(broker.resource_watch)
-        self._serving = serving = ElectedLeader(
-            coordination.leadership, leader, self._stream, self._promises, hub, broker.alarms,
-            settings.max_lag_bytes)
+        self._serving = serving = coordination.leadership
+        serving.serve(hub.gate, broker.alarms, leader, PublisherHolds(
+            broker.alarms, leader, self._stream, lambda: serving.in_sync.required, settings.max_lag_bytes))
         was_damaged = self._identity.damaged
         if self._why_no_sync() and not was_damaged and serving.has_others:
-            serving.wait_for_the_end()
-        serving.wait_until_open()
+            Event().wait()  # until the node is closed
+        serving.start()
+        serving.opened.wait()
 
     def opened(self) -> None:
         """All doors are open: the hub, which has not turned much until now, sends keepalives alone."""
@@ -394,7 +396,8 @@ class ElectedMembership:
         figures |= {
             "state": "leading", "replicates": True, "position": self._stream.position, "followers": followers,
             "fenced": True, "promises": 0}
-        return figures if serving is None else figures | serving.figures()
+        return figures if serving is None else figures | {
+            "fenced": serving.is_fenced, "promises": len(self._promises)}
 
     def close(self) -> None:
         """Stop serving followers, or following, and let another node lead. May be called again. May switch.

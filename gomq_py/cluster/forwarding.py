@@ -72,11 +72,6 @@ class Forwarder:
         self._strangers = QuietLog(LOG)
         self._is_closed = False
 
-    @property
-    def count(self) -> int:
-        """Number of clients that are passed on now."""
-        return len(self._forwarded)
-
     def gate(self, protocol: str) -> Any:
         """The admission gate of a protocol of GATES."""
         return self._hub.admission.gate(GATES[protocol])

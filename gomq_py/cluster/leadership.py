@@ -24,6 +24,10 @@ from gomq_py.observability.quiet_log import QuietLog
 LOG = logger("cluster")
 # What a fenced leader is low on, as operators and the clients of connection.blocked read it.
 CONTACT = "contact with etcd"
+# Alarm that holds publishers before another node is to lead.
+LEADERSHIP = "leadership"
+# Longest time for the nodes in sync to take everything.
+DRAIN_S = 5.0
 # The loop's highest priority: the watcher is called before those of sockets and timers of the same turn.
 FIRST = 2
 # Shown in place of more seconds: a lease that is lost has a deadline of -inf.
@@ -41,7 +45,8 @@ class Leadership:
     """A leader's promises and deliveries, as long as it leads. ``in_sync``: of the present election;
     ``lease``: the present one; ``promises``: core.promises.Promises.
 
-    ``opened``: an Event that is set once doors may open. ``is_fenced``: see above; True at first.
+    ``opened``: an Event that is set once doors may open. ``is_fenced``: see above; True at first. ``leader``:
+    the cluster.leader.Leader, which knows the followers; None until ``serve``.
     """
 
     def __init__(
@@ -58,7 +63,7 @@ class Leadership:
         self._leads = True  # as far as is known
         self._gate: Any = None
         self._alarms: Any = None
-        self._leader: Any = None
+        self.leader: Any = None
         self._holds: Any = None
         self._has_ended = False
         self._stepping: Any = None  # greenlet
@@ -76,11 +81,10 @@ class Leadership:
         self._stepping.name = "cluster: in-sync set"
 
     def serve(self, gate: Any, alarms: Any, leader: Any, holds: Any) -> None:
-        """Steer the hub's Gate and the broker's Alarms from now on. ``leader``: the cluster.leader.Leader,
-        which knows the followers. ``holds``: the PublisherHolds. Must be called before doors open. Does not
-        switch.
+        """Steer the hub's Gate and the broker's Alarms from now on. ``holds``: the PublisherHolds. Must be
+        called before doors open. Does not switch.
         """
-        self._gate, self._alarms, self._leader, self._holds = gate, alarms, leader, holds
+        self._gate, self._alarms, self.leader, self._holds = gate, alarms, leader, holds
         if self.is_fenced:
             gate.shut()
         self._apply()
@@ -121,6 +125,37 @@ class Leadership:
         """Seconds until the deadline of the lease; below 0: seconds since then."""
         return max(-MOST_S, min(MOST_S, self._lease.deadline_s - self._clock()))
 
+    def close(self) -> None:
+        """Send followers the changes up to now, and close their connections. Only after ``serve``. May
+        switch.
+        """
+        self.leader.close()
+        self._holds.close()
+
+    # handing over
+
+    @property
+    def has_others(self) -> bool:
+        """Whether another node is in sync, too."""
+        return len(self.in_sync.members) > 1
+
+    def check_transfer(self) -> None:
+        """Raise ClusterError if no other node can lead now."""
+        if not self.opened.is_set() or self.is_fenced:
+            raise ClusterError("this node does not lead, or does not know whether it does")
+        if not self.has_others:
+            raise ClusterError("no other node is in sync: this one would have to come back at once")
+
+    def drain(self) -> frozenset[str]:
+        """Hold publishers until every node in sync has everything on its disk, for DRAIN_S at most. Returns
+        the nodes that have not; if all have, publishers stay held. Only after ``serve``. May switch.
+        """
+        self._alarms.set(LEADERSHIP, LEADERSHIP, "another node is to lead")
+        lacking: frozenset[str] = self.leader.drain(self.in_sync.required, DRAIN_S)
+        if lacking:
+            self._alarms.clear(LEADERSHIP)
+        return lacking
+
     # the in-sync set
 
     def _run(self) -> None:
@@ -135,10 +170,10 @@ class Leadership:
     def step(self) -> None:
         """Change ``isr`` where followers have come, gone or stopped. Does not wait for the change."""
         in_sync = self.in_sync
-        if self._leader is not None:
-            for node in self._leader.take_leavers():
+        if self.leader is not None:
+            for node in self.leader.take_leavers():
                 in_sync.leave(node)
-        progress = {} if self._leader is None else self._leader.progress
+        progress = {} if self.leader is None else self.leader.progress
         transaction = in_sync.step(self._clock(), progress, self.promises.wanted, self.promises.promised)
         self._apply()
         if transaction is not None:

@@ -13,6 +13,7 @@ from gevent.event import Event
 from gomq_py.cluster.wire import frames
 from gomq_py.cluster.wire.frames import Frame, FrameReader
 from gomq_py.cluster.wire.messages import Ack, Refused
+from gomq_py.net import connecting
 
 # A leader says something at least every 0.5 s.
 SILENCE_S = 5.0
@@ -147,33 +148,13 @@ def connect(address: tuple[str, int], tls: Any) -> Any:
     OSError. May switch: a greenlet that is killed meanwhile leaves no socket behind.
     """
     try:
-        made = _connected(address)
+        found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
     except UnicodeError as error:  # of a label without letters, or with too many
         raise OSError(f"{address[0]!r} is not a host name: {error}") from None
+    made = connecting.connect(address[0], found, SILENCE_S * len(found))
     try:
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        made.settimeout(SILENCE_S)
         return made if tls is None else tls.wrap_socket(made, server_hostname=address[0])
     except BaseException:
         made.close()
         raise
-
-
-def _connected(address: tuple[str, int]) -> Any:
-    """A socket that is connected to the first of a host's addresses that answers. As create_connection, but
-    it closes its socket when the greenlet is killed. Raises OSError, UnicodeError. May switch.
-    """
-    failure = OSError("the host has no address")
-    for family, kind, protocol, _, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
-        made = socket.socket(family, kind, protocol)
-        try:
-            made.settimeout(SILENCE_S)
-            made.connect(place)
-            return made
-        except OSError as error:
-            made.close()
-            failure = error
-        except BaseException:
-            made.close()
-            raise
-    raise failure

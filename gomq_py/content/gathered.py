@@ -33,10 +33,6 @@ class Gathered:
         """Count ``count`` octets, which the caller has written into room(), as received."""
         self.received += count
 
-    def to_come(self):
-        """Number of octets of the body that have not arrived."""
-        return self.size - self.received
-
     def room(self, count, ahead=0):
         """A view to write ``count`` octets of the body, ``ahead`` octets behind the received ones."""
         start = self.at + self.received + ahead

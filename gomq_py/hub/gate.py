@@ -15,11 +15,6 @@ class Gate:
         self._is_open = Event()
         self._is_open.set()
 
-    @property
-    def is_shut(self):
-        """Whether nothing is delivered now."""
-        return not self._is_open.is_set()
-
     def shut(self):
         """Deliver nothing until open(). Does not switch."""
         self._is_open.clear()

@@ -16,7 +16,7 @@ from gomq_py.auth.users import User
 from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.routing.route import ExchangeState
 from gomq_py.links import remote_hosts, uris
-from gomq_py.links.remote_hosts import Lookups
+from gomq_py.net.connecting import Lookups
 
 ADMINISTRATOR, POLICYMAKER = "administrator", "policymaker"
 CONNECT_TIMEOUT_S = 30.0

@@ -29,11 +29,6 @@ class Pumps:
         self._room = memoryview(bytearray(READ_OCTETS))  # each read leaves it before the next one
         self._open: dict[_Pump, None] = {}
 
-    @property
-    def count(self) -> int:
-        """Number of pairs."""
-        return len(self._open)
-
     def join(self, client: Any, server: Any, over: Callable[[], None]) -> "_Pump":
         """Pass octets between two sockets until ``over()``, in which the caller closes them. Returns the
         pump, whose ``close()`` ends it before.

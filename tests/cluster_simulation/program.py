@@ -34,6 +34,7 @@ class Program(Process):
             is_damaged=world.random.random() < 0.1)
         self.lease = Lease(world.lease_ttl_s)
         self.leads = None  # the elector's Lead that is acted upon
+        self.was_elected = False  # and not deposed since
         self.is_leading_now = False  # the last view was one of a leader that has nothing to wait for
         self.in_sync = None
         self.promises = Promises()
@@ -80,8 +81,10 @@ class Program(Process):
             yield self._wake.wait(POLL_S if again_s is None else min(again_s + 0.001, POLL_S))
 
     def _viewed(self, view, since):
-        before = self.elector.is_leading
+        before = self.was_elected
         decision = self.elector.viewed(view, self.clock_s(), since, self.follower.hears_leader())
+        self.was_elected = isinstance(decision, electors.Lead) or (
+            before and not isinstance(decision, electors.Deposed))
         self.is_leading_now = isinstance(decision, electors.Lead) and (
             self.leads is not None and decision.revision == self.leads.revision)
         if before:
@@ -143,7 +146,7 @@ class Program(Process):
         yield self.world.flush_s()
         self.folder.cluster, self.folder.epoch = leads.cluster, leads.epoch
         self.elector.folder(leads.cluster, leads.epoch, True, self.elector.is_damaged)
-        if not self.elector.is_leading:  # meanwhile deposed
+        if not self.was_elected:  # meanwhile deposed
             return
         if is_first:
             self.base = len(self.folder.operations)

@@ -233,7 +233,7 @@ def test_leader_shows_where_a_client_is(made):
 
     assert pair.peers() == {f"gomq@{socket.gethostname()}"}
     in_thread(connection.close)
-    wait(lambda: not pair.follower._forwarder.count and not pair.follower.hub.admission.count)
+    wait(lambda: not pair.follower.hub.admission.count)
 
 
 def test_new_clients_wait_for_a_leader(made):
@@ -308,7 +308,7 @@ def test_many_clients_come_at_once(made):
 def test_clients_are_limited_by_their_address_at_the_follower(made):
     pair = made(max_connections_per_address=1)
     first = socket.create_connection(("127.0.0.1", pair.port("amqp")))
-    wait(lambda: pair.follower._forwarder.count)
+    wait(lambda: pair.follower.hub.admission.count)
     second = socket.create_connection(("127.0.0.1", pair.port("amqp")))
 
     assert second.recv(1) == b""

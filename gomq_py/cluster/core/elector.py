@@ -145,11 +145,6 @@ class Elector:
         self.cluster, self.epoch, self.is_whole, self.is_damaged = cluster, epoch, is_whole, is_damaged
         self.is_copy = is_copy
 
-    @property
-    def is_leading(self) -> bool:
-        """Whether Lead was decided, and Deposed was not."""
-        return self._lead is not None and not isinstance(self._last, Deposed)
-
     def viewed(self, view: View, now_s: float, since: int, hears_leader: bool = False) -> Decision:
         """What to do now. ``hears_leader``: the followed leader was heard within the last second.
 

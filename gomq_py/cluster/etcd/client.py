@@ -18,11 +18,12 @@ import gevent
 from gomq_py.cluster.core.records import View
 from gomq_py.cluster.core.transactions import CoordinatorError, Outcome, Transaction, Unanswered
 from gomq_py.cluster.etcd import messages
-from gomq_py.cluster.etcd.connection import OK, Connection, Endpoint, Failure, Names, within
+from gomq_py.cluster.etcd.connection import OK, Connection, Endpoint, Failure, within
 from gomq_py.cluster.etcd.messages import AnswerError, JSONObject, Refused
 from gomq_py.cluster.etcd.watch import Watch
 from gomq_py.config.kinds import endpoint_parts
 from gomq_py.config.settings import Settings
+from gomq_py.net.connecting import Lookups
 from gomq_py.observability.histogram import Histogram
 
 # Limit of a call over all servers. Keepalives are sent every second at the default lease_ttl, and the leader
@@ -31,6 +32,8 @@ TIMEOUT_S = 1.8
 # Limit of a login: etcd hashes passwords slowly on purpose, on a busy machine for longer than a server's
 # share of a call.
 LOGIN_S = 10.0
+# Time for another lookup of a name; after it the addresses that were found before are used.
+LOOKUP_S = 0.5
 # Connections that are kept between calls. Keepalives, reads and changes of the in-sync set go side by side.
 IDLE_MOST = 3
 Result = TypeVar("Result")
@@ -54,7 +57,8 @@ class Etcd:
         self._tls = tls
         self._timeout_s = timeout_s
         self._at = 0  # the endpoint to ask first
-        self._names = Names()
+        self._lookups = Lookups()
+        self._found: dict[Endpoint, list[Any]] = {}  # addresses
         self._idle: list[Connection] = []
         self._token: str | None = None if user else ""  # None: a login is needed
         self._logins: dict[Endpoint, Any] = {}  # greenlets
@@ -280,7 +284,20 @@ class Etcd:
             if connection.endpoint == endpoint and connection.is_reusable():
                 return connection
             connection.close()
-        return Connection(endpoint, self._names.addresses(endpoint), self._tls, limit_s)
+        return Connection(endpoint, self._addresses(endpoint, limit_s), self._tls, limit_s)
+
+    def _addresses(self, endpoint: Endpoint, limit_s: float) -> list[Any]:
+        """The endpoint's addresses; the last ones while name servers do not answer. Raises OSError. May
+        switch.
+        """
+        known = self._found.get(endpoint)
+        try:
+            self._found[endpoint] = self._lookups.find(
+                endpoint.host, endpoint.port, limit_s if known is None else LOOKUP_S)
+        except OSError:
+            if known is None:
+                raise
+        return self._found[endpoint]
 
 
 def of_settings(settings: Settings, timeout_s: float = TIMEOUT_S) -> Etcd:

@@ -8,18 +8,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import gevent
 import h11
-from gevent import monkey, socket
+from gevent import monkey
 
-from gomq_py.hub.threads import ThreadWork, begin_apart
 from gomq_py.hub.turns import give_way
+from gomq_py.net import connecting
 
 _poll = monkey.get_original("select", "poll")
 
 READ_OCTETS = 16 * 1024
 # Most octets of an answer with its head, and of a line of a watch. A cluster of 64 nodes has 100 KiB of keys.
 MOST_OCTETS = 1024 * 1024
-# Time for another lookup of a name; after it the addresses that were found before are used.
-LOOKUP_S = 0.5
 # A server that is cut off from the others refuses a request with this header at once, and ends a watch.
 HAS_LEADER = ("grpc-metadata-hasleader", "true")
 OK = 200
@@ -73,46 +71,6 @@ def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> 
     return result
 
 
-class Names:
-    """Addresses of endpoints. A lookup has a thread of its own, at most one for each name: the hub's threads,
-    which the disk needs too, would all wait for a name server that is gone.
-    """
-
-    def __init__(self) -> None:
-        self._running: dict[Endpoint, ThreadWork] = {}
-        self._found: dict[Endpoint, list[Any]] = {}
-
-    def addresses(self, endpoint: Endpoint) -> list[Any]:
-        """The endpoint's addresses as of getaddrinfo; the last ones while name servers do not answer.
-
-        Raises OSError. May switch, for as long as name servers let it.
-        """
-        running = self._running.get(endpoint)
-        if running is None:
-            running = self._running[endpoint] = begin_apart(_look_up, endpoint)
-        known = self._found.get(endpoint)
-        running.wait(None if known is None else LOOKUP_S)
-        if running.ready():
-            if self._running.get(endpoint) is running:
-                del self._running[endpoint]
-            try:
-                known = self._found[endpoint] = running.get()
-            except OSError:
-                if known is None:
-                    raise
-        assert known is not None
-        return known
-
-
-def _look_up(endpoint: Endpoint) -> list[Any]:
-    look_up = monkey.get_original("socket", "getaddrinfo")
-    try:
-        found: list[Any] = look_up(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-    except UnicodeError as error:  # of an empty label, or one that is too long
-        raise OSError(f"{endpoint.host!r} is not a host name: {error}") from None
-    return found
-
-
 class Connection:
     """A connection to ``endpoint``, whose ``addresses`` are getaddrinfo's; each is tried for its share of
     ``timeout_s``. ``tls``: a client's ``gevent.ssl.SSLContext``, for an https endpoint.
@@ -124,10 +82,8 @@ class Connection:
         self.endpoint = endpoint
         self._state: Any = h11.Connection(h11.CLIENT)
         self._received = 0
-        self._socket = _connected(addresses, timeout_s)
+        self._socket = connecting.connect(endpoint.host, addresses, timeout_s)
         try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if endpoint.is_tls:
                 self._socket = tls.wrap_socket(
                     self._socket, server_hostname=endpoint.host, do_handshake_on_connect=False)
@@ -231,21 +187,3 @@ class Connection:
         octets = self._socket.recv(READ_OCTETS)
         self._received += len(octets)
         self._state.receive_data(octets)
-
-
-def _connected(addresses: list[Any], timeout_s: float) -> Any:
-    failure = OSError("the host has no address")
-    for family, kind, protocol, _, address in addresses:
-        made = socket.socket(family, kind, protocol)
-        try:
-            made.settimeout(timeout_s / len(addresses))
-            made.connect(address)
-            made.settimeout(None)
-            return made
-        except OSError as error:
-            made.close()
-            failure = error
-        except BaseException:
-            made.close()
-            raise
-    raise failure

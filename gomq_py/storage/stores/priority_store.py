@@ -259,10 +259,6 @@ class PriorityStore(_store.Store):
         for store in self._used:
             store.hand_over(pool, committer)
 
-    def used_levels(self):
-        """The MessageStores of the levels in use, in no order."""
-        return list(self._used)
-
     # called by Browser and metrics
 
     def browsed(self):

@@ -92,7 +92,7 @@ class Node:
         self.is_flushed = True
         self.told = []
         self.refuses_to_take = None
-        self.gate, self.alarms, self.links, self.holds = Gate(Scheduler()), Alarms(), Links(), Holds()
+        self.scheduler, self.alarms, self.links, self.holds = Scheduler(), Alarms(), Links(), Holds()
         self.promises = Promises()
         self.leadership = None
         self.coordination = Coordination(
@@ -118,7 +118,7 @@ class Node:
 
     def elected(self, leadership, is_first):
         self.leadership, self.is_first = leadership, is_first
-        leadership.serve(self.gate, self.alarms, self.links, self.holds)
+        leadership.serve(Gate(self.scheduler), self.alarms, self.links, self.holds)
         leadership.start()
         self.told.append("elected")
 
@@ -187,7 +187,7 @@ def test_first_node_begins_the_cluster_and_opens(etcd, begin):
     assert node.told == ["settle", ("take", 1), "elected"]
     assert (leader_in(etcd).node, in_sync_in(etcd)) == (ONE, InSyncRecord(1, {ONE: 1}))
     assert node.folder.cluster == etcd.model.read().cluster.value.decode()
-    assert not node.gate.is_shut and node.alarms.on == {}
+    assert not node.scheduler.is_shut and node.alarms.on == {}
     kept = []
     node.promises.ask(5, kept.append)
     assert kept == [None]
@@ -265,12 +265,12 @@ def test_leader_without_answers_is_fenced_past_its_deadline_and_opens_again(etcd
     clock.now_s += 0.2
     wait(lambda: node.leadership.is_fenced)
     node.promises.ask(7, kept.append)
-    assert node.gate.is_shut and "contact with etcd" in node.alarms.on and kept == []
+    assert node.scheduler.is_shut and "contact with etcd" in node.alarms.on and kept == []
 
     etcd.fault = None
     clock.now_s += 0.85  # the next keepalive is due, and the lease has not ended
     wait(lambda: not node.leadership.is_fenced)
-    assert not node.gate.is_shut and node.alarms.on == {} and kept == [None]
+    assert not node.scheduler.is_shut and node.alarms.on == {} and kept == [None]
     assert leader_in(etcd).epoch == 1
 
 
@@ -297,7 +297,7 @@ def test_leader_that_finds_another_one_is_deposed_and_refuses_its_promises(etcd,
     put_leader(etcd, TWO, 2)
 
     wait(lambda: "deposed" in node.told)
-    assert isinstance(answers[0], ClusterError) and node.gate.is_shut
+    assert isinstance(answers[0], ClusterError) and node.scheduler.is_shut
     node.promises.ask(10, answers.append)
     assert isinstance(answers[1], ClusterError)
 

@@ -8,7 +8,7 @@ import gevent
 import pytest
 
 from gomq_py.cluster.core.transactions import CREATE, Compare, CoordinatorError, Put, Transaction, Unanswered
-from gomq_py.cluster.etcd import connection
+from gomq_py.net.connecting import Lookups
 from tests.support.hook_server import answer
 from tests.support.waiting import TIMEOUT_S, in_time, wait_until
 from tests.unit.cluster.etcd.conftest import DONE, EMPTY_VIEW, HEADER, refusal, said
@@ -386,14 +386,15 @@ def test_transaction_behind_a_login_without_an_answer_is_not_done(served, client
 # names
 
 
-def test_name_that_is_not_found_is_not_done(client, monkeypatch):
+def test_name_that_is_not_found_is_not_done(client):
     def fail(*_, **__):
         raise OSError(-2, "Name or service not known")
 
-    monkeypatch.setattr(connection, "_look_up", fail)
+    made = client("etcd.example:2379")
+    made._lookups = Lookups(fail)
 
     with pytest.raises(CoordinatorError, match="not known"):
-        client("etcd.example:2379").transact(TRANSACTION)
+        made.transact(TRANSACTION)
 
 
 @pytest.mark.parametrize("host", ["a" * 64, "a..b", "*"])
@@ -402,23 +403,23 @@ def test_host_that_is_no_name_is_not_done(host, client):
         client(f"{host}:2379").read()
 
 
-def test_addresses_found_before_serve_while_name_servers_hang(served, client, monkeypatch):
+def test_addresses_found_before_serve_while_name_servers_hang(served, client):
     import threading
     server = served(by_path())
     made = client(f"localhost:{server.port}")
     made.read()
     released, calls = threading.Event(), []
 
-    def hang(endpoint):
-        calls.append(endpoint)
+    def hang(host, *_):
+        calls.append(host)
         released.wait(TIMEOUT_S)
         return []
 
-    monkeypatch.setattr(connection, "_look_up", hang)
+    lookups = made._lookups = Lookups(hang)
     for _ in range(3):
         server.hang_up()
         assert made.read().revision == 9
 
     assert len(calls) == 1  # one thread waits, however many ask
     released.set()
-    wait_until(lambda: all(work.ready() for work in made._names._running.values()), sleep=gevent.sleep)
+    wait_until(lambda: not lookups._running, sleep=gevent.sleep)
