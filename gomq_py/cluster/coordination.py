@@ -336,6 +336,8 @@ class Coordination:
     def _failed(self, error: Exception) -> None:
         self.error = str(error)
         self._pause_s = RETRY_S
+        if self.view is None:
+            self.decision = Wait(f"etcd: {error}")
         self._quiet.warning("etcd", "etcd: %s", error)
 
     def _say(self, reason: str) -> None:

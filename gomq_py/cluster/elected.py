@@ -83,7 +83,7 @@ class ElectedMembership:
         self._is_first = False  # the cluster's doors have not been open yet
         self._register: Any = None
         self._damage: Any = None  # a leader's FolderDamage
-        self._reason = "etcd was not asked yet"
+        self._reason, self._etcd_error = "etcd was not asked yet", ""
         self._leader_address: tuple[str, int] | None = None
         self._forwarder: Any = None
         self._refusals = Refusals(self._leader_is_gone)
@@ -146,9 +146,10 @@ class ElectedMembership:
                     )).view.secret
                 return decode_secret(kept.value)
             except (CoordinatorError, Unanswered) as error:
-                reason = f"etcd: {error}"
+                self._etcd_error = str(error)
             except RecordError as error:
-                reason = f"`secret` in etcd cannot be read: {error}"
+                self._etcd_error = f"`secret` cannot be read: {error}"
+            reason = f"etcd: {self._etcd_error}"
             if reason != self._reason:
                 LOG.warning("%s", reason)
                 self._reason = reason
@@ -325,8 +326,10 @@ class ElectedMembership:
         else:
             try:
                 self._coordination.override({"adopt": adopt, "force_leader": force_leader}[what])
-            except (NotPossible, CoordinatorError, Unanswered) as error:
+            except NotPossible as error:
                 raise ClusterError(str(error)) from error
+            except (CoordinatorError, Unanswered) as error:
+                raise ClusterError(f"etcd: {error}") from error
 
     def _transfer(self, coordination: Coordination) -> None:
         if self._serving is None:
@@ -381,7 +384,7 @@ class ElectedMembership:
                 "damaged": folder.is_damaged}
         figures |= {"state": "waiting", "lag_bytes": 0, "lag_seconds": 0.0}
         if coordination is None:
-            return figures | {"reason": self._reason, "etcd_error": self._reason, "followers": []}
+            return figures | {"reason": self._reason, "etcd_error": self._etcd_error, "followers": []}
         serving = self._serving
         own = {} if self._follower is None else shown(self._follower.status._asdict(), address="leader")
         followers = [] if serving is None else [

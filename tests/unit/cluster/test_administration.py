@@ -83,6 +83,7 @@ def test_node_without_an_answer_of_etcd_shows_why(etcd, begin):
     figures = shown(node)
 
     assert (figures["etcd_error"], figures["nodes"], figures["in_sync"]) == ("no etcd answers", [], [])
+    assert figures["reason"] == "etcd: no etcd answers"
 
 
 def test_rubbish_in_the_name_of_a_node_leaves_its_id(etcd, begin):
