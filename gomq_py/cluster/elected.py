@@ -101,9 +101,11 @@ class ElectedMembership:
         return True
 
     def follow(self, root: str) -> None:
-        """Read the folder's identity, and check the settings. Blocks. Raises ClusterError, OSError."""
+        """Read the folder's identity, and check the settings. Blocks. Raises ClusterError, OSError, TLSError.
+        """
         settings = self._settings
-        advertised(settings)  # raises its ClusterError before the node has started
+        advertised(settings)  # both raise their errors before the node has started
+        leader_tls(settings)
         if settings.cluster_secret_file or settings.cluster_password:
             self._secret = read_secret(settings)
         self._identity = identities.of_member(self._files, self._root)
