@@ -66,8 +66,8 @@ def _told(error: Exception) -> str:
     untrusted = getattr(error, "verify_message", "")  # of an ssl.SSLError, whose module may not be loaded
     if untrusted:
         return (
-            f"its certificate is not accepted: {untrusted} (see etcd_tls_ca_cert of [clustering], and the name "
-            "in etcd_endpoints)")
+            f"its certificate is not accepted: {untrusted} (see etcd_tls_ca_cert of [clustering], and the "
+            "name in etcd_endpoints)")
     if hasattr(error, "library"):
         return (
             f"no TLS connection: {str(error.reason).replace('_', ' ').lower()} (see etcd_tls_cert of "

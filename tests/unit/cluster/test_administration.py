@@ -158,3 +158,15 @@ def test_follower_forgets_nobody(etcd, begin):
 
     with pytest.raises(ClusterError, match="does not lead"):
         forget(etcd, node, TWO)
+
+
+def test_successor_is_found_by_name_and_must_be_in_sync(etcd, begin):
+    put_node(etcd, TWO, "two")
+    put_node(etcd, THREE, "three")
+    node = lead(etcd, begin, TWO)
+
+    assert administration.successor(node.coordination, ONE, "two") == TWO
+    with pytest.raises(ClusterError, match="three is not in sync"):
+        administration.successor(node.coordination, ONE, "three")
+    with pytest.raises(ClusterError, match="leads already"):
+        administration.successor(node.coordination, ONE, ONE)
