@@ -178,8 +178,8 @@ class Node:
         return self._membership.why_not_promote(is_forced)
 
     def change_cluster(self, what: str, node: str = "") -> None:
-        """Do what an operator asks for: "accept_damage", "adopt", "force_leader", "transfer_leadership", or
-        "forget_node" with the name or id of another ``node``.
+        """Do what an operator asks for: "accept_damage", "adopt", "force_leader", "transfer_leadership", to
+        another ``node`` if one is named, or "forget_node" with the other's name or id.
 
         Raises ClusterError where that is not possible now; OSError. May switch.
         """

@@ -93,6 +93,19 @@ def calls(etcd: Any) -> dict[str, Any]:
         "failures": etcd.failures}
 
 
+def successor(coordination: Any, node: str, named: str) -> str:
+    """The id of the node that is to lead in place of this one. ``node``, ``named``: see forget. Raises
+    ClusterError unless it is in sync.
+    """
+    members = coordination.leadership.in_sync.members
+    other = _found(named, _known(coordination.view, members))
+    if other == node:
+        raise ClusterError("this node leads already")
+    if other not in members:
+        raise ClusterError(f"{named} is not in sync, and so may not lead: see list_in_sync_replicas")
+    return other
+
+
 def forget(
         coordinator: Coordinator, coordination: Any, node: str, named: str, connected: Sequence[str]) -> None:
     """Remove a node from the in-sync set, and its name from etcd. ``node``: the id of this one, which leads;

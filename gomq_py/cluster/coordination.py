@@ -7,6 +7,7 @@ until the deadline of its lease.
 No method of a Member may take long while this node leads, since the loop waits for it; keepalives have a
 greenlet of their own.
 """
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -39,6 +40,9 @@ LOG = logger("cluster")
 RETRY_S = 0.5
 # A node that lets others lead first looks again: a leader that has closed its links leads no more.
 LOOK_S = 0.2
+# Time for the election of a successor that an operator has named, and between two looks. The others let it
+# lead first for elector.HEARING_S.
+SUCCESSOR_S, SUCCESSOR_LOOK_S = 1.5, 0.02
 # A node whose folder cannot be flushed, or whose disk hangs, tries to campaign again after this time.
 FOLDER_S = 2.0
 HANGS = "a flush or the file system hangs: another node is to lead"
@@ -148,10 +152,12 @@ class Coordination:
         self._end()
         self._forget_lease()
 
-    def resign(self, reason: str) -> None:
-        """Stop leading, so that another node is elected at once. May switch."""
+    def resign(self, reason: str, stays: bool = False) -> None:
+        """Stop leading, so that another node is elected at once. ``stays``: the links to followers are to
+        stay until then: those that hear this node let a node lead first that does not. May switch.
+        """
         if not self._has_ended:
-            self._depose(reason)
+            self._depose(reason, stays)
 
     def override(self, what: Callable[[Any, str, str, int], Transaction]) -> None:
         """Change the cluster's keys for an operator by ``what``, a function of core.overrides. Raises
@@ -331,6 +337,8 @@ class Coordination:
     def _failed(self, error: Exception) -> None:
         self.error = str(error)
         self._pause_s = RETRY_S
+        if self.view is None:
+            self.decision = Wait(f"etcd: {error}")
         self._quiet.warning("etcd", "etcd: %s", error)
 
     def _say(self, reason: str) -> None:
@@ -442,14 +450,25 @@ class Coordination:
             leadership.renew(self._lease, in_sync)
             leadership.know(True)
 
-    def _depose(self, reason: str) -> None:
+    def _depose(self, reason: str, stays: bool = False) -> None:
         LOG.warning("this node leads no more: %s", reason)
         self.decision = Deposed(reason)
         self._end()
         if self.leadership is not None:
             self.leadership.end()
         self._forget_lease()
+        if stays:
+            self._wait_for_successor()
         self._member.deposed(reason)
+
+    def _wait_for_successor(self) -> None:
+        """Wait until etcd names a leader. May switch."""
+        with gevent.Timeout(SUCCESSOR_S, False):
+            while True:
+                with contextlib.suppress(Unanswered, CoordinatorError):
+                    if self._coordinator.read().leader is not None:
+                        return
+                gevent.sleep(SUCCESSOR_LOOK_S)
 
     def _end(self) -> None:
         self._has_ended = True

@@ -102,9 +102,11 @@ class ElectedMembership:
         return True
 
     def follow(self, root: str) -> None:
-        """Read the folder's identity, and check the settings. Blocks. Raises ClusterError, OSError."""
+        """Read the folder's identity, and check the settings. Blocks. Raises ClusterError, OSError, TLSError.
+        """
         settings = self._settings
-        advertised(settings)  # raises its ClusterError before the node has started
+        advertised(settings)  # both raise their errors before the node has started
+        leader_tls(settings)
         if settings.cluster_secret_file or settings.cluster_password:
             self._secret = read_secret(settings)
         self._identity = identities.of_member(self._files, self._root)
@@ -149,7 +151,7 @@ class ElectedMembership:
             except (CoordinatorError, Unanswered) as error:
                 reason = f"etcd: {error}"
             except RecordError as error:
-                reason = f"`secret` in etcd cannot be read: {error}"
+                reason = f"etcd: `secret` cannot be read: {error}"
             if reason != self._reason:
                 LOG.warning("%s", reason)
                 self._reason = reason
@@ -309,8 +311,8 @@ class ElectedMembership:
         """Do what an operator asks for. Raises ClusterError, OSError. May switch.
 
         "accept_damage": let followers sync again, although damage was found. "adopt", "force_leader": see
-        core.overrides. "transfer_leadership": let another node in sync lead. "forget_node": see
-        administration.forget; ``node``: the other's name or id.
+        core.overrides. "transfer_leadership": let another node in sync lead, ``node`` if one is named.
+        "forget_node": see administration.forget; ``node``: the other's name or id.
         """
         if what == "accept_damage":
             if self._serving is None:  # this folder is a copy, whose .cluster the follower writes
@@ -319,7 +321,7 @@ class ElectedMembership:
         elif self._coordination is None:
             raise ClusterError(f"not now: {self._reason}")
         elif what == "transfer_leadership":
-            self._transfer(self._coordination)
+            self._transfer(self._coordination, node)
         elif what == "forget_node":
             connected = [] if self._serving is None else list(self._serving.leader.progress)
             administration.forget(
@@ -327,17 +329,23 @@ class ElectedMembership:
         else:
             try:
                 self._coordination.override({"adopt": adopt, "force_leader": force_leader}[what])
-            except (NotPossible, CoordinatorError, Unanswered) as error:
+            except NotPossible as error:
                 raise ClusterError(str(error)) from error
+            except (CoordinatorError, Unanswered) as error:
+                raise ClusterError(f"etcd: {error}") from error
 
-    def _transfer(self, coordination: Coordination) -> None:
+    def _transfer(self, coordination: Coordination, named: str) -> None:
         if self._serving is None:
-            raise ClusterError("this node does not lead")
+            raise ClusterError("this node does not lead: ask the leader")
         self._serving.check_transfer()
+        chosen = named and administration.successor(coordination, self._identity.node_id.hex(), named)
         lacking = self._serving.drain()
         if lacking:
             raise ClusterError(f"nodes in sync do not have everything yet: {', '.join(sorted(lacking))}")
-        greenlet = gevent.spawn(coordination.resign, "an operator has asked for another leader")
+        if chosen:
+            self._serving.leader.hang_up(chosen)
+        greenlet = gevent.spawn(
+            coordination.resign, "an operator has asked for another leader", bool(chosen))
         greenlet.name = "cluster: resigns"
 
     def _found_damage(self, what: str) -> bool:
@@ -383,7 +391,8 @@ class ElectedMembership:
                 "damaged": folder.is_damaged}
         figures |= {"state": "waiting", "lag_bytes": 0, "lag_seconds": 0.0}
         if coordination is None:
-            return figures | {"reason": self._reason, "etcd_error": self._reason, "followers": []}
+            error = self._reason.removeprefix("etcd: ")
+            return figures | {"reason": self._reason, "etcd_error": error, "followers": []}
         serving = self._serving
         own = {} if self._follower is None else shown(self._follower.status._asdict(), address="leader")
         followers = [] if serving is None else [

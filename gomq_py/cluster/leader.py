@@ -170,6 +170,12 @@ class Leader:
         return frozenset(nodes) - {
             node for node, there in self.progress.items() if there.is_synced and there.flushed >= position}
 
+    def hang_up(self, node):
+        """End the connection to a follower, which may connect again."""
+        for link in self._links:
+            if link.node == node:
+                link.end(LinkClosed("this node is to lead"))
+
     @property
     def links(self):
         """The FollowerLink of each follower that is connected."""

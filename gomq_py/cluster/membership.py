@@ -93,9 +93,10 @@ class Membership:
 
     def follow(self, root: str) -> None:
         """Make the Follower of the leader that the settings name, which ``start`` starts. Blocks. Raises
-        ClusterError, OSError.
+        ClusterError, OSError, TLSError.
         """
         from gomq_py.cluster.follower import Follower
+        leader_tls(self._settings)  # raises its error now, not when this node is promoted
         self._identity = identities.of_follower(self._files, root)
         self._follower = Follower(
             self._files, root, read_secret(self._settings), *self._address(), socket.gethostname(),

@@ -1,13 +1,17 @@
-"""Commands that show a cluster's nodes, tell which must not stop now, and forget one."""
+"""Commands that show a cluster's nodes, tell which must not stop now, and make a node lead; those that send
+one request are in simple.
+"""
 import sys
+import time
 
 import click
 
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import command
-from gomq_py.ctl.session import argument
 
 LEADER = "leader"
+# Most time of a promotion, and between two looks whether it is over: a large folder is read meanwhile.
+PROMOTION_S, LOOK_S = 120.0, 0.2
 ALARMS = {"mem_alarm": "memory", "disk_free_alarm": "disk"}
 # EX_UNAVAILABLE, with which rabbitmq-diagnostics ends where a check fails.
 EXIT_FAILED = 69
@@ -85,15 +89,6 @@ def list_in_sync_replicas(session):
     session.out.rows("Listing in-sync nodes", rows, COLUMNS)
 
 
-@command("forget_cluster_node")
-@argument("node")
-def forget_cluster_node(session, node):
-    """Remove a node, by name or id, that does not come back, from the in-sync set and from the list of nodes.
-    On the leader. A node that is connected is not forgotten; one that comes back joins again.
-    """
-    session.api.delete("cluster", "nodes", node)
-
-
 @command("check_if_node_is_quorum_critical")
 def check_if_node_is_quorum_critical(session):
     """Fail if confirms, or the service, would stop with this node: wait before you stop it. Exit code 69
@@ -107,3 +102,39 @@ def check_if_node_is_quorum_critical(session):
         click.echo(f"Error: {error}", err=True)
         sys.exit(EXIT_FAILED)
     session.out.said("Node can be stopped: confirms go on without it")
+
+
+@command("promote")
+@click.option("--force", is_flag=True, help="Also while a sync is under way: to the older state.")
+def promote(session, force):
+    """Make this follower the leader, on its machine; done when it serves clients. Stop the old leader first:
+    two leaders would take messages that no copy has.
+    """
+    if session.api.get("cluster")["role"] == LEADER:
+        session.out.said("this node leads already")
+        return
+    session.api.post("cluster", "promote", query={"force": "true"} if force else None)
+    until = time.monotonic() + PROMOTION_S
+    while _role(session.api) != LEADER:
+        if time.monotonic() > until:
+            raise APIError(f"this node does not lead after {PROMOTION_S:g} s: see its log")
+        time.sleep(LOOK_S)
+    session.out.said("this node leads now")
+
+
+def _role(api):
+    try:
+        return api.get("cluster")["role"]
+    except APIError:
+        return ""  # its listeners are closed and opened again
+
+
+@command("cluster_force_leader")
+def cluster_force_leader(session):
+    """Make this node the leader although it is not in sync, because no node that is can come back. Confirmed
+    messages that it lacks are lost.
+    """
+    if session.api.get("cluster")["role"] == LEADER:
+        session.out.said("this node leads already")
+        return
+    session.api.post("cluster", "force-leader")

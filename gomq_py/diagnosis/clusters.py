@@ -56,12 +56,13 @@ def _of_election(figures, name):
     least = figures.get("min_isr") or 1
     if figures.get("etcd_error"):
         yield _found(
-            WARNING, "etcd", figures["etcd_error"], "see that most of its servers run and can be reached")
+            WARNING if nodes else BAD, "etcd", figures["etcd_error"],
+            "see that most of its servers run, and etcd_endpoints of [clustering]")
     if figures.get("fenced"):
         yield _found(
             BAD, name, "this leader is fenced: nothing is confirmed or delivered until etcd answers",
             "see that etcd can be reached")
-    if len(members) < least:
+    if len(members) < least and nodes:  # else etcd has not told yet
         yield _found(
             BAD, "cluster", f"{len(members)} of the {least} nodes that min_isr asks for are in sync: nothing "
             "is confirmed", "bring the other nodes back")

@@ -51,6 +51,31 @@ def test_lost_node_is_forgotten_and_joins_again_when_it_comes_back(cluster):
     cluster.wait_in_sync(3)
 
 
+def test_leadership_goes_to_the_node_that_is_named(cluster):
+    """Each of the followers in turn: an election without a name would choose now the one, now the other."""
+    for _ in range(4):
+        leader = cluster.wait_in_sync(3)
+        chosen = max((node for node in cluster.nodes if node is not leader), key=id_of)
+
+        ctl(leader, "transfer_leadership", id_of(chosen))
+
+        assert cluster.leader(but=leader) is chosen
+
+
+def test_leadership_is_not_transferred_to_a_node_out_of_sync(cluster):
+    leader = cluster.wait_in_sync(3)
+    lost = next(node for node in cluster.nodes if node is not leader)
+    lost_id = id_of(lost)
+    lost.kill()
+    wait_until(lambda: lost_id not in leader.figures["in_sync"])
+
+    for named, word in ((lost_id, "is not in sync"), (id_of(leader), "leads already"), ("x", "no node has")):
+        refused = tried(leader, "transfer_leadership", named)
+        assert (refused.returncode, word in refused.stderr) == (1, True), refused.stderr
+
+    assert cluster.leader() is leader
+
+
 def test_doctor_of_a_follower_is_no_patient(cluster):
     """Its control socket refuses most of what the doctor asks a broker for."""
     leader = cluster.wait_in_sync(3)

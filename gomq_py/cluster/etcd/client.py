@@ -36,6 +36,12 @@ LOGIN_S = 10.0
 LOOKUP_S = 0.5
 # Connections that are kept between calls. Keepalives, reads and changes of the in-sync set go side by side.
 IDLE_MOST = 3
+# Text of a refusal -> what an operator can do about it.
+ADVICE = {
+    messages.WRONG_LOGIN: "see etcd_user and etcd_password of [clustering]",
+    messages.LOGIN_NEEDED: "set etcd_user and etcd_password of [clustering]",
+    messages.NO_RIGHTS: "it needs rights to read and write all keys below {prefix}, see etcd_prefix",
+}
 Result = TypeVar("Result")
 
 
@@ -178,6 +184,14 @@ class Etcd:
         kind = Unanswered if any(failure.is_open for failure in failures) else CoordinatorError
         raise kind("; ".join(str(failure) for failure in failures))
 
+    def _refusing(self, endpoint: Endpoint, error: Refused) -> CoordinatorError:
+        """What is raised for a refusal: who was refused, and what an operator can do about it."""
+        text, login = f"{endpoint} refuses: {error}", f"user {self._user!r}" if self._user else "no etcd_user"
+        advice = ADVICE.get(error.text)
+        if advice is None:
+            return CoordinatorError(text)
+        return CoordinatorError(f"{text} ({login}; {advice.format(prefix=self._prefix.decode())})")
+
     def _ask(
         self, endpoint: Endpoint, path: str, octets: bytes, read: Callable[[JSONObject], Result],
         share_s: float, limit_s: float,
@@ -191,11 +205,11 @@ class Etcd:
             return self._attempt(endpoint, path, octets, read, share_s, end_s)
         except Refused as error:
             if not error.is_stale_token or not self._user:
-                raise _refusing(endpoint, error) from error
+                raise self._refusing(endpoint, error) from error
         try:  # its token was forgotten; nothing was done
             return self._attempt(endpoint, path, octets, read, end_s - time.monotonic(), end_s)
         except Refused as error:
-            raise _refusing(endpoint, error) from error
+            raise self._refusing(endpoint, error) from error
 
     def _attempt(
         self, endpoint: Endpoint, path: str, octets: bytes, read: Callable[[JSONObject], Result],
@@ -221,7 +235,7 @@ class Etcd:
             return within(limit_s, self._connected, endpoint, limit_s)
         except Refused as error:
             if error.is_certain:
-                raise _refusing(endpoint, error) from error
+                raise self._refusing(endpoint, error) from error
             raise Failure(endpoint, error, False) from error
         except (OSError, AnswerError) as error:
             raise Failure(endpoint, error, False) from error
@@ -310,7 +324,3 @@ def of_settings(settings: Settings, timeout_s: float = TIMEOUT_S) -> Etcd:
     return Etcd(
         settings.etcd_endpoints, settings.etcd_prefix, user=settings.etcd_user,
         password=settings.etcd_password, tls=context, timeout_s=timeout_s)
-
-
-def _refusing(endpoint: Endpoint, error: Refused) -> CoordinatorError:
-    return CoordinatorError(f"{endpoint} refuses: {error}")

@@ -54,9 +54,23 @@ class Failure(Exception):
     """
 
     def __init__(self, endpoint: Endpoint, error: Exception, is_open: bool):
-        super().__init__(f"{endpoint}: {getattr(error, 'strerror', None) or error or type(error).__name__}")
+        super().__init__(f"{endpoint}: {_told(error)}")
         self.is_open = is_open
         self.is_late = isinstance(error, TimeoutError)
+
+
+def _told(error: Exception) -> str:
+    """What has failed, and of a TLS connection which settings to look at."""
+    untrusted = getattr(error, "verify_message", "")  # of an ssl.SSLError, whose module may not be loaded
+    if untrusted:
+        return (
+            f"its certificate is not accepted: {untrusted} (see etcd_tls_ca_cert of [clustering], and the "
+            "name in etcd_endpoints)")
+    if hasattr(error, "library"):
+        return (
+            f"no TLS connection: {str(error.reason).replace('_', ' ').lower()} (see etcd_tls_cert of "
+            "[clustering]; https:// is for servers with TLS)")
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
 
 def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> Result:
@@ -185,5 +199,7 @@ class Connection:
         if self._received:
             give_way()  # so that a long answer does not hold up the hub, and its time limit can end it
         octets = self._socket.recv(READ_OCTETS)
+        if not octets and not self._received:
+            raise NoAnswer("it has ended the connection without an answer, as one with TLS does for http://")
         self._received += len(octets)
         self._state.receive_data(octets)

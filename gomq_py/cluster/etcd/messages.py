@@ -36,10 +36,12 @@ NO_LEASE = "etcdserver: requested lease not found"
 # Answer to a request with HAS_LEADER of a server that is cut off from the others: it has done nothing.
 NO_LEADER = "etcdserver: no leader"
 NO_LOGINS = "etcdserver: authentication is not enabled"
+WRONG_LOGIN = "etcdserver: authentication failed, invalid user ID or password"
+LOGIN_NEEDED = "etcdserver: user name is empty"
+NO_RIGHTS = "etcdserver: permission denied"
 # Answers to a token that has ended, or that is missing since logins were switched on.
 STALE_TOKEN = frozenset((
-    "etcdserver: invalid auth token", "etcdserver: user name is empty",
-    "etcdserver: revision of auth store is old",
+    "etcdserver: invalid auth token", LOGIN_NEEDED, "etcdserver: revision of auth store is old",
 ))
 TEXT_SHOWN = 100
 

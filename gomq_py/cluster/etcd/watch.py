@@ -51,7 +51,7 @@ class Watch:
             try:
                 self._follow()
                 continue
-            except (Failure, CoordinatorError, OSError, AnswerError, Refused) as error:
+            except (Failure, CoordinatorError, Refused) as error:
                 self._tell_broken(error)
             except Exception:
                 LOG.exception("the watch of etcd has failed, and begins again")
@@ -65,9 +65,12 @@ class Watch:
         try:
             connection, token = self._etcd.connect()
             self._listen(connection, token)
-        except (Failure, OSError, AnswerError):
+        except Failure:
             self._etcd.failed(endpoint)
             raise
+        except (OSError, AnswerError) as error:
+            self._etcd.failed(endpoint)
+            raise Failure(endpoint, error, False) from error
         finally:
             if connection is not None:
                 connection.close()

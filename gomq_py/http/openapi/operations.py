@@ -90,7 +90,7 @@ OPERATIONS = {
     ("cluster.accept_damage", "POST"): does(),
     ("cluster.adopt", "POST"): does(),
     ("cluster.forget_node", "DELETE"): does(),
-    ("cluster.transfer_leadership", "POST"): does(),
+    ("cluster.transfer_leadership", "POST"): does("successor"),
     ("nodes.list_nodes", "GET"): shows(some(ref("Node")), CURVES),
     ("nodes.get_node", "GET"): shows(ref("Node"), CURVES),
     ("nodes.get_memory", "GET"): shows(ref("Memory")),

@@ -415,6 +415,7 @@ BODIES = {
         {"tags": TEXT_OR_LIST}, {"password": TEXT, "password_hash": TEXT, "hashing_algorithm": TEXT}
     ),
     "users": wanted({"users": some(TEXT)}),
+    "successor": wanted(optional={"node": TEXT}),
     "permission": wanted(texts("configure", "write", "read")),
     "topic_permission": wanted(texts("exchange", "write", "read")),
     "exchange": wanted(

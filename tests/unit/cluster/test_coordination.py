@@ -536,3 +536,19 @@ def test_loss_of_an_earlier_lease_is_no_loss_of_the_present_one(etcd, begin):
 
     node.coordination.kept_alive(node.coordination.lease_id, None, True)
     assert node.coordination.lease_id == 0
+
+
+def test_leader_that_resigns_for_a_named_node_ends_its_links_when_that_one_leads(etcd, begin):
+    """The others hear it until then, and let the named one lead first."""
+    put_cluster(etcd, {ONE: 3, TWO: 3})
+    node = begin(cluster=HERE, epoch=3)
+    node.links.progress = {TWO: Progress(0, True)}
+    wait(lambda: node.is_open)
+
+    resigning = gevent.spawn(node.coordination.resign, "asked", True)
+    wait(lambda: etcd.model.read().leader is None)
+    before = list(node.told)
+    put_leader(etcd, TWO, 5)
+    resigning.join()
+
+    assert "deposed" not in before and node.told[-1] == "deposed"

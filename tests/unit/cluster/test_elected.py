@@ -5,9 +5,11 @@ import pytest
 
 from gomq_py.cluster.elected import ElectedMembership
 from gomq_py.cluster.identity import Identity
+from gomq_py.cluster.membership import Membership
 from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.settings import Settings
 from gomq_py.errors import ClusterError
+from gomq_py.net.tls import TLSError
 
 
 class Follower:
@@ -75,3 +77,14 @@ def test_follower_accepts_no_damage(membership, tmp_path):
         membership.change("accept_damage")
 
     assert not (tmp_path / ".cluster").exists()
+
+
+@pytest.mark.parametrize("options, kind", [
+    ({"clustering": True}, ElectedMembership), ({"cluster_leader": "127.0.0.1:5679"}, Membership)])
+def test_certificate_for_followers_is_looked_for_before_the_node_may_lead(options, kind, tmp_path):
+    made = kind(Settings.checked(
+        data_dir=str(tmp_path), cluster_password="a secret of the cluster",
+        cluster_tls_cert=str(tmp_path / "absent.pem"), **options))
+
+    with pytest.raises(TLSError, match="absent.pem"):
+        made.follow(str(tmp_path))

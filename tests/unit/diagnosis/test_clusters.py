@@ -49,6 +49,11 @@ def test_whole_cluster_and_single_broker_are_fine():
     assert told(figures(ONE, TWO, THREE, min_isr=2)) == [] == told({"role": "leader", "followers": []})
 
 
+def test_node_that_etcd_has_never_answered_has_one_problem():
+    """Whether others are in sync it cannot know."""
+    assert told(figures(nodes=(), etcd_error="wrong password", leader_node="")) == [(BAD, "wrong password")]
+
+
 @pytest.mark.parametrize("found, level, word", [
     (figures(ONE, min_isr=2), BAD, "1 of the 2 nodes"), (figures(ONE, TWO), WARNING, "is not in sync"),
     (figures(ONE, TWO, THREE, fenced=True), BAD, "fenced"), (figures(ONE), WARNING, "nobody takes over"),

@@ -360,6 +360,29 @@ def test_wrong_password_is_told_without_the_password(served, client, caplog):
     assert "hunter2" not in str(caught.value) + caplog.text + repr(made)
 
 
+@pytest.mark.parametrize("user, code, text, told", [
+    ("gomq", 3, "etcdserver: authentication failed, invalid user ID or password",
+     "(user 'gomq'; see etcd_user and etcd_password of [clustering])"),
+    ("", 3, "etcdserver: user name is empty",
+     "(no etcd_user; set etcd_user and etcd_password of [clustering])"),
+    ("gomq", 7, "etcdserver: permission denied",
+     "(user 'gomq'; it needs rights to read and write all keys below gomq/, see etcd_prefix)"),
+])
+def test_refused_login_says_who_was_refused_and_what_to_do(user, code, text, told, served, client):
+    server = served(lambda request: refusal(code, text))
+
+    with pytest.raises(CoordinatorError) as caught:
+        client(server, user=user, password="pw").read()
+
+    assert str(caught.value).endswith(f"refuses: {text} {told}")
+
+
+def test_connection_that_ends_without_an_answer_may_want_tls(served, client):
+    """A server with TLS ends a connection that begins otherwise."""
+    with pytest.raises(Unanswered, match="as one with TLS does for http://"):
+        client(served(lambda request: after(b""))).read()
+
+
 def test_user_is_left_out_while_etcd_has_no_logins(served, client):
     def answer_(request):
         if request.path == "/v3/auth/authenticate":
