@@ -79,11 +79,11 @@ def connect(
     host: str, port: int, timeout_s: float, rules: HostRules, lookups: Lookups, keepalive: Any = None,
     account: Any = None,
 ) -> Any:
-    """Return a gevent socket connected to the first address of the host that answers. ``timeout_s``: most
-    time for resolving, and again for connecting; ``keepalive``: has idle_s, interval_s and probes, or None;
-    ``account``: the link's account.
+    """Return a gevent socket connected to the first address of the host that answers. Raises OSError;
+    HostRefused if all addresses of the host are refused. May switch.
 
-    Raises OSError; HostRefused if all addresses of the host are refused. May switch.
+    ``timeout_s``: most time for resolving, and again for connecting; ``keepalive``: has idle_s, interval_s
+    and probes, or None; ``account``: the link's account.
     """
     allowed = rules.allowed(host, lookups.find(host, port, timeout_s, account))
     return connecting.connect(host, allowed, timeout_s, keepalive_options(keepalive))
