@@ -82,8 +82,8 @@ class FollowerLink:
     it goes on in the stream's chain; None: it needs a sync, which begins when ``turn``, a semaphore that
     links share, lets it. ``heard(link)`` is called after each ACK; it must neither switch nor raise.
 
-    ``received``, ``flushed``: positions that the follower has acknowledged. ``place``: the Entry of the chain
-    up to which it has flushed; None: it waits for its sync.
+    ``received``, ``flushed``, ``noted``: positions that the follower has acknowledged. ``place``: the Entry
+    of the chain up to which it has flushed; None: it waits for its sync.
     """
 
     def __init__(self, connection, address, hello, reader, stream, entry, epoch, heard):
@@ -91,7 +91,7 @@ class FollowerLink:
         self.address = address
         self.epoch = epoch
         self.received = 0 if entry is None else entry.position
-        self.flushed = 0
+        self.flushed = self.noted = 0
         self.place = entry
         self._heard = heard
         self._connection = connection
@@ -222,8 +222,8 @@ class FollowerLink:
         if ack.received > self._stream.position:
             raise LinkError(f"it acknowledges position {ack.received}, which is not reached yet")
         self._check_place()  # the sender may wait for a follower that reads nothing
-        is_new = ack != (self.received, self.flushed)
-        self.received, self.flushed = ack
+        is_new = ack != (self.received, self.flushed, self.noted)
+        self.received, self.flushed, self.noted = ack
         if self._synced_position is None and self._source is None and self._at is not None:
             self._synced_position = 0
         while self._steps and self._steps[0][0].position <= ack.flushed:

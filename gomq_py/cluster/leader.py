@@ -134,7 +134,7 @@ class Leader:
         counts for promises: without a flush on the leader, what is received.
         """
         return {
-            link.node: Progress(self._counted(link), link.is_streaming, True)
+            link.node: Progress(self._counted(link), link.is_streaming, True, link.noted)
             for link in self._links if not link.is_over}
 
     def take_leavers(self):

@@ -9,7 +9,8 @@ because that change may be in force already, or soon. So every node that may be 
 - Each change compares the leader's ``create`` and ``isr``'s ``mod`` revision, so a former leader changes
   nothing, and an unanswered change has become impossible once a later one has succeeded.
 - Promises wait until each member's epoch in ``isr`` is the leader's. So a folder of an earlier epoch that is
-  put back in a member's place is not elected: it lacks what was promised since.
+  put back in a member's place is not elected: it lacks what was promised since. Within an epoch each member
+  notes from time to time in its folder how far it is, and ``isr`` has that beside the epoch.
 """
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -34,12 +35,13 @@ FLAPS_S, LONGEST_S = 600.0, 60.0
 class Progress(NamedTuple):
     """A follower's connection, in the leader's present epoch. ``flushed``: position that it has acknowledged
     as flushed; ``is_synced``: this session's sync is swapped in, or it needed none, and the epoch in its
-    folder is the leader's.
+    folder is the leader's; ``noted``: position of this epoch that is noted in its folder, on the disk.
     """
 
     flushed: int
     is_synced: bool
     is_connected: bool = True
+    noted: int = 0
 
     @property
     def is_streaming(self) -> bool:
@@ -60,6 +62,7 @@ class InSync:
 
     ``required``: ids of the nodes that promises wait for. ``late``: members without progress for
     ``ack_timeout_s``. ``is_deposed``: this election does not count any more; the Elector decides what then.
+    ``noted``: position that is noted in this node's folder, on the disk; set by the runtime.
     """
 
     def __init__(
@@ -68,9 +71,10 @@ class InSync:
         self.required: frozenset[str] = frozenset()
         self.late: frozenset[str] = frozenset()
         self.is_deposed = False
+        self.noted = 0
         self._node, self._epoch, self._leader_revision = node, epoch, leader_revision
         self._min_isr, self._ack_timeout_s = min_isr, ack_timeout_s
-        self._known = record.members
+        self._known, self._positions = record.members, record.positions
         self._mod_revision = mod_revision
         self._pending: list[Mapping[str, int]] = []  # changes without an answer, the one under way last
         self._is_under_way = False
@@ -121,7 +125,9 @@ class InSync:
             if not progress.get(node, ABSENT).is_streaming}
         self._join(progress, promised)
         members = None if self._is_under_way else self._wanted(progress, promised)
-        if members is None or members == self._known and not self._pending and not self._is_foreign:
+        positions = {} if members is None else self._noted(members, progress)
+        if members is None or not (
+                members != self._known or positions != self._positions or self._pending or self._is_foreign):
             self._update_required()
             return None
         self._pending.append(members)
@@ -129,7 +135,7 @@ class InSync:
         self._update_required()
         return Transaction(
             (Compare(LEADER, CREATE, self._leader_revision), Compare(IN_SYNC, MOD, self._mod_revision)),
-            (Put(IN_SYNC, InSyncRecord(self._epoch, members).encode()),))
+            (Put(IN_SYNC, InSyncRecord(self._epoch, members, positions).encode()),))
 
     def leave(self, node: str) -> None:
         """Remove a member without waiting for ack_timeout_s, if its link has ended and min_isr allows it: its
@@ -165,7 +171,7 @@ class InSync:
         elif record is not None:
             for node in self._known.keys() - record.members.keys():
                 self._pace.removed(node)
-            self._known = record.members
+            self._known, self._positions = record.members, record.positions
             self._pending.clear()
         self._update_required()
 
@@ -218,6 +224,19 @@ class InSync:
         for node in leaving[:max(0, len(members) - self._min_isr)]:
             del members[node]
         return members
+
+    def _noted(self, members: Mapping[str, int], progress: Mapping[str, Progress]) -> dict[str, int]:
+        """The positions that ``isr`` should have now for these members."""
+        positions = {}
+        for node, epoch in members.items():
+            position = self._positions.get(node, 0) if self._known.get(node) == epoch else 0
+            if node == self._node:
+                position = max(position, self.noted)
+            elif progress.get(node, ABSENT).is_streaming:
+                position = max(position, progress[node].noted)
+            if position:
+                positions[node] = position
+        return positions
 
 
 class _Pace:

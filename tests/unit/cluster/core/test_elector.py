@@ -121,6 +121,18 @@ def test_who_may_lack_promises_waits(place, members, epoch, is_whole, words):
     assert words in decision.reason and decision.again_s is None
 
 
+@pytest.mark.parametrize("epoch, position, is_elected", [
+    (5, 6, False), (5, 7, True), (5, 8, True), (4, 9, False), (6, 0, True)])
+def test_an_older_folder_of_the_same_epoch_waits(place, epoch, position, is_elected):
+    """A position of the next epoch counts from zero."""
+    place.keep(epoch=6)
+    place.etcd.put("isr", InSyncRecord(6, {A: 5, B: 5}, {A: 7}).encode())
+
+    decision = place.decides(Elector(A, CLUSTER, epoch, "a:1", position=position))
+
+    assert type(decision) is (Campaign if is_elected else Wait)
+
+
 def test_a_copy_of_a_member_is_not_elected(place, elector):
     """Its folder is of the member's epoch, and lacks what the member has acknowledged since the copy."""
     place.keep()

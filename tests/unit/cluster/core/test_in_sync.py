@@ -20,9 +20,9 @@ class Place:
         self.progress = {}
         self.in_sync = None
 
-    def begin(self, *members, epoch=4, **arguments):
+    def begin(self, *members, epoch=4, positions={}, **arguments):
         """Begin with these members of an epoch."""
-        record = InSyncRecord(5, dict.fromkeys((A, *members), epoch))
+        record = InSyncRecord(5, dict.fromkeys((A, *members), epoch), positions)
         self.etcd.put("isr", record.encode())
         self.in_sync = InSync(
             A, 5, self.etcd.kept["leader"].create_revision, record, self.etcd.kept["isr"].mod_revision,
@@ -41,6 +41,10 @@ class Place:
                 self.in_sync.done(self.etcd.transact(transaction))
         return set(self.in_sync.members)
 
+    def positions(self):
+        """The positions in etcd."""
+        return dict(InSyncRecord.decode(self.etcd.kept[IN_SYNC].value).positions)
+
     def stored(self):
         """The members in etcd."""
         return dict(InSyncRecord.decode(self.etcd.kept[IN_SYNC].value).members)
@@ -53,6 +57,32 @@ def place():
 
 def streams(flushed):
     return Progress(flushed, True)
+
+
+def test_positions_that_members_have_noted_stand_in_the_set(place):
+    """Those of members that do not stream stay, and those of nodes outside do not count."""
+    place.begin(B, epoch=5)
+    place.progress = {B: Progress(9, True, noted=7), C: Progress(0, False, noted=3)}
+    place.in_sync.noted = 8
+    place.settle()
+    assert place.positions() == {A: 8, B: 7}
+    assert place.step() is None
+
+    place.progress = {B: Progress(0, False), C: streams(9)}
+    place.settle(1)
+
+    assert place.positions() == {A: 8, B: 7} and C in place.in_sync.members
+
+
+def test_position_of_an_earlier_epoch_does_not_count(place):
+    place.begin(B, positions={A: 20, B: 30})
+    place.settle()
+    assert place.positions() == {B: 30}
+
+    place.progress = {B: Progress(9, True, noted=0)}
+    place.settle()
+
+    assert place.positions() == {} and place.stored() == {A: 5, B: 5}
 
 
 # the beginning
