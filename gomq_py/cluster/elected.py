@@ -380,9 +380,9 @@ class ElectedMembership:
         coordination = self._coordination
         figures: dict[str, Any] = {"elects": True}
         if self._file is not None:
-            folder = self.folder
+            folder, node_id = self.folder, self._file.identity.node_id
             figures |= {
-                "node_id": self._file.identity.node_id.hex(), "cluster": folder.cluster, "epoch": folder.epoch,
+                "node_id": node_id.hex(), "cluster": folder.cluster, "epoch": folder.epoch,
                 "damaged": folder.is_damaged}
         figures |= {"state": "waiting", "lag_bytes": 0, "lag_seconds": 0.0}
         if coordination is None:

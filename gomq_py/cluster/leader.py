@@ -134,7 +134,7 @@ class Leader:
         counts for promises: without a flush on the leader, what is received.
         """
         return {
-            link.node: Progress(self._counted(link), link.is_streaming, True, link.noted)
+            link.node: Progress(self._counted(link), link.is_streaming, True, link.acked.noted)
             for link in self._links if not link.is_over}
 
     def take_leavers(self):
@@ -302,7 +302,7 @@ class Leader:
 
     def _counted(self, link):
         received = self._acknowledger is not None and self._acknowledger.counts_received
-        return link.received if received else link.flushed
+        return link.acked.received if received else link.acked.flushed
 
     def _note_place(self, link):
         if link.place is not None:
