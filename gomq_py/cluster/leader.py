@@ -104,6 +104,7 @@ class Leader:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        self._has_heard.set()  # of the end: see drain
         gevent.killall(list(self._pending))
         self._adoption.close()
         self._stream.close_frame()
@@ -154,12 +155,12 @@ class Leader:
         return octets, stream.made - min((made for _, made in places), default=stream.made)
 
     def drain(self, nodes, timeout_s):
-        """Wait until these nodes have on their disks what was told so far. Returns those that have not, after
-        ``timeout_s`` at most. May switch.
+        """Wait until these nodes have on their disks what was told so far, or this leader is closed. Returns
+        those that have not, after ``timeout_s`` at most. May switch.
         """
         self._stream.close_frame()
         with gevent.Timeout(timeout_s, False):
-            while lacking := self._lacking(nodes):
+            while (lacking := self._lacking(nodes)) and self._listener is not None:
                 self._has_heard.clear()
                 self._has_heard.wait()
             return lacking

@@ -145,7 +145,7 @@ class Leadership:
             for node in self._leader.take_leavers():
                 in_sync.leave(node)
         progress = {} if self._leader is None else self._leader.progress
-        transaction = in_sync.step(self._clock(), progress, self.promises.wanted, self.promises.promised)
+        transaction = in_sync.step(self._clock(), progress, self.promises.asked, self.promises.promised)
         self._apply()
         if self.promises.promised > in_sync.noted and time.monotonic() >= self._noted_s + NOTE_S:
             self._noted_s = time.monotonic()

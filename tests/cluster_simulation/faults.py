@@ -184,11 +184,16 @@ def compact(world):
 
 
 def write_rubbish(world):
-    """An operator writes rubbish, and puts back what was there."""
+    """An operator writes rubbish, or an ``isr`` of an earlier epoch, and puts back what was there."""
     key = world.random.choice(("isr", "leader", "cluster"))
     kept = world.etcd.kept.get(key)
     if kept is not None and not kept.value.startswith(b"rubbish"):
         rubbish = b"rubbish %d" % world.etcd.revision
+        record = decoded(kept, InSyncRecord.decode) if key == "isr" else None
+        if record is not None and record.epoch > 1 and "leader" in world.etcd.kept and (
+                world.random.random() < 0.5):
+            epoch = record.epoch - 1
+            rubbish = InSyncRecord(epoch, dict.fromkeys(record.members, epoch)).encode()
         world.etcd.put(key, rubbish, kept.lease)
         world.after(world.random.uniform(0.1, 3), _put_back, world, key, kept, rubbish)
 

@@ -204,7 +204,7 @@ class Program(Process):
             if in_sync is None:
                 continue
             transaction = in_sync.step(
-                self.clock_s(), self._progress(), self.promises.wanted, self.promises.promised)
+                self.clock_s(), self._progress(), self.promises.asked, self.promises.promised)
             self._require()
             if transaction is not None:
                 try:

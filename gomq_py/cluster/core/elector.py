@@ -24,6 +24,10 @@ DAMAGED_S = 10.0
 ADOPT = (
     "was etcd emptied or put back? `gomq-py-ctl cluster_adopt` on the node with the newest data writes it "
     "anew")
+# What a cluster needs whose first node was lost before another one had a copy.
+NO_COPY = (
+    "If no node has the data, delete the keys below `etcd_prefix` from etcd: the nodes begin a new, empty "
+    "cluster")
 
 
 class Follow(NamedTuple):
@@ -207,7 +211,8 @@ class Elector:
         record = decoded(view.in_sync, InSyncRecord.decode)
         assert record is not None
         if self.node not in record.members:
-            return "no leader, and this node is not in sync: one of the in-sync nodes must come back"
+            why = "no leader, and this node is not in sync: one of the in-sync nodes must come back"
+            return why if self.cluster else f"{why}. {NO_COPY}"
         epoch, position = record.place(self.node)
         if self.epoch < epoch:
             return (

@@ -110,10 +110,11 @@ class InSync:
             and min(self._known.values()) == self._epoch)
 
     def step(
-            self, now_s: float, progress: Mapping[str, Progress], asked: int, promised: int,
+            self, now_s: float, progress: Mapping[str, Progress], asked: int | None, promised: int,
     ) -> Transaction | None:
         """The change of ``isr`` that is to be sent now, or None. ``progress``: {node id: its Progress} of all
-        links; ``asked``: highest position that a promise waits for; ``promised``: highest one promised.
+        links; ``asked``: highest position that a promise waits for, None: none waits; ``promised``: highest
+        one promised.
         """
         self._pace.step(now_s, self._known, progress, asked, promised)
         self.late = frozenset(
@@ -164,11 +165,12 @@ class InSync:
             return
         self._mod_revision = 0 if kept is None else kept.mod_revision
         # No comparison with the former revision holds again, so each unanswered change is in this value, or
-        # has become impossible. If the value cannot be read, that is unknown until it is overwritten.
+        # has become impossible. If the value cannot be read, or is an older one that somebody has put there
+        # while this node leads, that is unknown until it is overwritten.
         record = decoded(kept, InSyncRecord.decode)
-        if record is not None and record.epoch != self._epoch:
+        if record is not None and record.epoch > self._epoch:
             self.is_deposed = True
-        elif record is not None:
+        elif record is not None and record.epoch == self._epoch:
             for node in self._known.keys() - record.members.keys():
                 self._pace.removed(node)
             self._known, self._positions = record.members, record.positions
@@ -260,7 +262,7 @@ class _Pace:
         self._progress_s[node] = time_s
 
     def step(
-            self, now_s: float, nodes: Iterable[str], progress: Mapping[str, Progress], asked: int,
+            self, now_s: float, nodes: Iterable[str], progress: Mapping[str, Progress], asked: int | None,
             promised: int,
     ) -> None:
         """Take the ``progress`` of the ``nodes``."""
@@ -278,14 +280,14 @@ class _Pace:
             else:
                 self._streams_since_s.pop(node, None)
             self._progress_s.setdefault(node, self.time_s)
-            if self._has_moved(node, found, asked, promised):
+            if self._has_moved(node, found, asked):
                 self._progress_s[node] = self.time_s
             self._flushed[node] = found.flushed
 
-    def _has_moved(self, node: str, found: Progress, asked: int, promised: int) -> bool:
+    def _has_moved(self, node: str, found: Progress, asked: int | None) -> bool:
         if not found.is_connected:
             return False
-        if asked <= promised:  # nobody waits
+        if asked is None:  # a promise for what was promised before may wait, too: for a member's epoch
             return True
         return found.is_streaming and (
             found.flushed >= asked or found.flushed > self._flushed.get(node, 0))

@@ -2,7 +2,7 @@
 import pytest
 
 from gomq_py.cluster.core.elector import (
-    ADOPT, DAMAGED_S, HEARING_S, Again, Campaign, Clear, Deposed, Elector, Follow, Lead, Wait,
+    ADOPT, DAMAGED_S, HEARING_S, Again, Bootstrap, Campaign, Clear, Deposed, Elector, Follow, Lead, Wait,
 )
 from gomq_py.cluster.core.records import MAX_EPOCH, InSyncRecord, LeaderRecord
 from tests.unit.cluster.core.place import CLUSTER, OTHER, A, B, C, Place
@@ -294,7 +294,18 @@ def test_who_began_a_cluster_and_died_at_once_goes_on(place):
 def test_a_new_node_does_not_take_a_cluster_over(place):
     place.keep(members=(A,))
 
-    assert "not in sync" in place.decides(Elector(B, "", 0, "b:1")).reason
+    reason = place.decides(Elector(B, "", 0, "b:1")).reason
+
+    assert "not in sync" in reason and "a new, empty cluster" in reason
+
+
+def test_a_new_node_begins_a_cluster_when_the_keys_of_a_lost_one_are_deleted(place):
+    place.keep(members=(A,))
+    elector = Elector(B, "", 0, "b:1")
+    place.decides(elector)
+    place.etcd.empty()
+
+    assert type(place.decides(elector)) is Bootstrap
 
 
 # a leader
