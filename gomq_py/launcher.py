@@ -117,6 +117,8 @@ class Launcher:
             return EXIT_ABORTED if self._has_failed else EXIT_STOPPED
         finally:
             gevent.killall(helpers)
+            if self._demotion is not None:  # it has begun to stop the node
+                self._demotion.join(DEMOTION_S)
             self.stop()
             self._lift_limit()
             self._systemd.close()

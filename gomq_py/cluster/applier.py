@@ -215,8 +215,9 @@ class Applier:
         return done, True
 
     def _complete(self):
-        replica = self.staging.complete(self._next_identity)
-        self.identity = self._next_identity
+        identity = self._next_identity._replace(position=self._applied)
+        replica = self.staging.complete(identity)
+        self.identity = identity
         self.staging = None
         self._trusts_disk = True
         self.damage = None

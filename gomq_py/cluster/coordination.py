@@ -59,6 +59,7 @@ class Folder(NamedTuple):
     is_whole: bool = True
     is_damaged: bool = False
     is_copy: bool = False
+    position: int = 0
 
 
 class Member(Protocol):
@@ -83,6 +84,11 @@ class Member(Protocol):
 
     def take(self, cluster: str, epoch: int) -> None:
         """Write cluster and epoch into the folder, flushed. Raises ClusterError, OSError."""
+
+    def note(self, position: int) -> None:
+        """Write the position of this leader's changes up to which the folder has all; flushed. Raises
+        OSError.
+        """
 
     def elected(self, leadership: Leadership, is_first: bool) -> None:
         """Begin to lead, in a greenlet of its own: read the folder, ``leadership.start()``, and open doors
@@ -433,7 +439,7 @@ class Coordination:
         except (OSError, ClusterError) as error:
             self._depose(f"the epoch {lead.epoch} cannot be written into the data folder: {error}")
             return
-        self._elector.folder(lead.cluster, lead.epoch)
+        self._elector.folder(*self._member.folder)
         in_sync = InSync(
             self._node, lead.epoch, lead.revision, lead.record, lead.mod_revision, self.min_isr,
             self._ack_timeout_s, lead.former)
@@ -441,7 +447,8 @@ class Coordination:
         if leadership is None:
             LOG.warning("this node was elected leader, in epoch %d", lead.epoch)
             self.leadership = Leadership(
-                self._coordinator, self._promises, self._lease, in_sync, self.min_isr, self._clock)
+                self._coordinator, self._promises, self._lease, in_sync, self.min_isr, self._clock,
+                self._member.note)
             self.leadership.know(True)
             self._member.elected(self.leadership, lead.record.members.get(self._node) == 0)
         else:

@@ -27,6 +27,7 @@ from gomq_py.cluster.core.transactions import (
 from gomq_py.cluster.disk_watch import DiskWatch
 from gomq_py.cluster.folder_damage import FolderDamage, why_no_sync
 from gomq_py.cluster.follower import Follower
+from gomq_py.cluster.identity import IdentityFile
 from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.leadership import Leadership, boot_time_s
 from gomq_py.cluster.membership import address_of, follower_context, leader_tls, read_secret, shown
@@ -74,7 +75,7 @@ class ElectedMembership:
         self._connect = connect or partial(_client_of_etcd, settings)
         self._coordinator: Any = None
         self._keepalives: Any = None
-        self._identity: Any = None
+        self._file: Any = None  # IdentityFile
         self._secret = b""
         self._beginning: Any = None  # greenlet
         self._coordination: Coordination | None = None
@@ -109,7 +110,8 @@ class ElectedMembership:
         leader_tls(settings)
         if settings.cluster_secret_file or settings.cluster_password:
             self._secret = read_secret(settings)
-        self._identity = identities.of_member(self._files, self._root)
+        self._file = IdentityFile(
+            self._files, self._root, identities.of_member(self._files, self._root))
         self._coordinator = self._connect()
 
     def start(
@@ -127,9 +129,9 @@ class ElectedMembership:
         if not self._secret:
             self._secret = self._forwarder.secret = self._secret_of_cluster()
             secret_in_etcd = self._secret.hex().encode()
-        settings, identity = self._settings, self._identity
+        settings, identity = self._settings, self._file.identity
         self._follower = Follower(
-            self._files, self._root, self._secret, "", 0, socket.gethostname(), identity,
+            self._files, self._root, self._secret, "", 0, socket.gethostname(), self._file,
             follower_context(settings), refused=self._refusals.refused)
         self._follower.start()
         self._coordination = Coordination(
@@ -163,7 +165,7 @@ class ElectedMembership:
         from gomq_py.cluster.forwarding import Forwarder
         self._forwarder = Forwarder(
             hub, self._secret, socket.gethostname(), lambda: self._leader_address,
-            lambda: self._identity if self._follower is None else self._follower.identity,
+            lambda: self._file.identity,
             follower_context(self._settings), self._refusals.refused)
         return self._forwarder
 
@@ -184,11 +186,11 @@ class ElectedMembership:
     @property
     def folder(self) -> Folder:
         """The data folder's state now."""
-        identity = self._identity if self._follower is None else self._follower.identity
+        identity = self._file.identity
         cluster = "" if identity.cluster_id == NO_ID else identity.cluster_id.hex()
         is_whole = self._follower is None or self._follower.damage is None
         is_copy = self._follower is not None and self._follower.is_copy
-        return Folder(cluster, identity.epoch, is_whole, identity.damaged, is_copy)
+        return Folder(cluster, identity.epoch, is_whole, identity.damaged, is_copy, identity.position)
 
     @property
     def hears_leader(self) -> bool:
@@ -229,10 +231,13 @@ class ElectedMembership:
 
     def take(self, cluster: str, epoch: int) -> None:
         """Write cluster and epoch into the folder, flushed. Raises ClusterError, OSError. May switch."""
-        taken = in_thread(identities.of_elected, self._files, self._root, bytes.fromhex(cluster), epoch)
-        self._identity = taken
-        if self._follower is not None:
-            self._follower.identity = taken
+        self._file.take(bytes.fromhex(cluster), epoch)
+
+    def note(self, position: int) -> None:
+        """Note in the folder that it has all up to a position of this leader's changes; flushed. Raises
+        OSError. May switch.
+        """
+        self._file.change(position=position)
 
     def elected(self, leadership: Leadership, is_first: bool) -> None:
         """Have the node lead."""
@@ -265,7 +270,7 @@ class ElectedMembership:
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
         """Note the opened folder's register. ``damage_count()``: of damage found in this run."""
         self._register = register
-        self._damage = FolderDamage(self._files, self._root, damage_count)
+        self._damage = FolderDamage(self._file, damage_count)
 
     def guard(self, durability: Any) -> None:
         """Let each promise of the node's Durability wait for the followers in sync."""
@@ -274,20 +279,19 @@ class ElectedMembership:
 
     def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
         """Serve followers, and wait until doors may open. Raises BindError, OSError. May switch."""
-        settings, coordination = self._settings, self._coordination
+        settings, coordination, identity = self._settings, self._coordination, self._file.identity
         assert coordination is not None and coordination.leadership is not None
         coordination.kept_alive(self._keepalives.lease, *self._keepalives.kept)
         leader = Leader(
-            self._secret, self._identity.cluster_id, self._identity.epoch, self._stream, self._register,
-            self._root, settings.clustering_bind, settings.clustering_port, leader_tls(settings),
+            self._secret, identity.cluster_id, identity.epoch, self._stream, self._register, self._root,
+            settings.clustering_bind, settings.clustering_port, leader_tls(settings),
             self._why_no_sync, self._acknowledger, find_listener, self._found_damage)
         leader.open()
         self._disk.watch_probe(broker.resource_watch)
         self._serving = serving = coordination.leadership
         serving.serve(hub.gate, broker.alarms, leader, PublisherHolds(
             broker.alarms, leader, self._stream, lambda: serving.in_sync.required, settings.max_lag_bytes))
-        was_damaged = self._identity.damaged
-        if self._why_no_sync() and not was_damaged and serving.has_others:
+        if self._why_no_sync() and not identity.damaged and serving.has_others:
             Event().wait()  # until the node is closed
         serving.start()
         serving.opened.wait()
@@ -317,7 +321,7 @@ class ElectedMembership:
         if what == "accept_damage":
             if self._serving is None:  # this folder is a copy, whose .cluster the follower writes
                 raise ClusterError("this node does not lead: ask the leader")
-            self._identity = self._damage.accepted(self._identity)
+            self._damage.accept()
         elif self._coordination is None:
             raise ClusterError(f"not now: {self._reason}")
         elif what == "transfer_leadership":
@@ -325,7 +329,8 @@ class ElectedMembership:
         elif what == "forget_node":
             connected = [] if self._serving is None else list(self._serving.leader.progress)
             administration.forget(
-                self._coordinator, self._coordination, self._identity.node_id.hex(), node, connected)
+                self._coordinator, self._coordination, self._file.identity.node_id.hex(), node,
+                connected)
         else:
             try:
                 self._coordination.override({"adopt": adopt, "force_leader": force_leader}[what])
@@ -355,7 +360,7 @@ class ElectedMembership:
         if self._damage.is_accepted:
             return False
         try:
-            self._identity = self._damage.found(self._identity, what)
+            self._damage.found(what)
         finally:
             self._hand_over()
         return True
@@ -367,11 +372,11 @@ class ElectedMembership:
 
     def _why_no_sync(self) -> str:
         """Why no follower may sync from this leader, or "". Raises OSError. May switch."""
-        was_damaged = self._identity.damaged
-        self._identity = self._damage.noted(self._identity)
-        if self._identity.damaged and not was_damaged:
+        was_damaged = self._file.identity.damaged
+        self._damage.note()
+        if self._file.identity.damaged and not was_damaged:
             self._hand_over()
-        return why_no_sync(self._identity)
+        return why_no_sync(self._file.identity)
 
     # both
 
@@ -382,12 +387,12 @@ class ElectedMembership:
 
     def figures(self) -> dict[str, Any]:
         """The answer to /api/cluster, without the node's name and role."""
-        coordination, identity = self._coordination, self._identity
+        coordination = self._coordination
         figures: dict[str, Any] = {"elects": True}
-        if identity is not None:
-            folder = self.folder
+        if self._file is not None:
+            folder, node_id = self.folder, self._file.identity.node_id
             figures |= {
-                "node_id": identity.node_id.hex(), "cluster": folder.cluster, "epoch": folder.epoch,
+                "node_id": node_id.hex(), "cluster": folder.cluster, "epoch": folder.epoch,
                 "damaged": folder.is_damaged}
         figures |= {"state": "waiting", "lag_bytes": 0, "lag_seconds": 0.0}
         if coordination is None:

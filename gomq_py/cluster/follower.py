@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import gevent
 from gevent.event import Event
 
-from gomq_py.cluster import identity as identities
 from gomq_py.cluster.applier import FLUSH_S, Applier
-from gomq_py.cluster.identity import Identity
+from gomq_py.cluster.identity import Identity, IdentityFile
+from gomq_py.cluster.leadership import NOTE_S
 from gomq_py.cluster.link import Link
 from gomq_py.cluster.login import CopiedFolder, FollowerLogin, LoginRefused
 from gomq_py.cluster.replica import ReplicaError
@@ -69,8 +69,9 @@ class Follower:
     """Follows the leader at (``host``, ``port``) with the data folder ``root``, which the caller has locked.
     An empty ``host``: nobody, until ``follow`` is called.
 
-    ``files`` has no replicators; ``identity`` is the folder's (identity.of_follower); ``tls``: a client's
-    ``gevent.ssl.SSLContext``, or None (the standard library's would block the hub).
+    ``files`` has no replicators; ``file`` is the folder's ``.cluster``, with the Identity of
+    identity.of_follower; ``tls``: a client's ``gevent.ssl.SSLContext``, or None (the standard library's would
+    block the hub).
     ``flush_s``: longest time between a change and its flush. ``refused(address)`` is called when the leader
     refuses a connection (ECONNREFUSED).
 
@@ -79,17 +80,17 @@ class Follower:
     """
 
     def __init__(
-            self, files: Any, root: str, secret: bytes, host: str, port: int, name: str, identity: Identity,
+            self, files: Any, root: str, secret: bytes, host: str, port: int, name: str, file: IdentityFile,
             tls: Any = None, flush_s: float = FLUSH_S,
             refused: Callable[[tuple[str, int]], None] = lambda address: None):
-        self.identity = identity
         self.is_copy = False
         self._login_with = secret, name
         self._address: Any = (host, port) if host else None
         self._shown = format_address((host, port)) if host else ""
         self._tls = tls
         self._refused = refused
-        self._files, self._root = files, root
+        self._file = file
+        self._noted_s = time.monotonic()  # time at which the position was noted
         self._applier = Applier(files, root, self._progress, self._applier_failed, flush_s)
         self._run_id = NO_ID  # of the leader, if its position here means something
         self._link: Any = None
@@ -155,6 +156,11 @@ class Follower:
         Returns None, or the exception because of which the folder may lack, on the disk, what was received.
         """
         return self._applier.flush()
+
+    @property
+    def identity(self) -> Identity:
+        """The folder's identity."""
+        return self._file.identity
 
     @property
     def damage(self) -> Exception | None:
@@ -265,7 +271,7 @@ class Follower:
     def _note_identity(self) -> None:
         """Note that a sync was swapped in."""
         if self._applier.identity is not None:
-            self.identity, self._applier.identity = self._applier.identity, None
+            self._file.identity, self._applier.identity = self._applier.identity, None
 
     def _log_in(self, link: Any) -> None:
         self._note_identity()
@@ -298,9 +304,14 @@ class Follower:
     def _raise_epoch(self, epoch: int) -> None:
         """Note the epoch of a leader that goes on in a higher one. Raises OSError. May switch."""
         if epoch > self.identity.epoch:
-            raised = self.identity._replace(epoch=epoch)
-            in_thread(identities.write, self._files, self._root, raised)
-            self.identity = raised
+            self._file.change(epoch=epoch, position=0)
+
+    def _note_position(self) -> None:
+        """Note now and then how far the folder is. Raises OSError. May switch."""
+        position = self._applier.flushed
+        if position > self.identity.position and time.monotonic() >= self._noted_s + NOTE_S:
+            self._noted_s = time.monotonic()
+            self._file.change(position=position)
 
     def _take(self, link: Any, frame: Any) -> None:
         if self._applier.failure is not None:
@@ -311,6 +322,7 @@ class Follower:
         self._spoke_s = time.monotonic()
         if frame.kind in (frames.EVENTS, frames.HEARTBEAT) and self._state == STREAMING:
             self._pause_s = FIRST_PAUSE_S
+            self._note_position()
         if frame.kind == frames.EVENTS:
             if frame.position < self._applier.received:
                 raise FrameError(
@@ -371,7 +383,8 @@ class Follower:
     # what the link asks for
 
     def _ack(self) -> Ack:
-        return Ack(self._applier.received, self._applier.flushed)
+        noted = self.identity.position if self._state == STREAMING else 0
+        return Ack(self._applier.received, self._applier.flushed, noted)
 
     def _hashed(self, link: Any) -> bool:
         """Send the hashes of the next listed files. Returns False if there are none. May switch."""

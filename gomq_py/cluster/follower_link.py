@@ -82,16 +82,15 @@ class FollowerLink:
     it goes on in the stream's chain; None: it needs a sync, which begins when ``turn``, a semaphore that
     links share, lets it. ``heard(link)`` is called after each ACK; it must neither switch nor raise.
 
-    ``received``, ``flushed``: positions that the follower has acknowledged. ``place``: the Entry of the chain
-    up to which it has flushed; None: it waits for its sync.
+    ``acked``: the follower's last Ack. ``place``: the Entry of the chain up to which it has flushed; None: it
+    waits for its sync.
     """
 
     def __init__(self, connection, address, hello, reader, stream, entry, epoch, heard):
         self.hello = hello
         self.address = address
         self.epoch = epoch
-        self.received = 0 if entry is None else entry.position
-        self.flushed = 0
+        self.acked = messages.Ack(0 if entry is None else entry.position, 0)
         self.place = entry
         self._heard = heard
         self._connection = connection
@@ -168,7 +167,7 @@ class FollowerLink:
     def is_streaming(self):
         """Whether the follower has acknowledged a whole state in this epoch, and so needs no sync any more.
         """
-        return self._synced_position is not None and self.flushed >= self._synced_position
+        return self._synced_position is not None and self.acked.flushed >= self._synced_position
 
     def figures(self):
         """The FollowerFigures now."""
@@ -176,7 +175,7 @@ class FollowerLink:
         now_s = time.monotonic()
         return FollowerFigures(
             self.node, self.hello.name, self.address,
-            STREAMING if self.is_streaming else SYNCING, self.received, self.flushed,
+            STREAMING if self.is_streaming else SYNCING, self.acked.received, self.acked.flushed,
             self._lag_octets(), now_s - self._lags_since(now_s),
             0 if source is None else source.done_octets, 0 if source is None else source.total_octets)
 
@@ -222,8 +221,7 @@ class FollowerLink:
         if ack.received > self._stream.position:
             raise LinkError(f"it acknowledges position {ack.received}, which is not reached yet")
         self._check_place()  # the sender may wait for a follower that reads nothing
-        is_new = ack != (self.received, self.flushed)
-        self.received, self.flushed = ack
+        is_new, self.acked = ack != self.acked, ack
         if self._synced_position is None and self._source is None and self._at is not None:
             self._synced_position = 0
         while self._steps and self._steps[0][0].position <= ack.flushed:

@@ -2,20 +2,26 @@
 ``.cluster``.
 
     SHA-256 of the next line in hex, "\\n", and a JSON object:
-    {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number, "promoted": text, "damaged": truth}
+    {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number, "promoted": text, "damaged": truth,
+     "position": number}
 
 The node's id never changes; cluster and epoch change when a sync is swapped in, and the epoch when a follower
 is promoted or elected, or its leader goes on in a higher one. A node with an empty folder has NO_ID as its
 cluster. The file is about one node, so it is neither replicated nor part of a backup. ``files`` has no
 replicators.
+
+While the node runs, an IdentityFile alone writes the file, and swaps of syncs, which it is told of.
 """
 import json
 import os
 from typing import NamedTuple
 
+from gevent.lock import Semaphore
+
 from gomq_py.cluster.wire.messages import ID_OCTETS, NO_ID
 from gomq_py.digests import sha256
 from gomq_py.errors import ClusterError
+from gomq_py.hub.threads import in_thread
 from gomq_py.storage.disk import atomic_file
 from gomq_py.storage.disk.data_dir import CLUSTER, content_of
 
@@ -23,13 +29,49 @@ from gomq_py.storage.disk.data_dir import CLUSTER, content_of
 class Identity(NamedTuple):
     """``cluster_id``, ``node_id``: 16 bytes; ``epoch``: at least 1 in a cluster. ``promoted``: the address of
     the leader that this node followed until it was promoted; with it in its settings the node leads all the
-    same. ``damaged``: this leader has found damage in its data, and nobody may sync from it.
+    same. ``damaged``: this leader has found damage in its data, and nobody may sync from it. ``position``: of
+    the changes of the epoch's leader, up to which the folder has all; noted now and then, so that an older
+    copy of the folder is known by it.
     """
     cluster_id: bytes
     node_id: bytes
     epoch: int
     promoted: str = ""
     damaged: bool = False
+    position: int = 0
+
+
+class IdentityFile:
+    """The ``.cluster`` of a running node's folder ``root``. ``identity``: what is in it."""
+
+    def __init__(self, files, root, identity):
+        self.identity = identity
+        self._files, self._root = files, root
+        self._turn = Semaphore()
+
+    def change(self, **fields):
+        """Change some fields; they are on the disk when this returns. Raises OSError. May switch."""
+        with self._turn:
+            changed = self.identity._replace(**fields)
+            if changed != self.identity:
+                in_thread(write, self._files, self._root, changed)
+                self.identity = changed
+
+    def take(self, cluster_id, epoch):
+        """Note that this node was elected for ``epoch``, or leads on in it; on the disk before it opens its
+        doors. A folder of no cluster becomes one of ``cluster_id``.
+
+        Raises ClusterError for a folder of another cluster or of a higher epoch; OSError. May switch.
+        """
+        found = self.identity
+        if found.cluster_id not in (NO_ID, cluster_id):
+            raise ClusterError(
+                f"{self._root} belongs to cluster {found.cluster_id.hex()}, and this node was elected in "
+                f"{cluster_id.hex()}")
+        if found.epoch > epoch:
+            raise ClusterError(
+                f"{self._root} is of epoch {found.epoch}, and this node was elected for {epoch}")
+        self.change(cluster_id=cluster_id, epoch=epoch, position=0)
 
 
 def read(root):
@@ -45,10 +87,12 @@ def read(root):
             raise ValueError
         found = json.loads(content)
         cluster_id, node_id = bytes.fromhex(found["cluster"]), bytes.fromhex(found["node"])
-        identity = Identity(cluster_id, node_id, found["epoch"], found["promoted"], found["damaged"])
+        identity = Identity(
+            cluster_id, node_id, found["epoch"], found["promoted"], found["damaged"],
+            found.get("position", 0))
         lengths = {len(identity.cluster_id), len(identity.node_id)}
         types = [type(value) for value in identity[2:]]
-        if lengths != {ID_OCTETS} or types != [int, str, bool] or identity.epoch < 0:
+        if lengths != {ID_OCTETS} or types != [int, str, bool, int] or identity.epoch < 0:
             raise ValueError
     except (ValueError, KeyError, TypeError):
         raise ClusterError(
@@ -61,7 +105,7 @@ def write(files, root, identity):
     """Replace the file; it is on the disk when this returns. Blocks. Raises OSError."""
     content = json.dumps({
         "cluster": identity.cluster_id.hex(), "node": identity.node_id.hex(), "epoch": identity.epoch,
-        "promoted": identity.promoted, "damaged": identity.damaged,
+        "promoted": identity.promoted, "damaged": identity.damaged, "position": identity.position,
     }).encode()
     line = sha256(content).hexdigest().encode() + b"\n" + content
     atomic_file.replace(files, os.path.join(root, CLUSTER), line)
@@ -96,25 +140,6 @@ def of_leader(files, root, promoted=""):
         wanted = Identity(os.urandom(ID_OCTETS), found.node_id, 1)
     else:
         wanted = found._replace(epoch=found.epoch + 1, promoted=promoted) if promoted else found
-    if wanted != found:
-        write(files, root, wanted)
-    return wanted
-
-
-def of_elected(files, root, cluster_id, epoch):
-    """The Identity of a node that was elected for ``epoch``, or leads on in it; on the disk before it opens
-    its doors. A folder of no cluster becomes one of ``cluster_id``.
-
-    Raises ClusterError for a folder of another cluster or of a higher epoch; OSError. Blocks.
-    """
-    found = read(root) or Identity(NO_ID, os.urandom(ID_OCTETS), 0)
-    if found.cluster_id not in (NO_ID, cluster_id):
-        raise ClusterError(
-            f"{root} belongs to cluster {found.cluster_id.hex()}, and this node was elected in "
-            f"{cluster_id.hex()}")
-    if found.epoch > epoch:
-        raise ClusterError(f"{root} is of epoch {found.epoch}, and this node was elected for {epoch}")
-    wanted = found._replace(cluster_id=cluster_id, epoch=epoch, promoted="")
     if wanted != found:
         write(files, root, wanted)
     return wanted

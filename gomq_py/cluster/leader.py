@@ -104,6 +104,7 @@ class Leader:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        self._has_heard.set()  # of the end: see drain
         gevent.killall(list(self._pending))
         self._adoption.close()
         self._stream.close_frame()
@@ -134,7 +135,7 @@ class Leader:
         counts for promises: without a flush on the leader, what is received.
         """
         return {
-            link.node: Progress(self._counted(link), link.is_streaming, True)
+            link.node: Progress(self._counted(link), link.is_streaming, True, link.acked.noted)
             for link in self._links if not link.is_over}
 
     def take_leavers(self):
@@ -154,12 +155,12 @@ class Leader:
         return octets, stream.made - min((made for _, made in places), default=stream.made)
 
     def drain(self, nodes, timeout_s):
-        """Wait until these nodes have on their disks what was told so far. Returns those that have not, after
-        ``timeout_s`` at most. May switch.
+        """Wait until these nodes have on their disks what was told so far, or this leader is closed. Returns
+        those that have not, after ``timeout_s`` at most. May switch.
         """
         self._stream.close_frame()
         with gevent.Timeout(timeout_s, False):
-            while lacking := self._lacking(nodes):
+            while (lacking := self._lacking(nodes)) and self._listener is not None:
                 self._has_heard.clear()
                 self._has_heard.wait()
             return lacking
@@ -308,7 +309,7 @@ class Leader:
 
     def _counted(self, link):
         received = self._acknowledger is not None and self._acknowledger.counts_received
-        return link.received if received else link.flushed
+        return link.acked.received if received else link.acked.flushed
 
     def _note_place(self, link):
         if link.place is not None:

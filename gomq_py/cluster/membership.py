@@ -13,7 +13,7 @@ import gevent
 
 from gomq_py.cluster import identity as identities
 from gomq_py.cluster.folder_damage import FolderDamage, why_no_sync
-from gomq_py.cluster.identity import Identity
+from gomq_py.cluster.identity import Identity, IdentityFile
 from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.kinds import SECRET_OCTETS
 from gomq_py.config.settings import Settings
@@ -36,7 +36,7 @@ class Membership:
         self._settings = settings
         self._files = PlainFiles()  # of this node's own file, and of a follower: nobody is told
         self._root = ""
-        self._identity: Identity | None = None
+        self._file: IdentityFile | None = None  # None: this node neither leads others nor follows
         self._register: Any = None
         self._stream: Any = None
         self._leader: Any = None
@@ -97,10 +97,10 @@ class Membership:
         """
         from gomq_py.cluster.follower import Follower
         leader_tls(self._settings)  # raises its error now, not when this node is promoted
-        self._identity = identities.of_follower(self._files, root)
+        self._file = IdentityFile(self._files, root, identities.of_follower(self._files, root))
         self._follower = Follower(
             self._files, root, read_secret(self._settings), *self._address(), socket.gethostname(),
-            self._identity, follower_context(self._settings))
+            self._file, follower_context(self._settings))
 
     # Whether a follower passes its clients on to the leader. The warm copy of ``follow`` does not: who is
     # connected to it has found the wrong node.
@@ -155,9 +155,10 @@ class Membership:
         Blocks. Raises ClusterError, OSError.
         """
         self._root, self._register = root, register
-        self._damage = FolderDamage(self._files, root, damage_count)
         if self._stream is not None or self._followed:
-            self._identity = identities.of_leader(self._files, root, self._followed)
+            self._file = IdentityFile(
+                self._files, root, identities.of_leader(self._files, root, self._followed))
+            self._damage = FolderDamage(self._file, damage_count)
 
     def guard(self, durability: Any) -> None:
         """No promise waits for followers."""
@@ -169,8 +170,8 @@ class Membership:
         if self._stream is None:
             return
         from gomq_py.cluster.leader import Leader
-        assert self._identity is not None
-        settings, identity = self._settings, self._identity
+        assert self._file is not None
+        settings, identity = self._settings, self._file.identity
         leader = Leader(
             read_secret(settings), identity.cluster_id, identity.epoch, self._stream, self._register,
             self._root, settings.clustering_bind, settings.clustering_port, leader_tls(settings),
@@ -188,23 +189,23 @@ class Membership:
         """
         if what != "accept_damage":
             raise ClusterError("the nodes of this cluster elect no leader: see promote")
-        if self._damage is not None and self._identity is not None:
-            self._identity = self._damage.accepted(self._identity)
+        if self._damage is not None:
+            self._damage.accept()
 
     def _why_no_sync(self) -> str:
         """Why no follower may sync from this leader, or "". Raises OSError. May switch."""
-        assert self._damage is not None and self._identity is not None
-        self._identity = self._damage.noted(self._identity)
-        return why_no_sync(self._identity)
+        assert self._damage is not None and self._file is not None
+        self._damage.note()
+        return why_no_sync(self._file.identity)
 
     def _found_damage(self, what: str) -> bool:
         """Let nobody sync, because ``what`` is damaged and a follower's copy may be sound. Returns whether
         its sync ends. Raises OSError. May switch.
         """
-        assert self._damage is not None and self._identity is not None
+        assert self._damage is not None
         if self._damage.is_accepted:
             return False
-        self._identity = self._damage.found(self._identity, what)
+        self._damage.found(what)
         return True
 
     # both
@@ -216,15 +217,15 @@ class Membership:
 
     def figures(self) -> dict[str, Any]:
         """The answer to /api/cluster, without the node's name."""
-        identity = self._identity if self._follower is None else self._follower.identity
         figures: dict[str, Any] = {}
-        if identity is not None:
+        if self._file is not None:
+            identity = self._file.identity
             figures = {"cluster": identity.cluster_id.hex(), "epoch": identity.epoch}
         if self._follower is not None:
             return figures | shown(self._follower.status._asdict(), address="leader")
         if self._stream is None:
             return figures | {"replicates": False, "followers": []}
-        figures["damaged"] = self._identity is not None and self._identity.damaged
+        figures["damaged"] = self._file is not None and self._file.identity.damaged
         followers = [] if self._leader is None else [
             shown(follower._asdict(), node_id="node") for follower in self._leader.followers]
         return figures | {"replicates": True, "position": self._stream.position, "followers": followers}

@@ -4,6 +4,7 @@ themselves after some seconds.
 from functools import partial
 
 from gomq_py.cluster.core.overrides import NotPossible, adopt
+from gomq_py.cluster.core.records import InSyncRecord, decoded
 from gomq_py.cluster.core.transactions import CoordinatorError
 from tests.cluster_simulation.judge import electable
 
@@ -38,14 +39,20 @@ def wipe(world):
 
 
 def back_up_and_restore(world):
-    """The folder of a node is replaced by an earlier one of itself, which has all that was promised in its
-    epoch. One that lacks something of its own epoch cannot be told from what is left after a kill.
+    """The folder of a node is replaced by an earlier one of itself. It has all that was promised in its
+    epoch, or ``isr`` knows that this node has come further: else it cannot be told from what is left after a
+    kill.
     """
     random = world.random
     node = random.choice(world.nodes)
+    record = decoded(world.etcd.kept.get("isr"), InSyncRecord.decode)
+    known = (0, 0) if record is None or node.folder.node_id not in record.members else record.place(
+        node.folder.node_id)
     older = [
         folder for folder in node.backups
-        if 0 < folder.epoch < node.folder.epoch and world.judge.has_all_of_its_epoch(folder)]
+        if 0 < folder.epoch and (
+            (folder.epoch, folder.position) < known
+            or folder.epoch < node.folder.epoch and world.judge.has_all(folder, folder.epoch))]
     if older and not world.waits_for_operator:
         node.restore(random.choice(older))
         _boot_later(world, node)
@@ -177,11 +184,16 @@ def compact(world):
 
 
 def write_rubbish(world):
-    """An operator writes rubbish, and puts back what was there."""
+    """An operator writes rubbish, or an ``isr`` of an earlier epoch, and puts back what was there."""
     key = world.random.choice(("isr", "leader", "cluster"))
     kept = world.etcd.kept.get(key)
     if kept is not None and not kept.value.startswith(b"rubbish"):
         rubbish = b"rubbish %d" % world.etcd.revision
+        record = decoded(kept, InSyncRecord.decode) if key == "isr" else None
+        if record is not None and record.epoch > 1 and "leader" in world.etcd.kept and (
+                world.random.random() < 0.5):
+            epoch = record.epoch - 1
+            rubbish = InSyncRecord(epoch, dict.fromkeys(record.members, epoch)).encode()
         world.etcd.put(key, rubbish, kept.lease)
         world.after(world.random.uniform(0.1, 3), _put_back, world, key, kept, rubbish)
 

@@ -10,13 +10,13 @@ BARRIER = "barrier"
 
 
 class Folder:
-    """``operations``: as they read; ``flushed``: how many of them are on the disk. ``cluster`` ("" for none)
-    and ``epoch`` are changed as a whole.
+    """``operations``: as they read; ``flushed``: how many of them are on the disk. ``cluster`` ("" for none),
+    ``epoch`` and the noted ``position`` are changed as a whole.
     """
 
     def __init__(self, node_id):
         self.node_id = node_id
-        self.cluster, self.epoch = "", 0
+        self.cluster, self.epoch, self.position = "", 0, 0
         self.operations = []
         self.flushed = 0
         self.gap = None  # where a flush has left out what was not flushed before
@@ -24,7 +24,7 @@ class Folder:
     def copy(self):
         """As a backup has it."""
         copied = Folder(self.node_id)
-        copied.cluster, copied.epoch = self.cluster, self.epoch
+        copied.cluster, copied.epoch, copied.position = self.cluster, self.epoch, self.position
         copied.operations = list(self.operations)
         copied.flushed, copied.gap = self.flushed, self.gap
         return copied
@@ -56,8 +56,12 @@ class Folder:
 
     def swap(self, operations, cluster, epoch):
         """Take a whole other state, flushed."""
-        self.operations, self.cluster, self.epoch = operations, cluster, epoch
+        self.operations, self.cluster, self.epoch, self.position = operations, cluster, epoch, len(operations)
         self.flush_all()
+
+    def raise_epoch(self, epoch, cluster=None):
+        """Note the epoch of a leader, in which no position is noted yet."""
+        self.cluster, self.epoch, self.position = cluster or self.cluster, epoch, 0
 
     def records(self, only_flushed=False):
         """The records that can be read, in order."""

@@ -20,11 +20,10 @@ class Judge:
         self._leaders = []  # (epoch, program)
         self._runs = {}  # epoch -> run that promises in it
 
-    def has_all_of_its_epoch(self, folder):
-        """Whether a folder has everything that was promised in its epoch and before."""
+    def has_all(self, folder, epoch=float("inf")):
+        """Whether a folder has everything that was promised in an epoch and before, or at all."""
         there = set(folder.records())
-        return all(
-            record in there for record, (_, epoch) in self.confirmed.items() if epoch <= folder.epoch)
+        return all(record in there for record, (_, of) in self.confirmed.items() if of <= epoch)
 
     def has_other_state(self, node):
         """The folder of a node is another one than before: it starts, or has swapped a sync in."""
@@ -83,7 +82,10 @@ def electable(world):
     record = decoded(world.etcd.kept.get("isr"), InSyncRecord.decode)
     if record is None:
         return []
-    return [
-        node for node in world.nodes
-        if record.members.get(node.folder.node_id, node.folder.epoch + 1) <= node.folder.epoch
-    ]
+    return [node for node in world.nodes if may_lead(record, node.folder)]
+
+
+def may_lead(record, folder):
+    """Whether the ``isr`` allows that a node with this folder is elected."""
+    node = folder.node_id
+    return node in record.members and record.place(node) <= (folder.epoch, folder.position)

@@ -31,7 +31,7 @@ class Program(Process):
         self.follower = Follower(self)
         self.elector = Elector(
             self.folder.node_id, self.folder.cluster, self.folder.epoch, node.address,
-            is_damaged=world.random.random() < 0.1)
+            is_damaged=world.random.random() < 0.1, position=self.folder.position)
         self.lease = Lease(world.lease_ttl_s)
         self.leads = None  # the elector's Lead that is acted upon
         self.was_elected = False  # and not deposed since
@@ -62,6 +62,12 @@ class Program(Process):
     def _changed(self):
         if self.world.random.random() < 0.9 and not self.world.is_cut("etcd", self.node.name):
             self.after(self.world.delay_s(), self._wake.set)
+
+    def told(self):
+        """Tell the elector how the folder is now."""
+        folder = self.folder
+        self.elector.folder(
+            folder.cluster, folder.epoch, True, self.elector.is_damaged, position=folder.position)
 
     # what the elector decides
 
@@ -144,8 +150,8 @@ class Program(Process):
             self.follower.follow(None)
             yield from self._flush_all()
         yield self.world.flush_s()
-        self.folder.cluster, self.folder.epoch = leads.cluster, leads.epoch
-        self.elector.folder(leads.cluster, leads.epoch, True, self.elector.is_damaged)
+        self.folder.raise_epoch(leads.epoch, leads.cluster)
+        self.told()
         if not self.was_elected:  # meanwhile deposed
             return
         if is_first:
@@ -159,7 +165,7 @@ class Program(Process):
         self._require()
         self.world.listening[self.node.address] = self
         if is_first:
-            for task in (self._send(), self._flush(), self._client(), self._fence()):
+            for task in (self._send(), self._flush(), self._client(), self._fence(), self._note()):
                 self.spawn(task)
 
     def _require(self):
@@ -201,7 +207,7 @@ class Program(Process):
             if in_sync is None:
                 continue
             transaction = in_sync.step(
-                self.clock_s(), self._progress(), self.promises.wanted, self.promises.promised)
+                self.clock_s(), self._progress(), self.promises.asked, self.promises.promised)
             self._require()
             if transaction is not None:
                 try:
@@ -223,9 +229,19 @@ class Program(Process):
     def _progress(self):
         epoch = self.leads.epoch
         return {
-            node: Progress(link.flushed, link.is_synced and link.epoch == epoch, not link.is_ended)
+            node: Progress(
+                link.flushed, link.is_synced and link.epoch == epoch, not link.is_ended, link.noted)
             for node, link in self.links.items()
         }
+
+    def _note(self):
+        while True:
+            yield self.world.note_s
+            in_sync, position = self.in_sync, self.base + self.promises.promised
+            yield self.world.flush_s()
+            if in_sync is self.in_sync and in_sync is not None and position > self.folder.position:
+                self.folder.position = in_sync.noted = position
+                self.told()
 
     # a leader's data
 

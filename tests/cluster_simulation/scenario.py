@@ -1,5 +1,6 @@
 """Scenario: two to five nodes under faults that a seed draws, then time to recover, judged all along."""
-from tests.cluster_simulation.judge import Judge, electable
+from gomq_py.cluster.core.records import InSyncRecord, decoded
+from tests.cluster_simulation.judge import Judge, electable, may_lead
 from tests.cluster_simulation.node import Node
 from tests.cluster_simulation.world import World
 
@@ -17,6 +18,7 @@ class Scenario(World):
         random = self.random
         self.lease_ttl_s = random.choice((2.0, 3.0, 5.0))
         self.ack_timeout_s = random.choice((0.6, 1.0, 3.0))
+        self.note_s = random.choice((0.5, 2.0, 5.0))
         self.min_isr = random.choice((1, 1, 2))
         self.slow_disk = random.choice((0.0, 0.02, 0.1))
         self.storm_s = storm_s
@@ -104,7 +106,12 @@ class Scenario(World):
         return (
             not self.waits_for_operator and len(leading) == 1 and leading[0].in_sync is not None
             and set(leading[0].in_sync.members) == {node.folder.node_id for node in self.nodes}
-            and len(self.judge.confirmed) > self._confirmed_before + 5)
+            and len(self.judge.confirmed) > self._confirmed_before + 5
+            and not any(self._leads_without_all(folder) for node in self.nodes for folder in node.backups))
+
+    def _leads_without_all(self, folder):
+        record = decoded(self.etcd.kept.get("isr"), InSyncRecord.decode)
+        return record is not None and may_lead(record, folder) and not self.judge.has_all(folder)
 
     def _has_flapped(self):
         return any(

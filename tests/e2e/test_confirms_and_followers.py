@@ -225,8 +225,8 @@ def test_follower_takes_the_lead_and_the_former_leader_follows(leading, start, p
     publisher.client.close()
     leading.close()
 
-    mine = follower.identity
-    assert identity.of_elected(PlainFiles(), tmp_path / "follower", mine.cluster_id, 2).epoch == 2
+    file = identity.IdentityFile(PlainFiles(), tmp_path / "follower", follower.identity)
+    file.take(file.identity.cluster_id, 2)
     second = PromisingNode(tmp_path / "follower")
     former = follower_of(second.leader.port, leading.root)
     former.start()

@@ -139,8 +139,8 @@ class LeadingNode:
 def follower_of(port, root, secret=SECRET, tls=None, files=None):
     os.makedirs(root, exist_ok=True)
     files = files or PlainFiles()
-    return Follower(
-        files, os.fspath(root), secret, "127.0.0.1", port, "follower", identity.of_follower(files, root), tls)
+    file = identity.IdentityFile(files, os.fspath(root), identity.of_follower(files, root))
+    return Follower(files, os.fspath(root), secret, "127.0.0.1", port, "follower", file, tls)
 
 
 def wait(condition, **options):

@@ -26,6 +26,7 @@ class PlayedLeader:
         self.port = self.listening.getsockname()[1]
         self.connection = None
         self.acks, self.hashes = [], []
+        self.noted = 0  # position in the follower's folder, by the last of the acks
         self.refused = ""  # why the follower has left
         self.tls = None
 
@@ -66,7 +67,8 @@ class PlayedLeader:
         frame = self._frame()
         assert frame.epoch == self.epoch
         if frame.kind == frames.ACK:
-            self.acks.append(Ack.decode(frame.payload))
+            received, flushed, self.noted = Ack.decode(frame.payload)
+            self.acks.append((received, flushed))
         elif frame.kind == frames.REFUSED:
             self.refused = Refused.decode(frame.payload).text
         else:

@@ -7,7 +7,8 @@ long a node lets others be elected first.
 
 Why nothing that was promised is lost: only a member of ``isr`` is elected, by a transaction that compares the
 revision at which it was read. Its folder has what it has acknowledged, and every promise has waited for it.
-A folder of an epoch below the one that ``isr`` has for it is an older one that was put back.
+A folder of an epoch below the one that ``isr`` has for it is an older one that was put back, as is one of the
+same epoch that has noted a lower position.
 """
 from typing import NamedTuple
 
@@ -23,6 +24,10 @@ DAMAGED_S = 10.0
 ADOPT = (
     "was etcd emptied or put back? `gomq-py-ctl cluster_adopt` on the node with the newest data writes it "
     "anew")
+# What a cluster needs whose first node was lost before another one had a copy.
+NO_COPY = (
+    "If no node has the data, delete the keys below `etcd_prefix` from etcd: the nodes begin a new, empty "
+    "cluster")
 
 
 class Follow(NamedTuple):
@@ -116,6 +121,7 @@ class Elector:
     """One node, as a follower, candidate or leader, for the life of a process that has the folder's lock.
 
     ``node``: its id; ``cluster``: id of its folder's cluster, "" for none; ``epoch``: of its folder;
+    ``position``: of that epoch's leader, noted in the folder;
     ``address``: "host:port" at which others reach its cluster port. ``is_whole``: the folder has all that
     was acknowledged from it (a failed flush ends that); ``is_damaged``: damage was found in it.
 
@@ -125,7 +131,7 @@ class Elector:
 
     def __init__(
             self, node: str, cluster: str, epoch: int, address: str, is_whole: bool = True,
-            is_damaged: bool = False) -> None:
+            is_damaged: bool = False, position: int = 0) -> None:
         self.node = node
         self.address = address
         self.lease = 0
@@ -134,16 +140,17 @@ class Elector:
         self._last: Decision = Wait("nothing was read from etcd yet")
         self._former = ""
         self._absent_since_s: float | None = None
-        self.folder(cluster, epoch, is_whole, is_damaged)
+        self.folder(cluster, epoch, is_whole, is_damaged, position=position)
 
     def folder(
             self, cluster: str, epoch: int, is_whole: bool = True, is_damaged: bool = False,
-            is_copy: bool = False) -> None:
-        """The folder has changed: a sync was swapped in, its epoch was raised, or a flush failed.
+            is_copy: bool = False, position: int = 0) -> None:
+        """The folder has changed: a sync was swapped in, its epoch was raised, a position was noted, or a
+        flush failed.
         ``is_copy``: another process has this node's id, and acknowledges in its place.
         """
         self.cluster, self.epoch, self.is_whole, self.is_damaged = cluster, epoch, is_whole, is_damaged
-        self.is_copy = is_copy
+        self.is_copy, self.position = is_copy, position
 
     def viewed(self, view: View, now_s: float, since: int, hears_leader: bool = False) -> Decision:
         """What to do now. ``hears_leader``: the followed leader was heard within the last second.
@@ -199,11 +206,17 @@ class Elector:
         record = decoded(view.in_sync, InSyncRecord.decode)
         assert record is not None
         if self.node not in record.members:
-            return "no leader, and this node is not in sync: one of the in-sync nodes must come back"
-        if self.epoch < record.members[self.node]:
+            why = "no leader, and this node is not in sync: one of the in-sync nodes must come back"
+            return why if self.cluster else f"{why}. {NO_COPY}"
+        epoch, position = record.place(self.node)
+        if self.epoch < epoch:
             return (
                 f"this data folder is of epoch {self.epoch}, but was in sync in epoch "
-                f"{record.members[self.node]}: it was put back, or emptied. Another in-sync node must lead")
+                f"{epoch}: it was put back, or emptied. Another in-sync node must lead")
+        if self.epoch == epoch and self.position < position:
+            return (
+                f"this data folder has noted position {self.position} of epoch {epoch}, but had come to "
+                f"{position}: it was put back. Another in-sync node must lead")
         if self.epoch > record.epoch:
             return f"this data folder is of epoch {self.epoch}, etcd of epoch {record.epoch}: {ADOPT}"
         if self.is_copy:

@@ -9,7 +9,8 @@ because that change may be in force already, or soon. So every node that may be 
 - Each change compares the leader's ``create`` and ``isr``'s ``mod`` revision, so a former leader changes
   nothing, and an unanswered change has become impossible once a later one has succeeded.
 - Promises wait until each member's epoch in ``isr`` is the leader's. So a folder of an earlier epoch that is
-  put back in a member's place is not elected: it lacks what was promised since.
+  put back in a member's place is not elected: it lacks what was promised since. Within an epoch each member
+  notes from time to time in its folder how far it is, and ``isr`` has that beside the epoch.
 """
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -34,12 +35,13 @@ FLAPS_S, LONGEST_S = 600.0, 60.0
 class Progress(NamedTuple):
     """A follower's connection, in the leader's present epoch. ``flushed``: position that it has acknowledged
     as flushed; ``is_synced``: this session's sync is swapped in, or it needed none, and the epoch in its
-    folder is the leader's.
+    folder is the leader's; ``noted``: position of this epoch that is noted in its folder, on the disk.
     """
 
     flushed: int
     is_synced: bool
     is_connected: bool = True
+    noted: int = 0
 
     @property
     def is_streaming(self) -> bool:
@@ -60,6 +62,7 @@ class InSync:
 
     ``required``: ids of the nodes that promises wait for. ``late``: members without progress for
     ``ack_timeout_s``. ``is_deposed``: this election does not count any more; the Elector decides what then.
+    ``noted``: position that is noted in this node's folder, on the disk; set by the runtime.
     """
 
     def __init__(
@@ -68,9 +71,10 @@ class InSync:
         self.required: frozenset[str] = frozenset()
         self.late: frozenset[str] = frozenset()
         self.is_deposed = False
+        self.noted = 0
         self._node, self._epoch, self._leader_revision = node, epoch, leader_revision
         self._min_isr, self._ack_timeout_s = min_isr, ack_timeout_s
-        self._known = record.members
+        self._known, self._positions = record.members, record.positions
         self._mod_revision = mod_revision
         self._pending: list[Mapping[str, int]] = []  # changes without an answer, the one under way last
         self._is_under_way = False
@@ -106,10 +110,11 @@ class InSync:
             and min(self._known.values()) == self._epoch)
 
     def step(
-            self, now_s: float, progress: Mapping[str, Progress], asked: int, promised: int,
+            self, now_s: float, progress: Mapping[str, Progress], asked: int | None, promised: int,
     ) -> Transaction | None:
         """The change of ``isr`` that is to be sent now, or None. ``progress``: {node id: its Progress} of all
-        links; ``asked``: highest position that a promise waits for; ``promised``: highest one promised.
+        links; ``asked``: highest position that a promise waits for, None: none waits; ``promised``: highest
+        one promised.
         """
         self._pace.step(now_s, self._known, progress, asked, promised)
         self.late = frozenset(
@@ -121,7 +126,9 @@ class InSync:
             if not progress.get(node, ABSENT).is_streaming}
         self._join(progress, promised)
         members = None if self._is_under_way else self._wanted(progress, promised)
-        if members is None or members == self._known and not self._pending and not self._is_foreign:
+        positions = {} if members is None else self._noted(members, progress)
+        if members is None or not (
+                members != self._known or positions != self._positions or self._pending or self._is_foreign):
             self._update_required()
             return None
         self._pending.append(members)
@@ -129,7 +136,7 @@ class InSync:
         self._update_required()
         return Transaction(
             (Compare(LEADER, CREATE, self._leader_revision), Compare(IN_SYNC, MOD, self._mod_revision)),
-            (Put(IN_SYNC, InSyncRecord(self._epoch, members).encode()),))
+            (Put(IN_SYNC, InSyncRecord(self._epoch, members, positions).encode()),))
 
     def leave(self, node: str) -> None:
         """Remove a member without waiting for ack_timeout_s, if its link has ended and min_isr allows it: its
@@ -158,14 +165,15 @@ class InSync:
             return
         self._mod_revision = 0 if kept is None else kept.mod_revision
         # No comparison with the former revision holds again, so each unanswered change is in this value, or
-        # has become impossible. If the value cannot be read, that is unknown until it is overwritten.
+        # has become impossible. If the value cannot be read, or is an older one that somebody has put there
+        # while this node leads, that is unknown until it is overwritten.
         record = decoded(kept, InSyncRecord.decode)
-        if record is not None and record.epoch != self._epoch:
+        if record is not None and record.epoch > self._epoch:
             self.is_deposed = True
-        elif record is not None:
+        elif record is not None and record.epoch == self._epoch:
             for node in self._known.keys() - record.members.keys():
                 self._pace.removed(node)
-            self._known = record.members
+            self._known, self._positions = record.members, record.positions
             self._pending.clear()
         self._update_required()
 
@@ -219,6 +227,19 @@ class InSync:
             del members[node]
         return members
 
+    def _noted(self, members: Mapping[str, int], progress: Mapping[str, Progress]) -> dict[str, int]:
+        """The positions that ``isr`` should have now for these members."""
+        positions = {}
+        for node, epoch in members.items():
+            position = self._positions.get(node, 0) if self._known.get(node) == epoch else 0
+            if node == self._node:
+                position = max(position, self.noted)
+            elif progress.get(node, ABSENT).is_streaming:
+                position = max(position, progress[node].noted)
+            if position:
+                positions[node] = position
+        return positions
+
 
 class _Pace:
     """The followers' progress: tells which are late, and which may be admitted.
@@ -241,7 +262,7 @@ class _Pace:
         self._progress_s[node] = time_s
 
     def step(
-            self, now_s: float, nodes: Iterable[str], progress: Mapping[str, Progress], asked: int,
+            self, now_s: float, nodes: Iterable[str], progress: Mapping[str, Progress], asked: int | None,
             promised: int,
     ) -> None:
         """Take the ``progress`` of the ``nodes``."""
@@ -259,14 +280,14 @@ class _Pace:
             else:
                 self._streams_since_s.pop(node, None)
             self._progress_s.setdefault(node, self.time_s)
-            if self._has_moved(node, found, asked, promised):
+            if self._has_moved(node, found, asked):
                 self._progress_s[node] = self.time_s
             self._flushed[node] = found.flushed
 
-    def _has_moved(self, node: str, found: Progress, asked: int, promised: int) -> bool:
+    def _has_moved(self, node: str, found: Progress, asked: int | None) -> bool:
         if not found.is_connected:
             return False
-        if asked <= promised:  # nobody waits
+        if asked is None:  # a promise for what was promised before may wait, too: for a member's epoch
             return True
         return found.is_streaming and (
             found.flushed >= asked or found.flushed > self._flushed.get(node, 0))

@@ -3,6 +3,7 @@
 Both give up the promise that nothing confirmed is lost, if the operator chooses the wrong node. They change
 ``cluster`` and ``isr`` only; then the node is elected as any other.
 """
+from gomq_py.cluster.core.elector import NO_COPY
 from gomq_py.cluster.core.records import CLUSTER, IN_SYNC, LEADER, InSyncRecord, View, decode_cluster, decoded
 from gomq_py.cluster.core.transactions import CREATE, MOD, Compare, Put, Transaction
 
@@ -37,7 +38,7 @@ def adopt(view: View, node: str, cluster: str, epoch: int) -> Transaction:
 def force_leader(view: View, node: str, cluster: str, epoch: int) -> Transaction:
     """Make ``node`` the only one in sync, whatever its folder lacks. Raises NotPossible."""
     if not cluster:
-        raise NotPossible("nothing has been copied to this node yet, so there is nothing to lead")
+        raise NotPossible(f"nothing has been copied to this node yet, so there is nothing to lead. {NO_COPY}")
     if view.leader is not None:
         raise NotPossible("there is a leader: stop that node first")
     if decoded(view.cluster, decode_cluster) != cluster:

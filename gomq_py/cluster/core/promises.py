@@ -15,16 +15,16 @@ EVERYTHING = float("inf")
 class Promises:
     """Callbacks in the order of asking; they neither switch nor raise, and may ask again.
 
-    ``promised``: highest position that was promised; ``wanted``: highest one asked for.
+    ``promised``: highest position that was promised.
     """
 
     __slots__ = (
-        "promised", "wanted", "_waiting", "_flushed", "_required", "_safe", "_is_held", "_is_keeping",
+        "promised", "_waiting", "_flushed", "_required", "_safe", "_is_held", "_is_keeping",
         "_error",
     )
 
     def __init__(self) -> None:
-        self.promised = self.wanted = 0
+        self.promised = 0
         self._waiting: deque[tuple[int, Callback]] = deque()
         self._flushed: dict[str, int] = {}  # node id -> position that it has flushed
         self._required: frozenset[str] = frozenset()
@@ -41,7 +41,6 @@ class Promises:
         if self._error is not None:
             callback(self._error)
             return
-        self.wanted = max(self.wanted, position)
         self._waiting.append((position, callback))
         self._keep()
 
@@ -72,6 +71,11 @@ class Promises:
             self._error = error
         while self._waiting:
             self._waiting.popleft()[1](self._error)
+
+    @property
+    def asked(self) -> int | None:
+        """Highest position that a callback waits for; None: none waits."""
+        return self._waiting[-1][0] if self._waiting else None
 
     def __len__(self) -> int:
         """The number of callbacks that wait."""

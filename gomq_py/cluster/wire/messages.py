@@ -10,7 +10,7 @@ MessageError. Integers are big endian; an id is 16 octets, NO_ID for none.
     WELCOME    proof 32, u8: 1 if a sync comes first; + 2 if promises need no flush of the follower
     REFUSED    text in UTF-8
     HASHES     file id u64, count u32, block_digest u64 of each MiB of the follower's file (count 0: no file)
-    ACK        position received u64, position flushed u64
+    ACK        position received u64, position flushed u64, position u64 that is noted in the folder
     HEARTBEAT  the leader's clock u64, in ns since 1970
     FORWARD    node id, cluster id, epoch u64, nonce 32, u8 and the node's name (as in HELLO), u8 and the
                listener's name in ASCII, PROXY header (version 2) of the client
@@ -32,10 +32,10 @@ _HELLO = Struct(">16s16sQ16sQ32s")
 _CHALLENGE = Struct(">16sQ16s32s")
 _WELCOME = Struct(">32sB")
 _HASHES = Struct(">QI")
-_ACK = Struct(">QQ")
+_ACK = Struct(">QQQ")
 _HEARTBEAT = Struct(">Q")
 _FORWARD = Struct(">16s16sQ32s")
-assert (_HELLO.size, _CHALLENGE.size, _WELCOME.size, _HASHES.size, _ACK.size) == (96, 72, 33, 12, 16)
+assert (_HELLO.size, _CHALLENGE.size, _WELCOME.size, _HASHES.size, _ACK.size) == (96, 72, 33, 12, 24)
 assert _FORWARD.size == 72
 
 
@@ -206,10 +206,11 @@ class Hashes(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """Positions that a follower has received, and has flushed to its disk."""
+    """Positions that a follower has received, has flushed to its disk, and has noted in its ``.cluster``."""
 
     received: int
     flushed: int
+    noted: int = 0
 
     def encode(self):
         return _ACK.pack(*self)
@@ -217,8 +218,9 @@ class Ack(NamedTuple):
     @classmethod
     def decode(cls, payload):
         ack = cls(*_unpack(_ACK, payload, "ACK"))
-        if ack.flushed > ack.received:
-            raise MessageError(f"an ACK says {ack.flushed} are flushed of {ack.received} received")
+        if not ack.noted <= ack.flushed <= ack.received:
+            raise MessageError(
+                f"an ACK says {ack.flushed} are flushed of {ack.received} received, {ack.noted} noted")
         return ack
 
 

@@ -2,7 +2,7 @@
 import gevent
 import pytest
 
-from gomq_py.cluster import coordination
+from gomq_py.cluster import coordination, leadership
 from gomq_py.cluster.coordination import Coordination, Folder
 from gomq_py.cluster.core.in_sync import Progress
 from gomq_py.cluster.core.promises import Promises
@@ -86,8 +86,8 @@ class Holds:
 class Node:
     """A Member that notes what it is told."""
 
-    def __init__(self, etcd, clock, node=ONE, cluster="", epoch=0, **options):
-        self.folder = Folder(cluster, epoch)
+    def __init__(self, etcd, clock, node=ONE, cluster="", epoch=0, position=0, **options):
+        self.folder = Folder(cluster, epoch, position=position)
         self.hears_leader = self.is_hanging = False
         self.is_flushed = True
         self.told = []
@@ -115,6 +115,9 @@ class Node:
             raise self.refuses_to_take
         self.folder = Folder(cluster, epoch)
         self.told.append(("take", epoch))
+
+    def note(self, position):
+        self.folder = self.folder._replace(position=position)
 
     def elected(self, leadership, is_first):
         self.leadership, self.is_first = leadership, is_first
@@ -242,6 +245,24 @@ def test_election_whose_answer_is_lost_is_won_when_it_is_seen(etcd, begin):
 
     wait(lambda: node.is_open)
     assert leader_in(etcd).epoch == 1
+
+
+def test_member_is_elected_with_no_older_copy_of_its_folder(etcd, clock, begin, monkeypatch):
+    """The copy is of the same epoch, and nobody leads when the folder is put back."""
+    monkeypatch.setattr(leadership, "NOTE_S", 0.0)
+    put_cluster(etcd, {ONE: 3})
+    node = begin(cluster="c" * 32, epoch=3)
+    wait(lambda: node.is_open)
+    node.promises.ask(7, lambda error: None)
+    wait(lambda: in_sync_in(etcd).positions == {ONE: 7})
+    node.coordination.stop()
+
+    older = begin(cluster="c" * 32, epoch=4, position=6)
+    wait(lambda: "was put back" in getattr(older.coordination.decision, "reason", ""))
+    older.folder = older.folder._replace(position=7)
+    older.coordination.look()
+
+    wait(lambda: older.is_open)
 
 
 def test_failed_flush_keeps_a_node_from_a_campaign(etcd, begin):

@@ -4,18 +4,18 @@ from types import SimpleNamespace
 import pytest
 
 from gomq_py.cluster.elected import ElectedMembership
-from gomq_py.cluster.identity import Identity
+from gomq_py.cluster.identity import Identity, IdentityFile
 from gomq_py.cluster.membership import Membership
 from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.settings import Settings
 from gomq_py.errors import ClusterError
 from gomq_py.net.tls import TLSError
+from gomq_py.storage.disk.plain_files import PlainFiles
 
 
 class Follower:
     """What was received is not all on the disk, until a sync is swapped in."""
 
-    identity = Identity(b"c" * 16, b"n" * 16, 5)
     damage = OSError("broken")
     is_copy = False
 
@@ -29,6 +29,7 @@ class Follower:
 @pytest.fixture
 def membership(tmp_path):
     made = ElectedMembership(Settings.checked(data_dir=str(tmp_path)), connect=SimpleNamespace)
+    made._file = IdentityFile(PlainFiles(), str(tmp_path), Identity(b"c" * 16, b"n" * 16, 5))
     made._follower = Follower()
     made._forwarder = SimpleNamespace(leader_changed=lambda: None)
     return made
@@ -54,7 +55,7 @@ def test_copy_of_a_member_is_told(membership):
 
 def test_files_of_the_first_sync_are_no_data_of_another_broker(membership, tmp_path):
     """They come into the folder before it is noted that it belongs to a cluster."""
-    membership._follower.identity = Identity(NO_ID, b"n" * 16, 0)
+    membership._file.identity = Identity(NO_ID, b"n" * 16, 0)
     assert membership.follow_leader("host:5679") == ""
 
     (tmp_path / "definitions").write_bytes(b"of the leader")
@@ -63,7 +64,7 @@ def test_files_of_the_first_sync_are_no_data_of_another_broker(membership, tmp_p
 
 
 def test_data_of_another_broker_is_not_overwritten(membership, tmp_path):
-    membership._follower.identity = Identity(NO_ID, b"n" * 16, 0)
+    membership._file.identity = Identity(NO_ID, b"n" * 16, 0)
     (tmp_path / "definitions").write_bytes(b"of another broker")
 
     assert "a node that joins one needs an empty folder" in membership.follow_leader("host:5679")
@@ -71,7 +72,7 @@ def test_data_of_another_broker_is_not_overwritten(membership, tmp_path):
 
 def test_follower_accepts_no_damage(membership, tmp_path):
     """Its .cluster would be written as it was when the process began, with the epoch of then."""
-    membership._identity = Identity(b"c" * 16, b"n" * 16, 4, damaged=True)
+    membership._file.identity = Identity(b"c" * 16, b"n" * 16, 4, damaged=True)
 
     with pytest.raises(ClusterError, match="ask the leader"):
         membership.change("accept_damage")

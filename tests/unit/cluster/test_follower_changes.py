@@ -242,7 +242,7 @@ def test_later_epoch_is_on_the_disk_before_the_first_acknowledgement(leader, beg
         return applier.in_thread(function, *arguments)
 
     monkeypatch.setattr(identity, "write", late)
-    monkeypatch.setattr(follower, "in_thread", in_thread)
+    monkeypatch.setattr(identity, "in_thread", in_thread)
     leader.accept(epoch=4)
     leader.tell(events.written(1, 0, b"xyz"), position=6)
     for _ in range(20):
@@ -256,6 +256,36 @@ def test_later_epoch_is_on_the_disk_before_the_first_acknowledgement(leader, beg
 
     assert not leader.is_sync and written == [4]
     assert identity.read(root) == one.identity == identity.Identity(CLUSTER, one.identity.node_id, 4)
+
+
+def test_position_is_noted_in_the_folder_and_acknowledged(leader, begin, root, monkeypatch):
+    one = begin()
+    leader.accept()
+    sync(leader)
+    assert identity.read(root).position == leader.noted == 5
+
+    leader.tell(events.written(1, 0, b"xyz"), position=6)
+    leader.await_ack(6, 6)
+    leader.tell(position=6)
+    monkeypatch.setattr(follower, "NOTE_S", 0.0)
+    while leader.noted == 5:
+        leader.tell(position=6)
+        leader.read()
+
+    assert identity.read(root).position == one.identity.position == leader.noted == 6
+
+
+def test_no_position_is_noted_in_a_later_epoch_at_first(leader, begin, root):
+    """It would be one of an epoch in which nothing was noted."""
+    begin()
+    leader.accept()
+    sync(leader)
+
+    leader.accept(epoch=4)
+    leader.tell(events.written(1, 0, b"xyz"), position=6)
+    leader.await_ack(6, 6)
+
+    assert identity.read(root)[2:] == (4, "", False, 0) and leader.noted == 0
 
 
 def test_leader_of_a_lower_epoch_is_left_after_that(leader, begin):

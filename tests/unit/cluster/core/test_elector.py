@@ -2,7 +2,7 @@
 import pytest
 
 from gomq_py.cluster.core.elector import (
-    ADOPT, DAMAGED_S, HEARING_S, Again, Campaign, Clear, Deposed, Elector, Follow, Lead, Wait,
+    ADOPT, DAMAGED_S, HEARING_S, Again, Bootstrap, Campaign, Clear, Deposed, Elector, Follow, Lead, Wait,
 )
 from gomq_py.cluster.core.records import MAX_EPOCH, InSyncRecord, LeaderRecord
 from tests.unit.cluster.core.place import CLUSTER, OTHER, A, B, C, Place
@@ -118,6 +118,18 @@ def test_who_may_lack_promises_waits(place, members, epoch, is_whole, words):
     decision = place.decides(Elector(A, CLUSTER, epoch, "a:1", is_whole))
 
     assert words in decision.reason and decision.again_s is None
+
+
+@pytest.mark.parametrize("epoch, position, is_elected", [
+    (5, 6, False), (5, 7, True), (5, 8, True), (4, 9, False), (6, 0, True)])
+def test_an_older_folder_of_the_same_epoch_waits(place, epoch, position, is_elected):
+    """A position of the next epoch counts from zero."""
+    place.keep(epoch=6)
+    place.etcd.put("isr", InSyncRecord(6, {A: 5, B: 5}, {A: 7}).encode())
+
+    decision = place.decides(Elector(A, CLUSTER, epoch, "a:1", position=position))
+
+    assert type(decision) is (Campaign if is_elected else Wait)
 
 
 def test_a_copy_of_a_member_is_not_elected(place, elector):
@@ -281,7 +293,18 @@ def test_who_began_a_cluster_and_died_at_once_goes_on(place):
 def test_a_new_node_does_not_take_a_cluster_over(place):
     place.keep(members=(A,))
 
-    assert "not in sync" in place.decides(Elector(B, "", 0, "b:1")).reason
+    reason = place.decides(Elector(B, "", 0, "b:1")).reason
+
+    assert "not in sync" in reason and "a new, empty cluster" in reason
+
+
+def test_a_new_node_begins_a_cluster_when_the_keys_of_a_lost_one_are_deleted(place):
+    place.keep(members=(A,))
+    elector = Elector(B, "", 0, "b:1")
+    place.decides(elector)
+    place.etcd.empty()
+
+    assert type(place.decides(elector)) is Bootstrap
 
 
 # a leader
