@@ -343,7 +343,7 @@ class ElectedMembership:
         if self._serving is None:
             raise ClusterError("this node does not lead: ask the leader")
         self._serving.check_transfer()
-        chosen = named and administration.successor(coordination, self._identity.node_id.hex(), named)
+        chosen = named and administration.successor(coordination, self._file.identity.node_id.hex(), named)
         lacking = self._serving.drain()
         if lacking:
             raise ClusterError(f"nodes in sync do not have everything yet: {', '.join(sorted(lacking))}")

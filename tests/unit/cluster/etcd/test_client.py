@@ -420,7 +420,7 @@ def test_name_that_is_not_found_is_not_done(client):
         made.transact(TRANSACTION)
 
 
-@pytest.mark.parametrize("host", ["a" * 64, "a..b", "*"])
+@pytest.mark.parametrize("host", ["a" * 64, "a..b"])
 def test_host_that_is_no_name_is_not_done(host, client):
     with pytest.raises(CoordinatorError):
         client(f"{host}:2379").read()
