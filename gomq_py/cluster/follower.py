@@ -37,8 +37,9 @@ WAITING = "waiting"  # for a leader
 
 # What ends a connection without being a fault of this program.
 FAULTS = (OSError, FrameError, EventError, MessageError, LoginRefused, DataDirError, ReplicaError)
-# Pause before the next try to connect; doubled after each one that fails.
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+# Pause before the next try to connect, and its growth after each one that fails: an eighth of the time since
+# the first try, since clients wait for a follower of a leader that boots.
+FIRST_PAUSE_S, LONGEST_PAUSE_S, PAUSE_GROWTH = 0.1, 5.0, 9 / 8
 # Files, and MiB of them, that a thread reads and hashes at a time: many, because a call of a thread costs as
 # much as a small file; few, so that a slow disk does not keep the thread from others.
 FILES_PER_TURN, BLOCKS_PER_TURN = 64, 8
@@ -229,7 +230,7 @@ class Follower:
                 self._is_free.set()
             self._seek()
             self._again.wait(self._pause_s)
-            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+            self._pause_s = min(PAUSE_GROWTH * self._pause_s, LONGEST_PAUSE_S)
 
     def _seek(self) -> None:
         self._state = WAITING if self._address is None else CONNECTING
