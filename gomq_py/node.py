@@ -162,7 +162,7 @@ class Node:
         """
         assert self.role == FOLLOWER, self.role
         if self._membership is not None:
-            self._membership.end_following()
+            self._membership.end_following(self._files.register)
         if self.doors is not None:
             self.doors.close()
             self.doors = None

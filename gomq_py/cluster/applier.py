@@ -9,6 +9,8 @@ from collections import deque
 import gevent
 from gevent.event import Event
 
+from gomq_py.cluster.former_run import FormerRun
+from gomq_py.cluster.replica import Replica
 from gomq_py.cluster.staging import Staging
 from gomq_py.cluster.wire import events
 from gomq_py.hub.threads import in_thread
@@ -25,6 +27,12 @@ FLUSH_S = 0.2
 # For so long after a flush of the leader each batch is flushed at once: the leader is flushing it, too, for
 # somebody who waits. So both disks work at the same time.
 HURRY_S = 0.05
+# Memory for the last frames that were applied, which a new leader sends to followers that are behind it; each
+# takes LAST_OCTETS besides its payload. Followers of one leader are less than a second apart.
+LAST_OCTETS, FRAME_OCTETS = 4 << 20, 300
+# A copy is exact behind so many flushes of the leader: what a thread of the leader had written when the sync
+# read it was told with the flush that was under way then, or with the next one.
+EXACT_FLUSHES = 2
 
 
 class Applier:
@@ -48,6 +56,10 @@ class Applier:
         self._failed = failed
         self._flush_s = flush_s
         self._replica = None
+        self._former: FormerRun | None = None  # the data folder as it stays until a sync is swapped in
+        self._last = deque()  # frames that were applied
+        self._last_octets = self._begin = 0  # the last frames go on behind this position
+        self._is_cut = False  # an event was applied in part
         self._next_identity = None
         self._trusts_disk = True
         self._frames = deque()
@@ -59,9 +71,25 @@ class Applier:
         self._greenlet = None
 
     @property
-    def can_resume(self):
-        """Whether the leader may go on behind ``received``."""
-        return self._replica is not None and self.failure is None
+    def place(self):
+        """Position behind which the leader of the data folder's run may go on, see ``go_on``; None: the
+        folder needs a sync.
+        """
+        if self._replica is not None and self.failure is None:
+            return self.received
+        is_sound = self._trusts_disk and not (self.staging is not None and self.staging.is_doubtful)
+        return self._former.position if self._former is not None and is_sound else None
+
+    @property
+    def former(self):
+        """The data folder's state as a FormerRun without ``runs``; None if it needs a sync. Call it after
+        ``flush``.
+        """
+        replica = self._replica
+        if replica is None or self.failure is not None:
+            return self._former
+        is_exact = replica.flushes >= EXACT_FLUSHES and not self._is_cut
+        return FormerRun(self._applied, replica.paths, self._begin, tuple(self._last), is_exact)
 
     def start(self):
         """Begin to apply."""
@@ -76,6 +104,7 @@ class Applier:
         self._wake.set()
         if self._greenlet is not None:
             self._greenlet.join()
+        self._former = self.former
         try:
             in_thread(self._close)
         except OSError as error:
@@ -90,14 +119,28 @@ class Applier:
         """
         if self.staging is None:
             self.flush()
-        self._forget()
-        while not self._idle.is_set():
-            self._idle.wait()
-            self._forget()  # a turn puts back what it did not come to; another one may have begun with that
+        self._former = self.former
+        self._give_up()
         self.received = self.flushed = self._applied = 0
         in_thread(self._stage)
         self._next_identity = identity
         self.failure = None
+
+    def go_on(self):
+        """Give up a sync under way, and go on behind ``place``. Raises OSError. May switch."""
+        if self._replica is None:
+            former = self._former
+            self._give_up()
+            self.received = self.flushed = self._applied = former.position
+            in_thread(self._open_again, former)
+            self.failure = None
+
+    def _give_up(self):
+        """Forget what waits, once no thread is at work. May switch."""
+        self._forget()
+        while not self._idle.is_set():
+            self._idle.wait()
+            self._forget()  # a turn puts back what it did not come to; another one may have begun with that
 
     def put(self, frame):
         """Hand over a frame of events. May switch: waits while too many are waiting."""
@@ -180,6 +223,7 @@ class Applier:
         self.failure = error
         if self.staging is None:  # a sync that fails leaves the data folder as it was
             self.damage = self.damage or error
+            self._former = None
         self._forget()
         try:
             self._failed()
@@ -199,12 +243,15 @@ class Applier:
         target, done = self.staging or self._replica, 0
         for frame in batch:
             events.decode(frame.payload, target)
+            is_staged = self.staging is not None
+            if not is_staged:
+                self._keep(frame)
             self._applied = frame.position
             done += 1
-            if self.staging is not None and self.staging.is_whole:
+            if is_staged and target.is_whole:
                 target = self._complete()
                 is_due = True
-            elif self.staging is None and target.is_behind_flush:
+            elif not is_staged and target.is_behind_flush:
                 is_due = True  # the leader has flushed this: a promise may wait for it
                 self._hurried_until = time.monotonic() + HURRY_S
                 break
@@ -214,13 +261,29 @@ class Applier:
         self.flushed = self._applied
         return done, True
 
+    def _keep(self, frame):
+        """Keep a frame that was applied, in place of older ones."""
+        self._is_cut = frame.position == self._applied
+        self._last.append(frame)
+        self._last_octets += len(frame.payload) + FRAME_OCTETS
+        while self._last_octets > LAST_OCTETS:
+            dropped = self._last.popleft()
+            self._last_octets -= len(dropped.payload) + FRAME_OCTETS
+            self._begin = dropped.position
+
+    def _begin_anew(self, position):
+        """Keep what comes behind this position from now on."""
+        self._last.clear()
+        self._last_octets, self._begin, self._is_cut = 0, position, False
+
     def _complete(self):
         identity = self._next_identity._replace(position=self._applied)
         replica = self.staging.complete(identity)
         self.identity = identity
         self.staging = None
         self._trusts_disk = True
-        self.damage = None
+        self.damage = self._former = None
+        self._begin_anew(self._applied)
         self._replica = replica  # last: from now on the hub may ask the leader to go on
         return replica
 
@@ -229,6 +292,12 @@ class Applier:
             self._trusts_disk = False
         self._close()
         self.staging = Staging(self._files, self._root, self._trusts_disk)
+
+    def _open_again(self, former):
+        """Give up the sync, and open the data folder as it was before."""
+        self._close()
+        self._replica = Replica(self._files, self._root, former.paths)
+        self._replica.flushes = EXACT_FLUSHES * former.is_exact
 
     def _close(self):
         for target in (self.staging, self._replica):

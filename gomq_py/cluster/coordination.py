@@ -30,6 +30,7 @@ from gomq_py.cluster.core.transactions import (
     CREATE, Compare, CoordinatorError, Delete, Outcome, Put, Transaction, Unanswered,
 )
 from gomq_py.cluster.leadership import Leadership, boot_time_s
+from gomq_py.cluster.membership import address_of
 from gomq_py.cluster.shared_settings import Difference, Warner
 from gomq_py.errors import ClusterError
 from gomq_py.observability.log import logger
@@ -448,7 +449,7 @@ class Coordination:
             LOG.warning("this node was elected leader, in epoch %d", lead.epoch)
             self.leadership = Leadership(
                 self._coordinator, self._promises, self._lease, in_sync, self.min_isr, self._clock,
-                self._member.note)
+                self._member.note, self._former(lead.former))
             self.leadership.know(True)
             self._member.elected(self.leadership, lead.record.members.get(self._node) == 0)
         else:
@@ -456,6 +457,11 @@ class Coordination:
             self._member.lead_on(lead.epoch)
             leadership.renew(self._lease, in_sync)
             leadership.know(True)
+
+    def _former(self, node: str) -> tuple[str, tuple[str, int]] | None:
+        """The former leader's id with its address, if that is known."""
+        record = decoded(self.view.nodes.get(node), NodeRecord.decode)
+        return None if record is None else (node, address_of(record.address))
 
     def _depose(self, reason: str, stays: bool = False) -> None:
         LOG.warning("this node leads no more: %s", reason)

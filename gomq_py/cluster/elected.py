@@ -173,13 +173,20 @@ class ElectedMembership:
         """Why this follower may not be promoted by hand: that is never possible."""
         return "the nodes of this cluster elect their leader: see transfer_leadership, cluster_force_leader"
 
-    def end_following(self) -> None:
-        """Stop the Follower; what it has received is on disk then. Raises OSError. May switch."""
+    def end_following(self, register: Any) -> None:
+        """Stop the Follower; what it has received is on disk then. The other followers of its leader go on
+        here: ``register`` keeps the leader's ids. Raises OSError. May switch.
+        """
         follower, self._follower = self._follower, None
         if follower is not None:
             failure = follower.stop()
             if failure is not None:
                 raise OSError(f"the last changes of the leader could not be kept: {failure}") from failure
+            former = follower.former_run
+            if former is not None:
+                ids = {os.path.join(self._root, path): file_id for file_id, path in former.paths.items()}
+                register.go_on(ids, former.position)
+                self._stream.succeed(former, self._file.identity.epoch)
 
     # the coordination's Member (coordination.Member)
 

@@ -16,6 +16,7 @@ import gevent
 from gevent.event import Event
 
 from gomq_py.cluster.applier import FLUSH_S, Applier
+from gomq_py.cluster.former_run import RUNS, FormerRun
 from gomq_py.cluster.identity import Identity, IdentityFile
 from gomq_py.cluster.leadership import NOTE_S
 from gomq_py.cluster.link import Link
@@ -36,8 +37,9 @@ WAITING = "waiting"  # for a leader
 
 # What ends a connection without being a fault of this program.
 FAULTS = (OSError, FrameError, EventError, MessageError, LoginRefused, DataDirError, ReplicaError)
-# Pause before the next try to connect; doubled after each one that fails.
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+# Pause before the next try to connect, and its growth after each one that fails: an eighth of the time since
+# the first try, since clients wait for a follower of a leader that boots.
+FIRST_PAUSE_S, LONGEST_PAUSE_S, PAUSE_GROWTH = 0.1, 5.0, 9 / 8
 # Files, and MiB of them, that a thread reads and hashes at a time: many, because a call of a thread costs as
 # much as a small file; few, so that a slow disk does not keep the thread from others.
 FILES_PER_TURN, BLOCKS_PER_TURN = 64, 8
@@ -92,7 +94,9 @@ class Follower:
         self._file = file
         self._noted_s = time.monotonic()  # time at which the position was noted
         self._applier = Applier(files, root, self._progress, self._applier_failed, flush_s)
-        self._run_id = NO_ID  # of the leader, if its position here means something
+        self._run_id = NO_ID  # of the leader's run that the data folder is a copy of
+        self._next_run_id = NO_ID  # of the leader that is synced from
+        self._former_runs: dict[bytes, int] = {}  # see FormerRun.runs
         self._link: Any = None
         self._connecting: Any = None  # greenlet
         self._greenlet: Any = None
@@ -170,6 +174,16 @@ class Follower:
         return self._applier.damage
 
     @property
+    def former_run(self) -> FormerRun | None:
+        """After ``stop``: what a leader of this folder needs so that other followers go on without a sync;
+        None if they cannot.
+        """
+        former = self._applier.former
+        if former is None or not former.is_exact or self._run_id == NO_ID:
+            return None
+        return former._replace(runs={**self._former_runs, self._run_id: former.position})
+
+    @property
     def hears_leader(self) -> bool:
         """Whether the leader, connected and logged in, has said something within the last second."""
         link = self._link
@@ -222,7 +236,7 @@ class Follower:
                 self._is_free.set()
             self._seek()
             self._again.wait(self._pause_s)
-            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+            self._pause_s = min(PAUSE_GROWTH * self._pause_s, LONGEST_PAUSE_S)
 
     def _seek(self) -> None:
         self._state = WAITING if self._address is None else CONNECTING
@@ -272,34 +286,49 @@ class Follower:
         """Note that a sync was swapped in."""
         if self._applier.identity is not None:
             self._file.identity, self._applier.identity = self._applier.identity, None
+            self._run_id, self._former_runs = self._next_run_id, {}
 
     def _log_in(self, link: Any) -> None:
         self._note_identity()
-        run = self._run_id if self._applier.can_resume else NO_ID
+        place = self._applier.place
+        run = NO_ID if place is None else self._run_id
         secret, name = self._login_with
         login = FollowerLogin(
             secret, self.identity.node_id, self.identity.cluster_id, self.identity.epoch, run,
-            self._applier.received if run != NO_ID else 0, name)
+            place if run != NO_ID else 0, name)
         link.send_now(login.hello())
         while not login.done:
             link.send_now(login.feed(link.next_frame()))
         link.epoch, link.counts_received = login.epoch, login.counts_received
         self._skews_s.clear()
         if login.is_sync:
-            self._run_id = NO_ID
             self._heard.clear()
             self._leader_position = 0
+            self._next_run_id = login.run
             self._applier.begin_sync(
                 Identity(login.cluster_id, self.identity.node_id, login.epoch))
-        self._run_id = login.run
-        if login.is_sync:
             self._state = SYNCING
         else:
+            self._applier.go_on()
+            if login.is_successor:
+                self._go_on_in(login.run)
             self._raise_epoch(login.epoch)
             self._streams()
         LOG.info(
             "following %s, %s", self._shown,
             "with a sync" if login.is_sync else f"from position {self._applier.received} on")
+
+    def _go_on_in(self, run: bytes) -> None:
+        """Go on in the run of a leader that has followed the former one, too. Raises LoginRefused if this
+        copy is not exact, and so may differ from the leader's. May switch.
+        """
+        self._applier.flush()
+        former = self._applier.former
+        if former is None or not former.is_exact:
+            self._run_id = NO_ID
+            raise LoginRefused("this copy is not exact behind its former leader, and is synced")
+        runs = [*self._former_runs.items(), (self._run_id, former.position)]
+        self._run_id, self._former_runs = run, dict(runs[-RUNS:])
 
     def _raise_epoch(self, epoch: int) -> None:
         """Note the epoch of a leader that goes on in a higher one. Raises OSError. May switch."""
@@ -376,7 +405,6 @@ class Follower:
         self._error = ""  # a later fault with the same text is logged again
 
     def _applier_failed(self) -> None:
-        self._run_id = NO_ID
         if self._link is not None:
             self._link.leave(self._applier.failure)
 

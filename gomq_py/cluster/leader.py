@@ -73,12 +73,14 @@ class Leader:
         self._listener = None
         self._links = []
         self._places = {}  # node: (stream.octets, stream.made) up to which it has flushed
+        self._streaming = set()  # links that have begun to stream
         self._leavers = set()  # nodes
         self._pending = {}  # greenlet: host, the oldest first
         self._greenlets = set()
         self._turn = Semaphore()  # one follower syncs at a time
         self._strangers = QuietLog(LOG)
         self._has_heard = Event()  # of an acknowledgement: see drain
+        self.on_streaming = lambda: None  # called when a follower begins to stream
 
     def open(self):
         """Listen. Raises BindError."""
@@ -253,6 +255,7 @@ class Leader:
             LOG.error("%s is disconnected by a fault", link, exc_info=error)
         finally:
             self._links.remove(link)
+            self._streaming.discard(link)
             self._note_place(link)
 
     def _log_in(self, connection, peer):
@@ -304,6 +307,9 @@ class Leader:
     def _heard(self, link):
         """Tell the acknowledger of a follower's ACK. During a sync its folder has nothing of this run yet."""
         self._has_heard.set()
+        if link.is_streaming and link not in self._streaming:
+            self._streaming.add(link)
+            self.on_streaming()
         if self._acknowledger is not None and link.is_streaming:
             self._acknowledger.acknowledged(link.node, self._counted(link))
 

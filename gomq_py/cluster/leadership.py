@@ -18,6 +18,7 @@ from gomq_py.cluster.core.coordinator import Coordinator
 from gomq_py.cluster.core.in_sync import STEP_S, InSync
 from gomq_py.cluster.core.lease import Lease
 from gomq_py.cluster.core.transactions import CoordinatorError, Transaction, Unanswered
+from gomq_py.cluster.refusals import AGAIN_S, Address, refuses
 from gomq_py.errors import ClusterError
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -49,6 +50,7 @@ def boot_time_s() -> float:
 class Leadership:
     """A leader's promises and deliveries, as long as it leads. ``in_sync``: of the present election;
     ``lease``: the present one; ``promises``: core.promises.Promises; ``note``: see coordination.Member.
+    ``former``: the former leader's id, and host and port of its cluster port; None if they are not known.
 
     ``opened``: an Event that is set once doors may open. ``is_fenced``: see above; True at first. ``leader``:
     the cluster.leader.Leader, which knows the followers; None until ``serve``.
@@ -56,7 +58,8 @@ class Leadership:
 
     def __init__(
             self, coordinator: Coordinator, promises: Any, lease: Lease, in_sync: InSync, min_isr: int = 1,
-            clock: Any = boot_time_s, note: Callable[[int], None] = lambda position: None):
+            clock: Any = boot_time_s, note: Callable[[int], None] = lambda position: None,
+            former: tuple[str, Address] | None = None):
         self.in_sync = in_sync
         self.promises = promises
         self.opened = Event()
@@ -66,13 +69,14 @@ class Leadership:
         self._min_isr = min_isr
         self._clock = clock
         self._note, self._noted_s = note, time.monotonic()
+        self._former = former
         self._leads = True  # as far as is known
         self._gate: Any = None
         self._alarms: Any = None
         self.leader: Any = None
         self._holds: Any = None
         self._has_ended = False
-        self._stepping: Any = None  # greenlet
+        self._greenlets: list[Any] = []
         self._check: Any = None  # libev watcher
         self._wake = Event()
         self._quiet = QuietLog(LOG)
@@ -83,14 +87,16 @@ class Leadership:
         """Begin to look at the clock and to call ``step``."""
         self._check = gevent.get_hub().loop.check(priority=FIRST)
         self._check.start(self._look_at_clock)
-        self._stepping = gevent.spawn(self._run)
-        self._stepping.name = "cluster: in-sync set"
+        self._begin("in-sync set", self._run)
+        if self._former is not None:
+            self._begin("looks for the former leader", self._look_for_former, *self._former)
 
     def serve(self, gate: Any, alarms: Any, leader: Any, holds: Any) -> None:
         """Steer the hub's Gate and the broker's Alarms from now on. ``holds``: the PublisherHolds. Must be
         called before doors open. Does not switch.
         """
         self._gate, self._alarms, self.leader, self._holds = gate, alarms, leader, holds
+        leader.on_streaming = self._wake.set
         if self.is_fenced:
             gate.shut()
         self._apply()
@@ -118,13 +124,14 @@ class Leadership:
         self.stop()
 
     def stop(self) -> None:
-        """End the greenlet and the watcher, and leave everything as it is."""
+        """End the greenlets and the watcher, and leave everything as it is."""
         if self._check is not None:
             self._check.stop()
             self._check.close()
             self._check = None
-        if self._stepping is not None and self._stepping is not gevent.getcurrent():
-            self._stepping.kill(block=False)
+        for greenlet in self._greenlets:
+            if greenlet is not gevent.getcurrent():
+                greenlet.kill(block=False)
 
     @property
     def lease_left_s(self) -> float:
@@ -163,6 +170,22 @@ class Leadership:
         return lacking
 
     # the in-sync set
+
+    def _begin(self, what: str, function: Callable[..., None], *arguments: Any) -> None:
+        greenlet = gevent.spawn(function, *arguments)
+        greenlet.name = f"cluster: {what}"
+        self._greenlets.append(greenlet)
+
+    def _look_for_former(self, node: str, address: Address) -> None:
+        """Remove the former leader from the set at once if no process listens at its address: promises would
+        wait for a third of ack_timeout. It joins again when it comes back.
+        """
+        while node in self.in_sync.members and (self.leader is None or node not in self.leader.progress):
+            if refuses(address):
+                self.in_sync.leave(node)
+                self._wake.set()
+                return
+            gevent.sleep(AGAIN_S)
 
     def _run(self) -> None:
         while True:

@@ -83,12 +83,13 @@ class LeaderLogin:
         if not hmac.compare_digest(digest, _sign(self._secret, self._role, self._signed)):
             raise LoginRefused("the follower has another secret")
         _check_follower(self.hello, self._challenge)
-        self.is_sync = isinstance(self.hello, messages.Hello) and not (
-            self.hello.cluster_id != NO_ID and self.hello.run != NO_ID
-            and self._can_resume(self.hello.run, self.hello.position)
-        )
+        hello, is_successor = self.hello, False
+        self.is_sync = isinstance(hello, messages.Hello)
+        if self.is_sync and NO_ID not in (hello.cluster_id, hello.run):
+            self.is_sync = not self._can_resume(hello.run, hello.position)
+            is_successor = not self.is_sync and hello.run != self._challenge.run
         self.done = True
-        welcome = messages.Welcome(b"", self.is_sync, self._counts_received)
+        welcome = messages.Welcome(b"", self.is_sync, self._counts_received, is_successor)
         signature = _sign(self._secret, b"leader", self._signed + bytes([welcome.flags]))
         return self._frame(frames.WELCOME, welcome._replace(digest=signature))
 
@@ -100,8 +101,8 @@ class FollowerLogin:
     """The follower's side: send ``hello()``, then feed what the leader answers.
 
     Once ``done``: ``cluster_id``, ``epoch`` and ``run`` are the leader's, ``is_sync`` is whether a sync comes
-    first, ``counts_received`` as in messages.Welcome. Until then they are the follower's own: NO_ID as
-    ``cluster_id`` is an empty folder, as ``run`` no position.
+    first, ``counts_received`` and ``is_successor`` as in messages.Welcome. Until then they are the follower's
+    own: NO_ID as ``cluster_id`` is an empty folder, as ``run`` no position.
     """
 
     _KIND, _ROLE = frames.HELLO, b"follower"
@@ -116,7 +117,7 @@ class FollowerLogin:
         self.epoch = epoch
         self.run = run
         self.is_sync = True
-        self.counts_received = False
+        self.counts_received = self.is_successor = False
         self.done = False
         self._hello = hello.encode()
         self._challenge: Any = None
@@ -151,12 +152,13 @@ class FollowerLogin:
             raise LoginRefused("the leader has not proved that it knows the secret")
         self._check_welcome(welcome)
         self.cluster_id, self.epoch, self.run, _ = self._challenge
-        self.is_sync, self.counts_received = welcome.is_sync, welcome.counts_received
+        _, self.is_sync, self.counts_received, self.is_successor = welcome
         self.done = True
         return b""
 
     def _check_welcome(self, welcome):
-        if not welcome.is_sync and self.run != self._challenge.run:  # NO_ID is no leader's
+        is_asked = self.run != NO_ID and (self.run != self._challenge.run) == welcome.is_successor
+        if not welcome.is_sync and not is_asked:
             raise LoginRefused("the leader goes on without a sync in another run than this node asked for")
 
 

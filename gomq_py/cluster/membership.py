@@ -132,9 +132,9 @@ class Membership:
                 "take the older state with --force")
         return ""
 
-    def end_following(self) -> None:
-        """Stop the Follower, if there is one; what it has received is on disk then. Raises OSError if that
-        has failed. May switch.
+    def end_following(self, register: Any) -> None:
+        """Stop the Follower, if there is one; what it has received is on disk then. Other followers sync
+        anew. Raises OSError if that has failed. May switch.
         """
         follower, self._follower = self._follower, None
         if follower is not None:

@@ -43,12 +43,20 @@ class Refusals:
 
     def _try(self, address: Address) -> None:
         try:
-            with gevent.Timeout(ANSWER_S, OSError("no answer")):
-                socket.create_connection(address).close()
-        except ConnectionRefusedError:
-            self._reported_s = time.monotonic()
-            self._report(address)
-        except (OSError, UnicodeError):
-            pass  # the machine is gone, or is too busy: the lease decides
+            if refuses(address):
+                self._reported_s = time.monotonic()
+                self._report(address)
         finally:
             self._trying = None
+
+
+def refuses(address: Address) -> bool:
+    """Whether an address refuses a connection (ECONNREFUSED). May switch, for ANSWER_S at most."""
+    try:
+        with gevent.Timeout(ANSWER_S, OSError("no answer")):
+            socket.create_connection(address).close()
+    except ConnectionRefusedError:
+        return True
+    except (OSError, UnicodeError):
+        pass  # the machine is gone, or is too busy: the lease decides
+    return False

@@ -50,6 +50,7 @@ class Replica:
         self._dirty = set()  # ids
         self._dirty_folders = set()
         self.is_behind_flush = False  # the last operations ended with flushed()
+        self.flushes = 0  # count of flushed()
         # whether a flush or a read has failed: files may then be other on the disk than they read
         self.is_doubtful = False
         self._folder = files.open_folder(self._root)
@@ -142,6 +143,7 @@ class Replica:
     def flushed(self):
         """Flush before the next operation."""
         self.is_behind_flush = True
+        self.flushes += 1
 
     def listed_folder(self, path):
         """Only a Staging knows this."""

@@ -121,7 +121,7 @@ class EventStream(Replicator):
     __slots__ = (
         "run", "epoch", "position", "octets", "made", "kept", "unread", "wakes", "kept_most", "_inside",
         "_compresses", "_unread_most", "_pending", "_is_due", "_chain", "_first", "_last", "_marks", "_added",
-        "_dead", "_freeing", "_is_keeping", "_followers", "_timer", "_has_failed",
+        "_dead", "_freeing", "_is_keeping", "_followers", "_former", "_timer", "_has_failed",
     )
 
     def __init__(self, root, epoch=0, compresses=True, kept_most=KEPT_OCTETS, unread_most=UNREAD_OCTETS):
@@ -146,6 +146,7 @@ class EventStream(Replicator):
         self._freeing = None
         self._is_keeping = False
         self._followers = 0
+        self._former = None  # see succeed
         self._timer = None
         self._has_failed = False
 
@@ -204,6 +205,22 @@ class EventStream(Replicator):
         if self._is_keeping:
             self._begin_anew()
 
+    def succeed(self, former, epoch):
+        """Before the boot: go on behind the run that this node has copied (former_run.FormerRun), so that its
+        other followers find their place here. ``epoch``: of the frames from now on.
+        """
+        assert self._last is self._first and not self._is_keeping
+        self.position, self.epoch, self._former = former.position, epoch, former
+        self._first = self._last = Entry(self._chain, former.begin, True, 0)
+        self._is_keeping = True
+        self._timer = gevent.spawn_later(ALONE_S, self._stop_keeping)
+        before = former.begin
+        for frame in former.frames:
+            octets = frames.encode(
+                frames.EVENTS, frame.payload, frame.epoch, frame.position, self._compresses)
+            self._append(Entry(self._chain, frame.position, frame.position > before, 0, octets))
+            before = frame.position
+
     # for links
 
     def attach(self):
@@ -240,7 +257,8 @@ class EventStream(Replicator):
         """The Entry at which a follower goes on that has the events of ``run`` up to ``position``; None if
         it needs a sync.
         """
-        if run != self.run or not self._is_keeping:
+        is_known = run == self.run or self._former is not None and self._former.has(run, position)
+        if not is_known or not self._is_keeping:
             return None
         entry = self.end()
         if entry.position != position:

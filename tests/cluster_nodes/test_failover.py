@@ -8,6 +8,7 @@ import pytest
 from gomq_py.storage.format.head import SEAL_AT, SYNCED_AT
 from tests.ctl.running import Runner, done
 from tests.support.elected import ELECTION_S, Client, Cluster
+from tests.support.mirror import differing
 from tests.support.waiting import in_time, wait_until
 
 
@@ -38,6 +39,25 @@ def test_killed_leader_is_replaced_and_readmitted_without_a_loss(cluster):
     second.kill()
     client.publish(50)
 
+    check(client)
+
+
+def test_followers_of_a_killed_leader_go_on_at_the_next_one_without_a_sync(cluster):
+    first = cluster.wait_in_sync(3)
+    client = Client(cluster).connect()
+    client.publish(50)
+    wait_until(
+        lambda: (figures := first.figures) and {
+            one["flushed"] for one in figures["followers"]} == {figures["position"]},
+        ELECTION_S, cluster.describe)
+
+    first.kill()
+    client.publish(50)
+
+    second = cluster.leader(but=first)
+    follower, = (node for node in cluster.running if node is not second)
+    assert follower.log_text.count("with a sync") == 1 and "from position" in follower.log_text
+    wait_until(lambda: not differing(second.data_dir, follower.data_dir))
     check(client)
 
 

@@ -30,11 +30,12 @@ class PlayedLeader:
         self.refused = ""  # why the follower has left
         self.tls = None
 
-    def accept(self, secret=SECRET, cluster_id=CLUSTER, epoch=1, can_resume=True, counts_received=False):
-        """Let a follower in; returns its Hello."""
+    def accept(
+            self, secret=SECRET, cluster_id=CLUSTER, epoch=1, can_resume=True, counts_received=False, run=RUN):
+        """Let a follower in, in this leader's ``run``, that of RUN or one behind it; returns its Hello."""
         self.greet()
         login = LeaderLogin(
-            secret, cluster_id, epoch, RUN, lambda run, position: can_resume and run == RUN,
+            secret, cluster_id, epoch, run, lambda asked, position: can_resume and asked in (RUN, run),
             counts_received=counts_received)
         self.reader = FrameReader()
         while not login.done:

@@ -7,7 +7,8 @@ MessageError. Integers are big endian; an id is 16 octets, NO_ID for none.
                nonce 32, the node's name in printable UTF-8 (1 to 255 octets)
     CHALLENGE  cluster id, epoch u64, run, nonce 32
     PROOF      32 octets
-    WELCOME    proof 32, u8: 1 if a sync comes first; + 2 if promises need no flush of the follower
+    WELCOME    proof 32, u8: 1 if a sync comes first; + 2 if promises need no flush of the follower; + 4 if
+               the leader's run goes on behind that of HELLO
     REFUSED    text in UTF-8
     HASHES     file id u64, count u32, block_digest u64 of each MiB of the follower's file (count 0: no file)
     ACK        position received u64, position flushed u64, position u64 that is noted in the folder
@@ -130,17 +131,18 @@ class Proof(NamedTuple):
 class Welcome(NamedTuple):
     """The leader's signature of both, and of ``flags``. ``is_sync``: a sync comes first. ``counts_received``:
     the leader's promises wait for what is received, and not for its flush, so the follower acknowledges it at
-    once.
+    once. ``is_successor``: the leader has another run than HELLO names, and has followed that one, too.
     """
 
     digest: bytes
     is_sync: bool
     counts_received: bool = False
+    is_successor: bool = False
 
     @property
     def flags(self):
         """The last octet."""
-        return self.is_sync + 2 * self.counts_received
+        return self.is_sync + 2 * self.counts_received + 4 * self.is_successor
 
     def encode(self):
         return _WELCOME.pack(self.digest, self.flags)
@@ -148,9 +150,9 @@ class Welcome(NamedTuple):
     @classmethod
     def decode(cls, payload):
         digest, flags = _unpack(_WELCOME, payload, "WELCOME")
-        if flags > 3:
-            raise MessageError(f"a WELCOME says {flags} in place of 0 to 3")
-        return cls(digest, bool(flags & 1), bool(flags & 2))
+        if flags > 7:
+            raise MessageError(f"a WELCOME says {flags} in place of 0 to 7")
+        return cls(digest, bool(flags & 1), bool(flags & 2), bool(flags & 4))
 
 
 class Refused(NamedTuple):

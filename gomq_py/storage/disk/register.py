@@ -41,7 +41,15 @@ class Register:
         self.folders = {}
         self.told = 0
         self._ids = {}  # path -> id
+        self._former_ids = {}
         self._last_id = 0
+
+    def go_on(self, ids, told):
+        """Before ``seed``: the folder is a copy of another one's, whose register had these ``ids``, {path:
+        id}, after ``told`` events. They stay if there are exactly these files; otherwise ``diverged`` is told.
+        """
+        self._former_ids, self.told = ids, told
+        self._last_id = max(ids.values(), default=0)
 
     def seed(self, root, left_out):
         """Register what the folder ``root`` holds, without the names ``left_out`` directly in it. For boot,
@@ -64,6 +72,10 @@ class Register:
                     self.folders[path] = None
                 elif stat.S_ISREG(mode):  # ctl's socket is none
                     self._add(path)
+        former, self._former_ids = self._former_ids, {}
+        if former and former != self._ids:
+            LOG.error("%s has other files than the leader that it was copied from", root)
+            self._tell("diverged")
 
     def id_of(self, path):
         """The id of the file with this path; 0 if it is not in the register."""
@@ -137,10 +149,12 @@ class Register:
         return file_id if self.paths.get(file_id) == path else self._ids.get(path, 0)
 
     def _add(self, path):
-        self._last_id += 1
-        self._ids[path] = self._last_id
-        self.paths[self._last_id] = path
-        return self._last_id
+        file_id = self._former_ids.get(path)
+        if file_id is None:
+            file_id = self._last_id = self._last_id + 1
+        self._ids[path] = file_id
+        self.paths[file_id] = path
+        return file_id
 
     def _forget(self, file_id):
         path = self.paths.pop(file_id, None)

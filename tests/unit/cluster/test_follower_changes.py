@@ -7,10 +7,11 @@ from gevent import socket
 
 from gomq_py.cluster import applier, follower, identity
 from gomq_py.cluster.wire import events, frames
+from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.hub.turns import give_way
 from gomq_py.storage.disk.plain_files import PlainFiles
 from tests.support.played_leader import (
-    CLUSTER, RUN, SECRET, PlayedLeader, content, sync, wait_for, wait_for_error,
+    CLUSTER, RUN, SECRET, VERSION, PlayedLeader, content, sync, wait_for, wait_for_error,
 )
 from tests.support.waiting import wait_until
 
@@ -363,3 +364,87 @@ def test_follow_ends_a_try_to_connect_that_takes_long(leader, begin, monkeypatch
 
     leader.accept(secret=SECRET)
     sync(leader)
+
+
+# a leader that has followed the same run
+
+LATER_RUN = b"l" * 16
+
+
+def begin_exact(leader, begin):
+    """A follower with the file 1, and position 9, whose copy is exact."""
+    one = begin()
+    leader.accept()
+    sync(leader)
+    leader.tell(events.flushed(), position=6)
+    leader.tell(events.flushed(), position=7)
+    leader.tell(events.written(1, 0, b"xy"), position=9)
+    leader.await_ack(9, 9)
+    return one
+
+
+def test_follower_goes_on_in_the_same_folder_at_a_leader_that_has_followed_the_same_run(
+        leader, begin, other, root):
+    one = begin_exact(leader, begin)
+    one.follow(address(other))
+    inode = (root / "file").stat().st_ino
+
+    hello = other.accept(epoch=2, run=LATER_RUN)
+    other.tell(events.written(1, 2, b"z"), position=10)
+    other.await_ack(10, 10)
+
+    assert (hello.run, hello.position) == (RUN, 9) and not other.is_sync
+    assert content(root)["file"] == b"xyz" and (root / "file").stat().st_ino == inode
+    assert identity.read(root).epoch == 2
+    one.follow(None)
+    one.follow(address(other))
+    assert (other.accept(epoch=2, run=LATER_RUN).run) == LATER_RUN
+
+
+@pytest.mark.parametrize("operations", [
+    (events.written(1, 0, b"xy"),),  # no flush since the sync: it may have read what was not told yet
+    (events.flushed(), events.flushed(), events.written(1, 0, b"x")),
+], ids=["behind a sync", "in the middle of a range"])
+def test_copy_that_may_differ_from_the_next_leaders_is_synced(leader, begin, other, operations):
+    one = begin()
+    leader.accept()
+    sync(leader)
+    for operation in operations:
+        leader.tell(operation, position=9)
+    leader.await_ack(9, 9)
+    one.follow(address(other))
+
+    assert other.accept(epoch=2, run=LATER_RUN).run == RUN
+    hello = other.accept(epoch=2, run=LATER_RUN)
+
+    assert hello.run == NO_ID and other.is_sync
+
+
+def test_follower_whose_sync_was_cut_off_goes_on_where_it_was_before(leader, begin, other, root):
+    """The first leader after the lost one has lost that run, and is lost itself."""
+    one = begin_exact(leader, begin)
+    one.follow(address(other))
+    other.accept(epoch=2, run=b"o" * 16, can_resume=False)
+    other.tell(events.listed(5, 9, "file"), VERSION, position=0)
+    while not other.hashes:
+        other.read()
+    one.follow(address(leader))
+
+    hello = leader.accept(epoch=3, run=LATER_RUN)
+    leader.tell(events.written(1, 2, b"z"), position=10)
+    leader.await_ack(10, 10)
+
+    assert (hello.run, hello.position) == (RUN, 9) and not leader.is_sync
+    assert content(root)["file"] == b"xyz"
+    wait_for(one, state="streaming", error="")
+
+
+def test_damaged_folder_does_not_go_on(leader, begin, other, files, monkeypatch):
+    one = begin_exact(leader, begin)
+    monkeypatch.setattr(files, "put", fail)
+    leader.tell(events.written(1, 0, b"x"), position=10)
+    leader.await_end()
+    one.follow(address(other))
+
+    assert other.accept(epoch=2, run=LATER_RUN).run == NO_ID
+    assert one.stop() is not None and one.former_run is None

@@ -88,9 +88,9 @@ def test_text_of_a_refusal_is_cut():
     assert Refused("\udcff").encode() == b"?"
 
 
-def test_welcome_says_0_to_3():
-    with pytest.raises(MessageError, match="a WELCOME says 4 in place of 0 to 3"):
-        Welcome.decode(bytes(32) + b"\x04")
+def test_welcome_says_0_to_7():
+    with pytest.raises(MessageError, match="a WELCOME says 8 in place of 0 to 7"):
+        Welcome.decode(bytes(32) + b"\x08")
 
 
 def test_ack_cannot_flush_more_than_was_received():
