@@ -66,9 +66,10 @@ def _told(error: Exception) -> str:
         return (
             f"its certificate is not accepted: {untrusted} (see etcd_tls_ca_cert of [clustering], and the "
             "name in etcd_endpoints)")
-    if hasattr(error, "library"):
+    reason = getattr(error, "reason", None)
+    if reason is not None and hasattr(error, "library"):
         return (
-            f"no TLS connection: {str(error.reason).replace('_', ' ').lower()} (see etcd_tls_cert of "
+            f"no TLS connection: {str(reason).replace('_', ' ').lower()} (see etcd_tls_cert of "
             "[clustering]; https:// is for servers with TLS)")
     return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
