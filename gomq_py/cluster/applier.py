@@ -33,10 +33,11 @@ class Applier:
     ``received``, ``flushed``: last position that was handed over, and that is on the disk. ``failure``: the
     exception that ended it; ``begin_sync`` begins anew. ``damage``: the exception since which the data folder
     may lack, on the disk, what was received; None once a sync was swapped in. ``progress()`` is called in the
-    hub when a thread has applied or flushed something, ``failed()`` once for a failure.
+    hub when a thread has applied or flushed something, ``failed()`` once for a failure, before anything else
+    is done. ``trusts_disk``: see Staging.
     """
 
-    def __init__(self, files, root, progress, failed, flush_s=FLUSH_S):
+    def __init__(self, files, root, progress, failed, flush_s=FLUSH_S, trusts_disk=True):
         self.received = self.flushed = self._applied = 0
         self.octets = 0  # that wait, or are being applied
         self.failure = self.damage = None
@@ -49,7 +50,7 @@ class Applier:
         self._flush_s = flush_s
         self._replica = None
         self._next_identity = None
-        self._trusts_disk = True
+        self._trusts_disk = trusts_disk
         self._frames = deque()
         self._flush_at = None  # time of the next flush; None: nothing was applied since the last one
         self._hurried_until = 0.0
@@ -62,6 +63,12 @@ class Applier:
     def can_resume(self):
         """Whether the leader may go on behind ``received``."""
         return self._replica is not None and self.failure is None
+
+    @property
+    def is_doubtful(self):
+        """Whether a flush or a read has failed, and no sync was swapped in since."""
+        return not self._trusts_disk or any(
+            target is not None and target.is_doubtful for target in (self.staging, self._replica))
 
     def start(self):
         """Begin to apply."""
@@ -225,8 +232,7 @@ class Applier:
         return replica
 
     def _stage(self):
-        if any(target is not None and target.is_doubtful for target in (self.staging, self._replica)):
-            self._trusts_disk = False
+        self._trusts_disk = not self.is_doubtful
         self._close()
         self.staging = Staging(self._files, self._root, self._trusts_disk)
 
