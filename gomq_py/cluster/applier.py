@@ -41,10 +41,11 @@ class Applier:
     ``received``, ``flushed``: last position that was handed over, and that is on the disk. ``failure``: the
     exception that ended it; ``begin_sync`` begins anew. ``damage``: the exception since which the data folder
     may lack, on the disk, what was received; None once a sync was swapped in. ``progress()`` is called in the
-    hub when a thread has applied or flushed something, ``failed()`` once for a failure.
+    hub when a thread has applied or flushed something, ``failed()`` once for a failure, before anything else
+    is done. ``trusts_disk``: see Staging.
     """
 
-    def __init__(self, files, root, progress, failed, flush_s=FLUSH_S):
+    def __init__(self, files, root, progress, failed, flush_s=FLUSH_S, trusts_disk=True):
         self.received = self.flushed = self._applied = 0
         self.octets = 0  # that wait, or are being applied
         self.failure = self.damage = None
@@ -61,7 +62,7 @@ class Applier:
         self._last_octets = self._begin = 0  # the last frames go on behind this position
         self._is_cut = False  # an event was applied in part
         self._next_identity = None
-        self._trusts_disk = True
+        self._trusts_disk = trusts_disk
         self._frames = deque()
         self._flush_at = None  # time of the next flush; None: nothing was applied since the last one
         self._hurried_until = 0.0
@@ -90,6 +91,12 @@ class Applier:
             return self._former
         is_exact = replica.flushes >= EXACT_FLUSHES and not self._is_cut
         return FormerRun(self._applied, replica.paths, self._begin, tuple(self._last), is_exact)
+
+    @property
+    def is_doubtful(self):
+        """Whether a flush or a read has failed, and no sync was swapped in since."""
+        return not self._trusts_disk or any(
+            target is not None and target.is_doubtful for target in (self.staging, self._replica))
 
     def start(self):
         """Begin to apply."""
@@ -288,8 +295,7 @@ class Applier:
         return replica
 
     def _stage(self):
-        if any(target is not None and target.is_doubtful for target in (self.staging, self._replica)):
-            self._trusts_disk = False
+        self._trusts_disk = not self.is_doubtful
         self._close()
         self.staging = Staging(self._files, self._root, self._trusts_disk)
 

@@ -27,7 +27,7 @@ from gomq_py.cluster.core.transactions import (
 from gomq_py.cluster.disk_watch import DiskWatch
 from gomq_py.cluster.folder_damage import FolderDamage, why_no_sync
 from gomq_py.cluster.follower import Follower
-from gomq_py.cluster.identity import IdentityFile
+from gomq_py.cluster.identity import IdentityFile, this_boot
 from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.leadership import Leadership, boot_time_s
 from gomq_py.cluster.membership import address_of, follower_context, leader_tls, read_secret, shown
@@ -40,7 +40,8 @@ from gomq_py.errors import ClusterError
 from gomq_py.hub.threads import in_thread
 from gomq_py.net.listener import format_address
 from gomq_py.observability.log import logger
-from gomq_py.storage.disk.data_dir import content_of
+from gomq_py.storage.disk.data_dir import CLUSTER, content_of
+from gomq_py.storage.disk.open_file import CAN_FLUSH_FILE_SYSTEMS
 from gomq_py.storage.disk.plain_files import PlainFiles
 from gomq_py.storage.disk.replication import Replicator
 
@@ -72,6 +73,7 @@ class ElectedMembership:
         self._promises = Promises()
         self._acknowledger = Acknowledger(self._promises, counts_received=not settings.sync)
         self._disk = DiskWatch()
+        self._flushes: Any = None  # a leader's GroupCommit
         self._connect = connect or partial(_client_of_etcd, settings)
         self._coordinator: Any = None
         self._keepalives: Any = None
@@ -195,7 +197,7 @@ class ElectedMembership:
         """The data folder's state now."""
         identity = self._file.identity
         cluster = "" if identity.cluster_id == NO_ID else identity.cluster_id.hex()
-        is_whole = self._follower is None or self._follower.damage is None
+        is_whole = identity.is_whole and (self._follower is None or self._follower.damage is None)
         is_copy = self._follower is not None and self._follower.is_copy
         return Folder(cluster, identity.epoch, is_whole, identity.damaged, is_copy, identity.position)
 
@@ -238,13 +240,18 @@ class ElectedMembership:
 
     def take(self, cluster: str, epoch: int) -> None:
         """Write cluster and epoch into the folder, flushed. Raises ClusterError, OSError. May switch."""
-        self._file.take(bytes.fromhex(cluster), epoch)
+        self._file.take(bytes.fromhex(cluster), epoch, "" if self._settings.sync else this_boot())
 
     def note(self, position: int) -> None:
         """Note in the folder that it has all up to a position of this leader's changes; flushed. Raises
         OSError. May switch.
         """
-        self._file.change(position=position)
+        self._file.change(position=position, doubted=self._doubted())
+
+    def _doubted(self) -> str:
+        """Identity.doubted as it is now."""
+        has_failed = self._flushes is not None and self._flushes.has_failed
+        return this_boot() if has_failed else self._file.identity.doubted
 
     def elected(self, leadership: Leadership, is_first: bool) -> None:
         """Have the node lead."""
@@ -282,7 +289,8 @@ class ElectedMembership:
     def guard(self, durability: Any) -> None:
         """Let each promise of the node's Durability wait for the followers in sync."""
         durability.add(self._acknowledger)
-        self._disk.watch_flushes(durability.disk)
+        self._flushes = durability.disk
+        self._disk.watch_flushes(self._flushes)
 
     def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
         """Serve followers, and wait until doors may open. Raises BindError, OSError. May switch."""
@@ -438,6 +446,26 @@ class ElectedMembership:
             self._follower = None
         if self._coordinator is not None:
             self._coordinator.close()
+        if self._file is not None:
+            self._note_end()
+
+    def _note_end(self) -> None:
+        """Note what an orderly end leaves: a machine that is stopped in order loses nothing."""
+        unflushed = self._file.identity.unflushed
+        try:
+            if unflushed == this_boot() and CAN_FLUSH_FILE_SYSTEMS:
+                in_thread(self._flush_all)
+                unflushed = ""
+            self._file.change(doubted=self._doubted(), unflushed=unflushed)
+        except OSError as error:
+            LOG.error("the end of this run cannot be noted in %s: %s", CLUSTER, error)
+
+    def _flush_all(self) -> None:
+        folder = self._files.open_folder(self._root)
+        try:
+            self._files.sync_all(folder)
+        finally:
+            self._files.close(folder)
 
     def _set_leader(self, address: tuple[str, int] | None) -> None:
         if address != self._leader_address:

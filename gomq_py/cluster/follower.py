@@ -17,7 +17,7 @@ from gevent.event import Event
 
 from gomq_py.cluster.applier import FLUSH_S, Applier
 from gomq_py.cluster.former_run import RUNS, FormerRun
-from gomq_py.cluster.identity import Identity, IdentityFile
+from gomq_py.cluster.identity import Identity, IdentityFile, this_boot
 from gomq_py.cluster.leadership import NOTE_S
 from gomq_py.cluster.link import Link
 from gomq_py.cluster.login import CopiedFolder, FollowerLogin, LoginRefused
@@ -29,6 +29,7 @@ from gomq_py.cluster.wire.messages import NO_ID, Ack, Hashes, Heartbeat, Message
 from gomq_py.hub.threads import in_thread
 from gomq_py.net.listener import format_address
 from gomq_py.observability.log import logger
+from gomq_py.storage.disk.data_dir import CLUSTER
 from gomq_py.storage.errors import DataDirError
 
 LOG = logger("cluster")
@@ -93,7 +94,8 @@ class Follower:
         self._refused = refused
         self._file = file
         self._noted_s = time.monotonic()  # time at which the position was noted
-        self._applier = Applier(files, root, self._progress, self._applier_failed, flush_s)
+        self._applier = Applier(
+            files, root, self._progress, self._applier_failed, flush_s, file.identity.reads_as_on_disk)
         self._run_id = NO_ID  # of the leader's run that the data folder is a copy of
         self._next_run_id = NO_ID  # of the leader that is synced from
         self._former_runs: dict[bytes, int] = {}  # see FormerRun.runs
@@ -305,8 +307,9 @@ class Follower:
             self._heard.clear()
             self._leader_position = 0
             self._next_run_id = login.run
-            self._applier.begin_sync(
-                Identity(login.cluster_id, self.identity.node_id, login.epoch))
+            self._applier.begin_sync(Identity(
+                login.cluster_id, self.identity.node_id, login.epoch,
+                unflushed=this_boot() if login.counts_received else ""))
             self._state = SYNCING
         else:
             self._applier.go_on()
@@ -407,6 +410,11 @@ class Follower:
     def _applier_failed(self) -> None:
         if self._link is not None:
             self._link.leave(self._applier.failure)
+        if self._applier.is_doubtful:  # also after a restart of this process
+            try:
+                self._file.change(torn=this_boot())
+            except OSError as error:
+                LOG.error("a failed flush cannot be noted in %s: %s", CLUSTER, error)
 
     # what the link asks for
 

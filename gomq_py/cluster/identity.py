@@ -3,7 +3,7 @@
 
     SHA-256 of the next line in hex, "\\n", and a JSON object:
     {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number, "promoted": text, "damaged": truth,
-     "position": number}
+     "position": number, "torn": boot id, "doubted": boot id, "unflushed": boot id}
 
 The node's id never changes; cluster and epoch change when a sync is swapped in, and the epoch when a follower
 is promoted or elected, or its leader goes on in a higher one. A node with an empty folder has NO_ID as its
@@ -23,7 +23,7 @@ from gomq_py.digests import sha256
 from gomq_py.errors import ClusterError
 from gomq_py.hub.threads import in_thread
 from gomq_py.storage.disk import atomic_file
-from gomq_py.storage.disk.data_dir import CLUSTER, content_of
+from gomq_py.storage.disk.data_dir import CLUSTER, boot_id, content_of
 
 
 class Identity(NamedTuple):
@@ -32,6 +32,12 @@ class Identity(NamedTuple):
     same. ``damaged``: this leader has found damage in its data, and nobody may sync from it. ``position``: of
     the changes of the epoch's leader, up to which the folder has all; noted now and then, so that an older
     copy of the folder is known by it.
+
+    Three ids of the machine's boot, "" where there is none. In ``torn`` a flush of this copy has failed:
+    until the machine boots anew, files may be other on the disk than they read, and a boot of the broker
+    writes only that again which its leader had not flushed. In ``doubted`` a flush of this leader has failed.
+    Since ``unflushed`` promises count on what was received, and after the next boot of the machine it may be
+    gone. A sync that is swapped in ends all three.
     """
     cluster_id: bytes
     node_id: bytes
@@ -39,6 +45,25 @@ class Identity(NamedTuple):
     promoted: str = ""
     damaged: bool = False
     position: int = 0
+    torn: str = ""
+    doubted: str = ""
+    unflushed: str = ""
+
+    @property
+    def is_whole(self):
+        """Whether all that was acknowledged from this folder is on its disk."""
+        boot = this_boot()
+        return self.torn != boot and self.unflushed in ("", boot)
+
+    @property
+    def reads_as_on_disk(self):
+        """Whether what is read from the folder's files is on the disk, once it is flushed."""
+        return this_boot() not in (self.torn, self.doubted)
+
+
+def this_boot():
+    """The id of the machine's present boot."""
+    return boot_id().decode("ascii", "replace").strip() or "unknown"
 
 
 class IdentityFile:
@@ -57,7 +82,7 @@ class IdentityFile:
                 in_thread(write, self._files, self._root, changed)
                 self.identity = changed
 
-    def take(self, cluster_id, epoch):
+    def take(self, cluster_id, epoch, unflushed=""):
         """Note that this node was elected for ``epoch``, or leads on in it; on the disk before it opens its
         doors. A folder of no cluster becomes one of ``cluster_id``.
 
@@ -71,7 +96,7 @@ class IdentityFile:
         if found.epoch > epoch:
             raise ClusterError(
                 f"{self._root} is of epoch {found.epoch}, and this node was elected for {epoch}")
-        self.change(cluster_id=cluster_id, epoch=epoch, position=0)
+        self.change(cluster_id=cluster_id, epoch=epoch, position=0, unflushed=unflushed)
 
 
 def read(root):
@@ -89,10 +114,11 @@ def read(root):
         cluster_id, node_id = bytes.fromhex(found["cluster"]), bytes.fromhex(found["node"])
         identity = Identity(
             cluster_id, node_id, found["epoch"], found["promoted"], found["damaged"],
-            found.get("position", 0))
+            *(found.get(name, default) for name, default in Identity._field_defaults.items()
+              if name not in ("promoted", "damaged")))
         lengths = {len(identity.cluster_id), len(identity.node_id)}
         types = [type(value) for value in identity[2:]]
-        if lengths != {ID_OCTETS} or types != [int, str, bool, int] or identity.epoch < 0:
+        if lengths != {ID_OCTETS} or types != [int, str, bool, int, str, str, str] or identity.epoch < 0:
             raise ValueError
     except (ValueError, KeyError, TypeError):
         raise ClusterError(
@@ -105,7 +131,7 @@ def write(files, root, identity):
     """Replace the file; it is on the disk when this returns. Blocks. Raises OSError."""
     content = json.dumps({
         "cluster": identity.cluster_id.hex(), "node": identity.node_id.hex(), "epoch": identity.epoch,
-        "promoted": identity.promoted, "damaged": identity.damaged, "position": identity.position,
+        **dict(zip(Identity._fields[3:], identity[3:], strict=True)),
     }).encode()
     line = sha256(content).hexdigest().encode() + b"\n" + content
     atomic_file.replace(files, os.path.join(root, CLUSTER), line)

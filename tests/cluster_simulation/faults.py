@@ -3,7 +3,7 @@ themselves after some seconds.
 """
 from functools import partial
 
-from gomq_py.cluster.core.overrides import NotPossible, adopt
+from gomq_py.cluster.core.overrides import NotPossible, adopt, force_leader
 from gomq_py.cluster.core.records import InSyncRecord, decoded
 from gomq_py.cluster.core.transactions import CoordinatorError
 from tests.cluster_simulation.judge import electable
@@ -58,6 +58,42 @@ def back_up_and_restore(world):
         _boot_later(world, node)
     for other in world.nodes:
         other.back_up()
+
+
+def fail_flushes(world):
+    """The flushes of a follower fail for a while; its process ends soon after, at times with its power."""
+    random = world.random
+    node = random.choice(world.nodes)
+    node.is_disk_ill = True
+    world.after(random.uniform(0.1, 1.0), setattr, node, "is_disk_ill", False)
+    world.after(random.uniform(0.1, 2.0), random.choice((node.kill, node.restart, node.cut_power)))
+    world.after(random.choice((2.2, 5.0)), node.boot)
+
+
+def transfer(world):
+    """An operator has the leader let another node lead, or stops it."""
+    for node in world.nodes:
+        program = node.program
+        if program is not None and program.are_doors_open and program.elector.lease:
+            program.promises.refuse(RuntimeError("another node is to lead"))
+            if program.elector.lease in world.etcd.leases():
+                world.etcd.end_lease(program.elector.lease)
+            node.restart()
+
+
+def force(world):
+    """While nobody leads, an operator makes a node lead, in a few seeds; what it lacks is lost."""
+    node = world.random.choice(world.nodes)
+    folder = node.folder
+    if not world.forces or node.program is None or world.waits_for_operator:
+        return
+    try:
+        transaction = force_leader(world.etcd.read(), folder.node_id, folder.cluster, folder.epoch)
+        if world.etcd.transact(transaction).is_done:
+            world.judge.forced(folder)
+            world.note("forced %s", node)
+    except (NotPossible, CoordinatorError) as error:
+        world.note("not forced: %s", error)
 
 
 def stop(world):
@@ -155,9 +191,10 @@ def delete_leader(world):
 
 def empty_etcd(world):
     """etcd begins anew without anything, in a few seeds. After some seconds an operator has it written anew
-    from a node that was in sync. (In these seeds no node is wiped: it would begin another cluster.)
+    from a node that was in sync. (No node has an empty folder then: it would begin another cluster.)
     """
-    if world.empties_etcd and not world.waits_for_operator:
+    if world.empties_etcd and not world.waits_for_operator and all(
+            node.folder.cluster for node in world.nodes):
         world.waits_for_operator = electable(world)
         world.etcd.empty()
         world.after(world.random.uniform(1, 8), _adopt, world)
@@ -187,7 +224,8 @@ def write_rubbish(world):
     """An operator writes rubbish, or an ``isr`` of an earlier epoch, and puts back what was there."""
     key = world.random.choice(("isr", "leader", "cluster"))
     kept = world.etcd.kept.get(key)
-    if kept is not None and not kept.value.startswith(b"rubbish"):
+    if kept is not None and key not in world.scribbled:
+        world.scribbled.add(key)
         rubbish = b"rubbish %d" % world.etcd.revision
         record = decoded(kept, InSyncRecord.decode) if key == "isr" else None
         if record is not None and record.epoch > 1 and "leader" in world.etcd.kept and (
@@ -199,6 +237,7 @@ def write_rubbish(world):
 
 
 def _put_back(world, key, kept, rubbish):
+    world.scribbled.remove(key)
     there = world.etcd.kept.get(key)
     if there is not None and there.value == rubbish:
         world.etcd.put(key, kept.value, there.lease)
@@ -215,7 +254,8 @@ def _cut(world, *way, seconds=None):
 
 FAULTS = {
     function.__name__: function for function in (
-        kill, cut_power, cut_all_power, wipe, back_up_and_restore, stop, jump, cut_pair, cut_from_etcd,
+        kill, cut_power, cut_all_power, wipe, back_up_and_restore, fail_flushes, transfer, force, stop,
+        jump, cut_pair, cut_from_etcd,
         depose, reset, isolate, refuse, lose, slow_down, hold, end_leases, delete_leader, empty_etcd,
         compact, write_rubbish)
 }

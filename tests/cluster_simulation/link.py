@@ -231,9 +231,10 @@ class Follower:
         flushed = len(self._staging)
         yield self.world.flush_s()
         if link is self._link:
-            self.folder.swap(self._staging, link.leader.folder.cluster, link.epoch)
-            self.folder.flushed = flushed
-            self._staging = None
+            staged, self._staging = self._staging, None
+            self.folder.swap(staged[:flushed], link.leader.folder.cluster, link.epoch)
+            for operation in staged[flushed:]:
+                self._apply(operation)
             self._run = link.leader.run
             self._may_acknowledge = True
             self.program.told()
@@ -250,5 +251,11 @@ class Follower:
     def _flush(self, link):
         end = len(self.folder.operations)
         yield self.world.flush_s()
+        if self.program.node.is_disk_ill and self._staging is None and link is self._link:
+            self.folder.fail_flush()
+            self.program.told()
+            self._run = 0  # the next link begins with a sync
+            self._end()
+            return
         if self._staging is None and link is self._link:
             self.folder.flushed = max(self.folder.flushed, end)

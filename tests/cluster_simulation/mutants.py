@@ -43,6 +43,12 @@ def positions_not_written(patch):
     patch(InSync, "_noted", lambda self, members, progress: dict(self._positions))
 
 
+@mutant
+def failed_flush_forgotten(patch):
+    """A node whose flush has failed leads after a restart, with what is not on its disk."""
+    _without_reason(patch, "may not be on its disk")
+
+
 def _without_reason(patch, words):
     def why_not(self, view):
         why = original(self, view)

@@ -31,7 +31,7 @@ class Program(Process):
         self.follower = Follower(self)
         self.elector = Elector(
             self.folder.node_id, self.folder.cluster, self.folder.epoch, node.address,
-            is_damaged=world.random.random() < 0.1, position=self.folder.position)
+            not self.folder.is_torn, world.random.random() < 0.1, self.folder.position)
         self.lease = Lease(world.lease_ttl_s)
         self.leads = None  # the elector's Lead that is acted upon
         self.was_elected = False  # and not deposed since
@@ -40,7 +40,7 @@ class Program(Process):
         self.promises = Promises()
         self.links = {}  # node id -> Link
         self.base = 0  # operations before the first position of this run
-        self.are_doors_open = False
+        self.has_booted = self.are_doors_open = False
         self._wake = Event(self)
         self._appended = Event(self)
         self._unflushed = []  # records
@@ -67,7 +67,8 @@ class Program(Process):
         """Tell the elector how the folder is now."""
         folder = self.folder
         self.elector.folder(
-            folder.cluster, folder.epoch, True, self.elector.is_damaged, position=folder.position)
+            folder.cluster, folder.epoch, not folder.is_torn, self.elector.is_damaged,
+            position=folder.position)
 
     # what the elector decides
 
@@ -163,10 +164,15 @@ class Program(Process):
             self.elector.node, leads.epoch, leads.revision, leads.record, leads.mod_revision,
             self.world.min_isr, self.world.ack_timeout_s, leads.former)
         self._require()
-        self.world.listening[self.node.address] = self
         if is_first:
-            for task in (self._send(), self._flush(), self._client(), self._fence(), self._note()):
-                self.spawn(task)
+            self.spawn(self._boot())
+
+    def _boot(self):
+        yield self.world.boot_s()
+        self.has_booted = True
+        self.world.listening[self.node.address] = self
+        for task in (self._send(), self._flush(), self._client(), self._fence(), self._note()):
+            self.spawn(task)
 
     def _require(self):
         if self.in_sync is not None:
@@ -204,7 +210,7 @@ class Program(Process):
         while True:
             yield STEP_S
             in_sync = self.in_sync
-            if in_sync is None:
+            if in_sync is None or not self.has_booted:
                 continue
             transaction = in_sync.step(
                 self.clock_s(), self._progress(), self.promises.asked, self.promises.promised)

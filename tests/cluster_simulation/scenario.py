@@ -28,6 +28,9 @@ class Scenario(World):
         self.counts = {}  # name of a fault -> how often it came
         self.nodes = [Node(self, name) for name in "abcde"[:random.choice((2, 3, 3, 3, 3, 5))]]
         self.empties_etcd = random.random() < 0.08
+        self.forces = random.random() < 0.08
+        self.has_long_boots = random.random() < 0.3
+        self.scribbled = set()  # keys that an operator will put back
         self.waits_for_operator = []  # nodes of which one is to be adopted
         self.is_misrouting = random.random() < 0.4  # an address may be another leader's, too
 
@@ -52,6 +55,12 @@ class Scenario(World):
         if self.random.random() < self.slow_disk:
             return self.random.uniform(0.05, 1.5)
         return self.random.uniform(0.001, 0.02)
+
+    def boot_s(self):
+        """How long an elected node reads its folder."""
+        if self.has_long_boots and self.random.random() < 0.5:
+            return self.random.uniform(0.5, 8.0)
+        return self.random.uniform(0.001, 0.05)
 
     def reached(self, address):
         """The program that answers at an address, or None."""
@@ -96,7 +105,7 @@ class Scenario(World):
         self.note("-- heal")
         self.cuts.clear()
         self.loss = self.slow_s = self.slow_disk = 0.0
-        self.holds = self.etcd.is_refused = self.is_misrouting = False
+        self.holds = self.etcd.is_refused = self.is_misrouting = self.has_long_boots = False
         for node in self.nodes:
             node.boot()
         self._confirmed_before = len(self.judge.confirmed)

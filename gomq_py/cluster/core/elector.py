@@ -28,6 +28,9 @@ ADOPT = (
 NO_COPY = (
     "If no node has the data, delete the keys below `etcd_prefix` from etcd: the nodes begin a new, empty "
     "cluster")
+LACKING = (
+    "what this node has acknowledged may not be on its disk: a flush has failed, or its machine has lost its "
+    "power with --no-sync. Another in-sync node must lead; if it is so on all of them: cluster_force_leader")
 
 
 class Follow(NamedTuple):
@@ -223,8 +226,8 @@ class Elector:
             return (
                 "another node follows the leader with this node's id, so this data folder may lack what that "
                 "one has acknowledged: remove .cluster of the copy, or start this node anew if there is none")
-        if not self.is_whole:
-            return "what this node has acknowledged may not be on its disk"
+        if not self.is_whole and len(record.members) > 1:  # else nobody has more
+            return LACKING
         return "" if record.epoch < MAX_EPOCH else "`isr` in etcd has the highest epoch"
 
     def _why_other_cluster(self, view: View) -> str:

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from gomq_py.cluster import identity
 from gomq_py.cluster.elected import ElectedMembership
 from gomq_py.cluster.identity import Identity, IdentityFile
 from gomq_py.cluster.membership import Membership
@@ -43,6 +44,34 @@ def test_folder_is_whole_again_after_a_sync(membership):
 
     assert membership.folder.is_whole
     assert membership.settle()
+
+
+def test_leader_without_flushes_is_not_whole_after_a_loss_of_power(tmp_path, monkeypatch):
+    """Unless it has ended in order."""
+    made = ElectedMembership(Settings.checked(data_dir=str(tmp_path), sync=False), connect=SimpleNamespace)
+    made._file = IdentityFile(PlainFiles(), str(tmp_path), Identity(b"c" * 16, b"n" * 16, 5))
+    made.take("63" * 16, 6)
+    assert made.folder.is_whole
+    with monkeypatch.context() as patch:
+        patch.setattr(identity, "boot_id", lambda: b"another\n")
+        assert not made.folder.is_whole
+
+    made.close()
+
+    assert identity.read(tmp_path).unflushed == ""
+
+
+def test_failed_flush_of_a_leader_is_noted(tmp_path):
+    """A sync of a later process takes nothing from the folder."""
+    made = ElectedMembership(Settings.checked(data_dir=str(tmp_path)), connect=SimpleNamespace)
+    made._file = IdentityFile(PlainFiles(), str(tmp_path), Identity(b"c" * 16, b"n" * 16, 5))
+    made.guard(SimpleNamespace(add=lambda one: None, disk=SimpleNamespace(has_failed=True)))
+    assert made.folder.is_whole
+
+    made.note(7)
+
+    kept = identity.read(tmp_path)
+    assert kept.position == 7 and not kept.reads_as_on_disk and kept.is_whole
 
 
 def test_copy_of_a_member_is_told(membership):

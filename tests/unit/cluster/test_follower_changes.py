@@ -127,6 +127,40 @@ def test_follower_whose_folder_fails_says_so_and_leaves(leader, begin, files, mo
     assert leader.refused == "[Errno 5] broken"
 
 
+def test_failed_flush_is_known_after_a_restart(leader, begin, files, root, monkeypatch):
+    """What the folder reads may not be on the disk, so a sync takes nothing from it, and no node leads with
+    it, until a sync is swapped in or the machine boots anew.
+    """
+    one = begin(flush_s=0.0)
+    leader.accept()
+    sync(leader)
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "sync", fail)
+        leader.tell(events.written(1, 0, b"xyz"), position=6)
+        leader.await_end()
+        wait(lambda: not identity.read(root).is_whole)
+        one.stop()
+
+    begin()
+    leader.accept()
+    sync(leader)
+
+    assert leader.hashes == [(1, [])]
+    assert identity.read(root).is_whole
+
+
+def test_folder_of_promises_without_a_flush_is_not_whole_after_a_loss_of_power(
+        leader, begin, root, monkeypatch):
+    begin()
+    leader.accept(counts_received=True)
+    sync(leader)
+    assert identity.read(root).is_whole
+
+    monkeypatch.setattr(identity, "boot_id", lambda: b"another\n")
+
+    assert not identity.read(root).is_whole and identity.read(root).reads_as_on_disk
+
+
 def test_flush_during_a_sync_leaves_the_folder_as_it_was(leader, begin, root):
     identity.write(PlainFiles(), root, identity.Identity(CLUSTER, b"n" * 16, 1))
     (root / "file").write_bytes(b"old")
@@ -286,7 +320,8 @@ def test_no_position_is_noted_in_a_later_epoch_at_first(leader, begin, root):
     leader.tell(events.written(1, 0, b"xyz"), position=6)
     leader.await_ack(6, 6)
 
-    assert identity.read(root)[2:] == (4, "", False, 0) and leader.noted == 0
+    assert identity.read(root) == identity.Identity(CLUSTER, identity.read(root).node_id, 4)
+    assert leader.noted == 0
 
 
 def test_leader_of_a_lower_epoch_is_left_after_that(leader, begin):

@@ -17,7 +17,7 @@ ONE = Identity(b"c" * 16, b"n" * 16, 3)
 LINE = (
     b'{"cluster": "63636363636363636363636363636363", '
     b'"node": "6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e", "epoch": 3, "promoted": "", "damaged": false, '
-    b'"position": 0}')
+    b'"position": 0, "torn": "", "doubted": "", "unflushed": ""}')
 
 
 def test_identity_is_read_as_it_was_written(tmp_path):

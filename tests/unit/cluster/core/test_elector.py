@@ -132,6 +132,12 @@ def test_an_older_folder_of_the_same_epoch_waits(place, epoch, position, is_elec
     assert type(decision) is (Campaign if is_elected else Wait)
 
 
+def test_who_may_lack_promises_leads_where_nobody_has_more(place):
+    place.keep(members=(A,))
+
+    assert type(place.decides(Elector(A, CLUSTER, 5, "a:1", is_whole=False))) is Campaign
+
+
 def test_a_copy_of_a_member_is_not_elected(place, elector):
     """Its folder is of the member's epoch, and lacks what the member has acknowledged since the copy."""
     place.keep()
