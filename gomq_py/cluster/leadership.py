@@ -45,8 +45,7 @@ class Leadership:
     """A leader's promises and deliveries, as long as it leads. ``in_sync``: of the present election;
     ``lease``: the present one; ``promises``: core.promises.Promises.
 
-    ``opened``: an Event that is set once doors may open. ``is_fenced``: see above; True at first. ``leader``:
-    the cluster.leader.Leader, which knows the followers; None until ``serve``.
+    ``opened``: an Event that is set once doors may open. ``is_fenced``: see above; True at first.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class Leadership:
         self._leads = True  # as far as is known
         self._gate: Any = None
         self._alarms: Any = None
-        self.leader: Any = None
+        self._leader: Any = None
         self._holds: Any = None
         self._has_ended = False
         self._stepping: Any = None  # greenlet
@@ -81,10 +80,11 @@ class Leadership:
         self._stepping.name = "cluster: in-sync set"
 
     def serve(self, gate: Any, alarms: Any, leader: Any, holds: Any) -> None:
-        """Steer the hub's Gate and the broker's Alarms from now on. ``holds``: the PublisherHolds. Must be
-        called before doors open. Does not switch.
+        """Steer the hub's Gate and the broker's Alarms from now on. ``leader``: the cluster.leader.Leader,
+        which knows the followers. ``holds``: the PublisherHolds. Must be called before doors open. Does not
+        switch.
         """
-        self._gate, self._alarms, self.leader, self._holds = gate, alarms, leader, holds
+        self._gate, self._alarms, self._leader, self._holds = gate, alarms, leader, holds
         if self.is_fenced:
             gate.shut()
         self._apply()
@@ -129,8 +129,13 @@ class Leadership:
         """Send followers the changes up to now, and close their connections. Only after ``serve``. May
         switch.
         """
-        self.leader.close()
+        self._leader.close()
         self._holds.close()
+
+    @property
+    def leader(self) -> Any:
+        """The Leader; None before ``serve``."""
+        return self._leader
 
     # handing over
 
@@ -151,7 +156,7 @@ class Leadership:
         the nodes that have not; if all have, publishers stay held. Only after ``serve``. May switch.
         """
         self._alarms.set(LEADERSHIP, LEADERSHIP, "another node is to lead")
-        lacking: frozenset[str] = self.leader.drain(self.in_sync.required, DRAIN_S)
+        lacking: frozenset[str] = self._leader.drain(self.in_sync.required, DRAIN_S)
         if lacking:
             self._alarms.clear(LEADERSHIP)
         return lacking
@@ -170,10 +175,10 @@ class Leadership:
     def step(self) -> None:
         """Change ``isr`` where followers have come, gone or stopped. Does not wait for the change."""
         in_sync = self.in_sync
-        if self.leader is not None:
-            for node in self.leader.take_leavers():
+        if self._leader is not None:
+            for node in self._leader.take_leavers():
                 in_sync.leave(node)
-        progress = {} if self.leader is None else self.leader.progress
+        progress = {} if self._leader is None else self._leader.progress
         transaction = in_sync.step(self._clock(), progress, self.promises.wanted, self.promises.promised)
         self._apply()
         if transaction is not None:
