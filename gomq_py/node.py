@@ -92,9 +92,10 @@ class Node:
         if self._membership is not None:
             self._membership.check_content(self._data_dir.path)
         self._data_dir.open()
+        broker: Broker  # made below; a node that closes has no self.broker, and followers may still log in
         if self._membership is not None:
             self._membership.lead(
-                self._data_dir.path, self._files.register, lambda: self.broker.damage_count())
+                self._data_dir.path, self._files.register, lambda: broker.damage_count())
         self._committer = GroupCommit(
             self._files, enabled=settings.sync, slow_s=settings.slow_sync_warning, slice_clock=SliceClock)
         self.durability = Durability(self._committer)

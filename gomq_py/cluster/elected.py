@@ -52,14 +52,6 @@ CALL_PART = 0.36
 HANDS_OVER = "damage was found in this data folder, and another member of the in-sync set may be sound"
 
 
-def _do_nothing() -> None:
-    """Default of ``on_elected``."""
-
-
-def _ignore(reason: str) -> None:
-    """Default of ``on_deposed``."""
-
-
 class ElectedMembership:
     """One object per Node. ``connect()`` makes a Coordinator; None: a client of the etcd that the settings
     name.
@@ -91,7 +83,7 @@ class ElectedMembership:
         self._leader_address: tuple[str, int] | None = None
         self._forwarder: Any = None
         self._refusals = Refusals(self._leader_is_gone)
-        self._callbacks: tuple[Callable[[], None], Callable[[str], None]] = _do_nothing, _ignore
+        self._callbacks: Any = None  # of start()
 
     @property
     def replicators(self) -> tuple[Replicator, ...]:
@@ -116,9 +108,7 @@ class ElectedMembership:
             self._files, self._root, identities.of_member(self._files, self._root))
         self._coordinator = self._connect()
 
-    def start(
-            self, on_elected: Callable[[], None] = _do_nothing,
-            on_deposed: Callable[[str], None] = _ignore) -> None:
+    def start(self, on_elected: Callable[[], None], on_deposed: Callable[[str], None]) -> None:
         """Begin to look for the cluster. ``on_elected()`` is to make the node a leader,
         ``on_deposed(reason)`` to begin it anew as a follower; both return at once.
         """

@@ -52,8 +52,7 @@ class Leadership:
     ``lease``: the present one; ``promises``: core.promises.Promises; ``note``: see coordination.Member.
     ``former``: the former leader's id, and host and port of its cluster port; None if they are not known.
 
-    ``opened``: an Event that is set once doors may open. ``is_fenced``: see above; True at first. ``leader``:
-    the cluster.leader.Leader, which knows the followers; None until ``serve``.
+    ``opened``: an Event that is set once doors may open. ``is_fenced``: see above; True at first.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class Leadership:
         self._leads = True  # as far as is known
         self._gate: Any = None
         self._alarms: Any = None
-        self.leader: Any = None
+        self._leader: Any = None
         self._holds: Any = None
         self._has_ended = False
         self._greenlets: list[Any] = []
@@ -92,10 +91,11 @@ class Leadership:
             self._begin("looks for the former leader", self._look_for_former, *self._former)
 
     def serve(self, gate: Any, alarms: Any, leader: Any, holds: Any) -> None:
-        """Steer the hub's Gate and the broker's Alarms from now on. ``holds``: the PublisherHolds. Must be
-        called before doors open. Does not switch.
+        """Steer the hub's Gate and the broker's Alarms from now on. ``leader``: the cluster.leader.Leader,
+        which knows the followers. ``holds``: the PublisherHolds. Must be called before doors open. Does not
+        switch.
         """
-        self._gate, self._alarms, self.leader, self._holds = gate, alarms, leader, holds
+        self._gate, self._alarms, self._leader, self._holds = gate, alarms, leader, holds
         leader.on_streaming = self._wake.set
         if self.is_fenced:
             gate.shut()
@@ -142,8 +142,13 @@ class Leadership:
         """Send followers the changes up to now, and close their connections. Only after ``serve``. May
         switch.
         """
-        self.leader.close()
+        self._leader.close()
         self._holds.close()
+
+    @property
+    def leader(self) -> Any:
+        """The Leader; None before ``serve``."""
+        return self._leader
 
     # handing over
 
@@ -164,7 +169,7 @@ class Leadership:
         the nodes that have not; if all have, publishers stay held. Only after ``serve``. May switch.
         """
         self._alarms.set(LEADERSHIP, LEADERSHIP, "another node is to lead")
-        lacking: frozenset[str] = self.leader.drain(self.in_sync.required, DRAIN_S)
+        lacking: frozenset[str] = self._leader.drain(self.in_sync.required, DRAIN_S)
         if lacking:
             self._alarms.clear(LEADERSHIP)
         return lacking
@@ -180,7 +185,7 @@ class Leadership:
         """Remove the former leader from the set at once if no process listens at its address: promises would
         wait for a third of ack_timeout. It joins again when it comes back.
         """
-        while node in self.in_sync.members and (self.leader is None or node not in self.leader.progress):
+        while node in self.in_sync.members and (self._leader is None or node not in self._leader.progress):
             if refuses(address):
                 self.in_sync.leave(node)
                 self._wake.set()
@@ -199,10 +204,10 @@ class Leadership:
     def step(self) -> None:
         """Change ``isr`` where followers have come, gone or stopped. Does not wait for the change."""
         in_sync = self.in_sync
-        if self.leader is not None:
-            for node in self.leader.take_leavers():
+        if self._leader is not None:
+            for node in self._leader.take_leavers():
                 in_sync.leave(node)
-        progress = {} if self.leader is None else self.leader.progress
+        progress = {} if self._leader is None else self._leader.progress
         transaction = in_sync.step(self._clock(), progress, self.promises.asked, self.promises.promised)
         self._apply()
         if self.promises.promised > in_sync.noted and time.monotonic() >= self._noted_s + NOTE_S:

@@ -102,20 +102,10 @@ class Membership:
             self._files, root, read_secret(self._settings), *self._address(), socket.gethostname(),
             self._file, follower_context(self._settings))
 
-    # Whether a follower passes its clients on to the leader. The warm copy of ``follow`` does not: who is
-    # connected to it has found the wrong node.
-    forwards = False
-
-    def forwarder(self, hub: Any) -> Any:
-        """The Forwarder of this follower, in the node's ``hub``; None if it serves no clients."""
-        if not self.forwards:
-            return None
-        # imported here: most followers serve no clients
-        from gomq_py.cluster.forwarding import Forwarder
-        follower = self._follower
-        return Forwarder(
-            hub, read_secret(self._settings), socket.gethostname(), self._address, lambda: follower.identity,
-            follower_context(self._settings))
+    def forwarder(self, hub: Any) -> None:
+        """None: no client is passed on to the leader, since one that connects to a warm copy has found the
+        wrong node.
+        """
 
     def start(self, on_elected: Callable[[], None], on_deposed: Callable[[str], None]) -> None:
         """Begin to follow. Nobody is elected."""

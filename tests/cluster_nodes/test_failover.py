@@ -17,6 +17,14 @@ def ctl(node, *arguments):
     return done(Runner("")("--control-unix-path", f"{node.data_dir}.sock", *arguments, bare=True))
 
 
+def serving(cluster, count):
+    """(leader of three nodes in sync, a Client that has published so many messages)."""
+    leader = cluster.wait_in_sync(3)
+    client = Client(cluster).connect()
+    client.publish(count)
+    return leader, client
+
+
 def check(client):
     """Everything confirmed is there, once or, after a retry, in order."""
     numbers = client.take_all()
@@ -26,9 +34,7 @@ def check(client):
 
 
 def test_killed_leader_is_replaced_and_readmitted_without_a_loss(cluster):
-    first = cluster.wait_in_sync(3)
-    client = Client(cluster).connect()
-    client.publish(200)
+    first, client = serving(cluster, 200)
 
     first.kill()
     client.publish(200)
@@ -62,9 +68,7 @@ def test_followers_of_a_killed_leader_go_on_at_the_next_one_without_a_sync(clust
 
 
 def test_stopped_leader_hands_over_at_once(cluster):
-    first = cluster.wait_in_sync(3)
-    client = Client(cluster).connect()
-    client.publish(50)
+    first, client = serving(cluster, 50)
 
     first.stop()
     client.publish(50)
@@ -77,9 +81,7 @@ def test_leader_that_stood_still_delivers_nothing_and_follows_its_successor(clus
     """SIGSTOP beyond the lease: on waking it is fenced before it reads a socket, then begins anew, in the
     same process.
     """
-    first = cluster.wait_in_sync(3)
-    client = Client(cluster).connect()
-    client.publish(50)
+    first, client = serving(cluster, 50)
     consumer = pika.BlockingConnection(pika.URLParameters(first.amqp_url))
     got = []
     channel = consumer.channel()
@@ -102,9 +104,7 @@ def test_leader_that_stood_still_delivers_nothing_and_follows_its_successor(clus
 
 
 def test_etcd_that_is_away_fences_the_leader_and_disconnects_nobody(cluster, etcd):
-    leader = cluster.wait_in_sync(3)
-    client = Client(cluster).connect()
-    client.publish(50)
+    leader, client = serving(cluster, 50)
     connection = client._connection
 
     etcd.kill()
@@ -118,9 +118,7 @@ def test_etcd_that_is_away_fences_the_leader_and_disconnects_nobody(cluster, etc
 
 
 def test_emptied_etcd_stops_everything_until_an_operator_adopts_the_cluster(cluster, etcd):
-    leader = cluster.wait_in_sync(3)
-    client = Client(cluster).connect()
-    client.publish(20)
+    leader, client = serving(cluster, 20)
 
     etcd.call("kv/deleterange", key="AA==", range_end="AA==")
     wait_until(lambda: leader.figures.get("fenced"), ELECTION_S, "the leader is fenced")
@@ -133,9 +131,7 @@ def test_emptied_etcd_stops_everything_until_an_operator_adopts_the_cluster(clus
 
 
 def test_leadership_is_transferred_on_demand(cluster):
-    first = cluster.wait_in_sync(3)
-    client = Client(cluster).connect()
-    client.publish(50)
+    first, client = serving(cluster, 50)
 
     ctl(first, "transfer_leadership")
     second = cluster.leader(but=first)
@@ -147,9 +143,7 @@ def test_leadership_is_transferred_on_demand(cluster):
 
 
 def test_node_that_is_not_in_sync_leads_only_by_force(cluster):
-    leader = cluster.wait_in_sync(3)
-    client = Client(cluster).connect()
-    client.publish(20)
+    leader, client = serving(cluster, 20)
     others = [node for node in cluster.nodes if node is not leader]
     for node in others:
         node.kill()
@@ -179,9 +173,7 @@ def test_status_tells_who_is_in_sync(cluster):
 
 def test_too_few_nodes_in_sync_confirm_nothing(tmp_path, etcd):
     with Cluster(tmp_path, etcd, clustering_min_isr=2) as cluster:
-        leader = cluster.wait_in_sync(3)
-        client = Client(cluster).connect()
-        client.publish(20)
+        leader, client = serving(cluster, 20)
         others = [node for node in cluster.nodes if node is not leader]
         for node in others:
             node.kill()
@@ -195,9 +187,7 @@ def test_too_few_nodes_in_sync_confirm_nothing(tmp_path, etcd):
 
 def test_boot_that_takes_longer_than_the_lease_is_not_cut_short(tmp_path, etcd):
     with Cluster(tmp_path, etcd, environment={"GOMQ_TEST_BOOT_S": "4"}) as cluster:
-        first = cluster.wait_in_sync(3)
-        client = Client(cluster).connect()
-        client.publish(20)
+        first, client = serving(cluster, 20)
 
         first.kill()
         second = cluster.leader(but=first)
@@ -221,9 +211,7 @@ def test_commands_run_when_a_node_begins_and_ceases_to_lead(tmp_path, etcd):
 
 
 def test_node_that_finds_damage_hands_over_to_a_sound_one(cluster):
-    leader = cluster.wait_in_sync(3)
-    client = Client(cluster).connect()
-    client.publish(50)
+    leader, client = serving(cluster, 50)
     for node in cluster.nodes:
         node.kill()
     segment = max(leader.data_dir.glob("queues/*/msgs.*"), key=lambda path: path.stat().st_size)
@@ -286,9 +274,7 @@ def sealed(node):
 def test_elected_node_that_boots_for_long_is_not_taken_for_one_that_is_gone(tmp_path, etcd):
     """Its cluster port refuses connections until it has read its folder."""
     with Cluster(tmp_path, etcd, environment={"GOMQ_TEST_BOOT_S": "4"}) as cluster:
-        first = cluster.wait_in_sync(3)
-        client = Client(cluster).connect()
-        client.publish(20)
+        first, client = serving(cluster, 20)
 
         first.stop()
         second = cluster.leader(but=first)

@@ -12,8 +12,9 @@ import pika.exceptions
 import pytest
 from gevent import socket
 
+from gomq_py.cluster.forwarding import Forwarder
 from gomq_py.cluster.login import ForwarderLogin
-from gomq_py.cluster.membership import Membership
+from gomq_py.cluster.membership import Membership, address_of, follower_context
 from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.settings import Settings
 from gomq_py.hub.threads import in_thread
@@ -74,7 +75,14 @@ class Pair:
 
 @pytest.fixture(autouse=True)
 def forwards(monkeypatch):
-    monkeypatch.setattr(Membership, "forwards", True)
+    """A warm copy passes clients on, as the follower of an elected leader does."""
+    def forwarder(membership, hub):
+        follower, settings = membership._follower, membership._settings
+        return Forwarder(
+            hub, SECRET.encode(), socket.gethostname(), lambda: address_of(settings.cluster_leader),
+            lambda: follower.identity, follower_context(settings))
+
+    monkeypatch.setattr(Membership, "forwarder", forwarder)
 
 
 @pytest.fixture

@@ -64,7 +64,6 @@ from gomq_py.storage.format.head import HEAD_BYTES
 MAGIC = 0x4D52
 MAGIC_OCTETS = b"RM"
 HEADER_BYTES = 40
-TRAILER_BYTES = 4
 ALIGNMENT = 8
 PERSISTENT = 1
 

@@ -74,7 +74,6 @@ class StreamOffsets:
     def __init__(self, folder, files, incarnation):
         self._folder = folder
         self._files = files
-        self._incarnation = incarnation
         head = _HEAD.pack(_MAGIC, 1, incarnation, 0)[:28]
         self._seed = octets.crc32c(0, head, 0, 28)
         self._head = head + self._seed.to_bytes(4, "little")

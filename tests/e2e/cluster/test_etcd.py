@@ -30,14 +30,8 @@ def etcd(tmp_path):
 @pytest.fixture
 def three(tmp_path):
     """A cluster of three servers."""
-    servers = cluster(tmp_path)
-    for server in servers:
-        server.start()
-    for server in servers:
-        server.wait_until_ready()
-    yield servers
-    for server in servers:
-        server.kill()
+    with cluster(tmp_path) as servers:
+        yield servers
 
 
 @pytest.fixture
