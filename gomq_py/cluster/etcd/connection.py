@@ -69,9 +69,10 @@ def _told(error: Exception) -> str:
             f"its certificate is not accepted: {untrusted} (see etcd_tls_ca_cert of [clustering], and the "
             "name in etcd_endpoints)")
     if hasattr(error, "library"):
+        reason = str(getattr(error, "reason", "")).replace("_", " ").lower()
         return (
-            f"no TLS connection: {str(error.reason).replace('_', ' ').lower()} (see etcd_tls_cert of "
-            "[clustering]; https:// is for servers with TLS)")
+            f"no TLS connection: {reason} (see etcd_tls_cert of [clustering]; https:// is for servers with "
+            "TLS)")
     return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
 
