@@ -45,6 +45,8 @@ from gomq_py.storage.disk.replication import Replicator
 LOG = logger("cluster")
 # Part of lease_ttl that one call of etcd may take, TIMEOUT_S at most: two keepalives may fail.
 CALL_PART = 0.36
+# What an operator can do where this leader's folder is damaged, see folder_damage.
+TRANSFER = "let another node lead (transfer_leadership; cluster_force_leader if none is in sync)"
 # Reason of a leader that finds damage at its boot and resigns.
 HANDS_OVER = "damage was found in this data folder, and another member of the in-sync set may be sound"
 
@@ -369,7 +371,7 @@ class ElectedMembership:
         self._identity = self._damage.noted(self._identity)
         if self._identity.damaged and not was_damaged:
             self._hand_over()
-        return why_no_sync(self._identity)
+        return why_no_sync(self._identity, TRANSFER)
 
     # both
 

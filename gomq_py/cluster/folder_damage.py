@@ -11,11 +11,10 @@ from gomq_py.hub.threads import in_thread
 from gomq_py.observability.log import logger
 
 LOG = logger("cluster")
-# What a follower is answered, and what the log says.
+# What a follower is answered, and what the log says. What an operator can do in its place is the caller's.
 DAMAGED = (
     "this leader has found damage in its data folder (see its log), and the follower's copy may be the only "
-    "sound one: promote the follower, or let it sync all the same with 'gomq-py-ctl accept_damage' on the "
-    "leader")
+    "sound one: {}, or let it sync all the same with 'gomq-py-ctl accept_damage' on the leader")
 
 
 class FolderDamage:
@@ -55,6 +54,8 @@ class FolderDamage:
         return identity
 
 
-def why_no_sync(identity: Identity) -> str:
-    """Why no follower may sync from the folder with this Identity, or ""."""
-    return DAMAGED if identity.damaged else ""
+def why_no_sync(identity: Identity, remedy: str) -> str:
+    """Why no follower may sync from the folder with this Identity, or "". ``remedy``: how the follower takes
+    the lead.
+    """
+    return DAMAGED.format(remedy) if identity.damaged else ""

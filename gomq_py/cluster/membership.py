@@ -27,6 +27,9 @@ LOG = logger("cluster")
 ANSWER_S = 3.0
 # A longer file is no secret: somebody has named a wrong file.
 LONGEST_SECRET = 4096
+# What an operator can do where the leader's folder is damaged, see folder_damage. A sync that has met the
+# damage stays begun at the follower.
+PROMOTE = "promote the follower ('gomq-py-ctl promote', with --force where it has begun a sync)"
 
 
 class Membership:
@@ -195,7 +198,7 @@ class Membership:
         """Why no follower may sync from this leader, or "". Raises OSError. May switch."""
         assert self._damage is not None and self._identity is not None
         self._identity = self._damage.noted(self._identity)
-        return why_no_sync(self._identity)
+        return why_no_sync(self._identity, PROMOTE)
 
     def _found_damage(self, what: str) -> bool:
         """Let nobody sync, because ``what`` is damaged and a follower's copy may be sound. Returns whether
