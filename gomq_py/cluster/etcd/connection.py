@@ -16,8 +16,9 @@ from gomq_py.hub.turns import give_way
 _poll = monkey.get_original("select", "poll")
 
 READ_OCTETS = 16 * 1024
-# Most octets of an answer with its head, and of a line of a watch. A cluster of 64 nodes has 100 KiB of keys.
-MOST_OCTETS = 1024 * 1024
+# Most octets of an answer with its head, and of a line of a watch. A cluster of 64 nodes has 100 KiB of keys;
+# the largest value that etcd takes by default has 2 MiB in base64, and stops nobody.
+MOST_OCTETS = 4 * 1024 * 1024
 # Time for another lookup of a name; after it the addresses that were found before are used.
 LOOKUP_S = 0.5
 # A server that is cut off from the others refuses a request with this header at once, and ends a watch.

@@ -3,6 +3,7 @@ server it asks next, and how long it waits.
 """
 import logging
 import time
+from base64 import b64encode
 
 import gevent
 import pytest
@@ -210,6 +211,21 @@ def test_hub_goes_on_while_a_long_answer_comes(served, client):
     timer.close()
 
     assert len(ticks) > 10
+
+
+def test_large_key_stops_no_read_and_is_told(served, client, caplog):
+    """etcd takes values of 1.5 MiB; whoever may write below the prefix may write such a one."""
+    def kept(key, value):
+        return {
+            "key": b64encode(key).decode(), "value": b64encode(value).decode(), "create_revision": "3",
+            "mod_revision": "4"}
+
+    view = {"header": HEADER, "kvs": [kept(b"gomq/isr", b"1"), kept(b"gomq/other", bytes(3 << 19))]}
+    server = served(by_path(view))
+
+    assert client(server, timeout_s=in_time(20)).read().in_sync.value == b"1"
+
+    assert "most of them gomq/other" in caplog.text and "forget_cluster_node" in caplog.text
 
 
 def test_connection_is_kept_for_calls_in_turn_and_left_when_the_server_has_closed_it(served, client):
