@@ -312,7 +312,7 @@ class ElectedMembership:
 
         "accept_damage": let followers sync again, although damage was found. "adopt", "force_leader": see
         core.overrides. "transfer_leadership": let another node in sync lead, ``node`` if one is named.
-        "forget_node": see administration.forget; ``node``: the other's name or id.
+        "forget_node": see administration.forget; ``node``: the other's name, address or id.
         """
         if what == "accept_damage":
             if self._serving is None:  # this folder is a copy, whose .cluster the follower writes

@@ -95,4 +95,5 @@ def _found(level, subject, text, remedy):
 
 
 def _name(node):
-    return node["name"] or node["node"]
+    """Name and address: nodes of one machine have one name."""
+    return f"{node['name']} ({node['address']})" if node["name"] else node["node"]

@@ -49,6 +49,15 @@ def test_whole_cluster_and_single_broker_are_fine():
     assert told(figures(ONE, TWO, THREE, min_isr=2)) == [] == told({"role": "leader", "followers": []})
 
 
+def test_node_out_of_sync_is_told_from_others_of_its_machine():
+    found = figures(ONE, TWO)
+    found["nodes"][2].update(name="vm", address="vm:5683")
+
+    (one,) = clusters.findings(found)
+
+    assert one.subject == "vm (vm:5683)"
+
+
 def test_node_that_etcd_has_never_answered_has_one_problem():
     """Whether others are in sync it cannot know."""
     assert told(figures(nodes=(), etcd_error="wrong password", leader_node="")) == [(BAD, "wrong password")]
