@@ -41,7 +41,8 @@ def cluster_status(session):
         session.out.fields({name.replace("_", " ").capitalize(): kept[name] for name in kept} | elected)
         return
     nodes = session.api.get("nodes")
-    session.out.fields(({"Role": LEADER} if elected else {}) | {
+    role = {"Role": LEADER} if elected else {}
+    session.out.fields(role | ({"Reason": figures["reason"]} if figures.get("reason") else {}) | {
         "Cluster": session.api.get("cluster-name").get("name"),
         "Nodes": [node["name"] for node in nodes],
         "Running nodes": [node["name"] for node in nodes if node.get("running")],

@@ -59,9 +59,8 @@ def _of_election(figures, name):
             WARNING if nodes else BAD, "etcd", figures["etcd_error"],
             "see that most of its servers run, and etcd_endpoints of [clustering]")
     if figures.get("fenced"):
-        yield _found(
-            BAD, name, "this leader is fenced: nothing is confirmed or delivered until etcd answers",
-            "see that etcd can be reached")
+        why = figures.get("reason") or "etcd does not answer"
+        yield _found(BAD, name, f"this leader is fenced, and confirms and delivers nothing: {why}", "")
     if len(members) < least and nodes:  # else etcd has not told yet
         yield _found(
             BAD, "cluster", f"{len(members)} of the {least} nodes that min_isr asks for are in sync: nothing "

@@ -66,6 +66,7 @@ def test_node_that_etcd_has_never_answered_has_one_problem():
 @pytest.mark.parametrize("found, level, word", [
     (figures(ONE, min_isr=2), BAD, "1 of the 2 nodes"), (figures(ONE, TWO), WARNING, "is not in sync"),
     (figures(ONE, TWO, THREE, fenced=True), BAD, "fenced"), (figures(ONE), WARNING, "nobody takes over"),
+    (figures(ONE, TWO, THREE, fenced=True, reason="etcd was emptied"), BAD, "nothing: etcd was emptied"),
     (figures(ONE, TWO, THREE, etcd_error="no answer"), WARNING, "no answer"),
     (figures(ONE, TWO, THREE, damaged=True), BAD, "damage was found"),
     (figures(ONE, TWO, THREE, settings_differ=[
