@@ -8,8 +8,9 @@ import click
 
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import command
+from gomq_py.diagnosis.clusters import DISCONNECTED
 
-LEADER, DISCONNECTED = "leader", "disconnected"
+LEADER = "leader"
 # Most time of a promotion, and between two looks whether it is over: a large folder is read meanwhile.
 PROMOTION_S, LOOK_S = 120.0, 0.2
 ALARMS = {"mem_alarm": "memory", "disk_free_alarm": "disk"}
