@@ -215,7 +215,7 @@ class Broker:
         if not self._is_running():
             raise RuntimeError(
                 "the broker is not running: it has an address once start() has returned, or inside of `with`"
-            )
+            ) from self._failure
         raise RuntimeError(
             f"the broker has no {protocol}: its {protocol}_port is {self._options.get(protocol + '_port')}"
         )
@@ -227,7 +227,7 @@ class Broker:
         may switch greenlets but must not block the thread.
         """
         if self._knock is None:
-            raise RuntimeError("the broker is not running")
+            raise RuntimeError("the broker is not running") from self._failure
         _, allocate_lock = _native_threads()
         done = allocate_lock()
         done.acquire()
@@ -292,6 +292,7 @@ class Broker:
             Settings.checked(data_dir=self.data_dir, **self._options), listening=self._adopted()
         )
         launcher.on_promoted = lambda: self._note_addresses(launcher)
+        launcher.on_failed = self._end
         launcher.on_deposed = self._deposed
         launcher.start()
         try:
@@ -316,8 +317,12 @@ class Broker:
 
     def _deposed(self, reason):
         """Stop, because another node leads: only a new broker is a follower again."""
-        self._failure = RuntimeError(
-            f"this broker has stopped, because it leads its cluster no more: {reason}")
+        self._end(RuntimeError(
+            f"this broker has stopped, because it leads its cluster no more: {reason}"))
+
+    def _end(self, failure):
+        """Stop; ``serve_forever`` raises the failure, and it is the cause of other calls' errors."""
+        self._failure = failure
         self._stopping.set()
 
     def _adopted(self):

@@ -180,7 +180,7 @@ class Node:
 
     def change_cluster(self, what: str, node: str = "") -> None:
         """Do what an operator asks for: "accept_damage", "adopt", "force_leader", "transfer_leadership", to
-        another ``node`` if one is named, or "forget_node" with the other's name or id.
+        another ``node`` if one is named, or "forget_node" with the other's name, address or id.
 
         Raises ClusterError where that is not possible now; OSError. May switch.
         """

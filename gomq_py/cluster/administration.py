@@ -109,7 +109,7 @@ def successor(coordination: Any, node: str, named: str) -> str:
 def forget(
         coordinator: Coordinator, coordination: Any, node: str, named: str, connected: Sequence[str]) -> None:
     """Remove a node from the in-sync set, and its name from etcd. ``node``: the id of this one, which leads;
-    ``named``: id or name of the other; ``connected``: ids of the followers that are connected.
+    ``named``: id, name or address of the other; ``connected``: ids of the followers that are connected.
 
     Raises ClusterError if it is not forgotten. May switch.
     """
@@ -136,12 +136,15 @@ def _found(named: str, known: Mapping[str, NodeRecord | None]) -> str:
     """The id of a node that was named. Raises ClusterError."""
     if named in known:
         return named
-    found = [node for node, record in known.items() if record is not None and record.name == named]
+    found = {
+        node: record.address for node, record in known.items()
+        if record is not None and named in (record.name, record.address)}
     if len(found) > 1:
-        raise ClusterError(f"{len(found)} nodes are named {named!r}: give the id, one of {', '.join(found)}")
+        addresses = ", ".join(sorted(found.values()))
+        raise ClusterError(f"{len(found)} nodes are named {named!r}: give the address, one of {addresses}")
     if not found:
-        raise ClusterError(f"no node has the name or id {named!r}: see cluster_status")
-    return found[0]
+        raise ClusterError(f"no node has the name, address or id {named!r}: see cluster_status")
+    return next(iter(found))
 
 
 def _remove(leadership: Any, node: str, named: str) -> None:

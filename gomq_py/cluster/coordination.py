@@ -434,6 +434,8 @@ class Coordination:
         if leadership is not None and self._revision == lead.revision:
             if leadership.in_sync.saw(self.view.in_sync):
                 LOG.warning("`isr` in etcd was written by somebody else: this leader writes it anew")
+            if lead.mend is not None:
+                self._mend(lead.mend)
             return
         try:
             self._member.take(lead.cluster, lead.epoch)
@@ -462,6 +464,15 @@ class Coordination:
         """The former leader's id with its address, if that is known."""
         record = decoded(self.view.nodes.get(node), NodeRecord.decode)
         return None if record is None else (node, address_of(record.address))
+
+    def _mend(self, transaction: Transaction) -> None:
+        """Write this leader's own record again. May switch."""
+        self._quiet.warning(
+            "leader", "`leader` in etcd was written by somebody else: this leader writes its own again")
+        try:
+            self._coordinator.transact(transaction)
+        except (Unanswered, CoordinatorError) as error:
+            self._failed(error)
 
     def _depose(self, reason: str, stays: bool = False) -> None:
         LOG.warning("this node leads no more: %s", reason)

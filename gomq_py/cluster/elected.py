@@ -48,6 +48,8 @@ from gomq_py.storage.disk.replication import Replicator
 LOG = logger("cluster")
 # Part of lease_ttl that one call of etcd may take, TIMEOUT_S at most: two keepalives may fail.
 CALL_PART = 0.36
+# What an operator can do where this leader's folder is damaged, see folder_damage.
+TRANSFER = "let another node lead (transfer_leadership; cluster_force_leader if none is in sync)"
 # Reason of a leader that finds damage at its boot and resigns.
 HANDS_OVER = "damage was found in this data folder, and another member of the in-sync set may be sound"
 
@@ -321,7 +323,7 @@ class ElectedMembership:
 
         "accept_damage": let followers sync again, although damage was found. "adopt", "force_leader": see
         core.overrides. "transfer_leadership": let another node in sync lead, ``node`` if one is named.
-        "forget_node": see administration.forget; ``node``: the other's name or id.
+        "forget_node": see administration.forget; ``node``: the other's name, address or id.
         """
         if what == "accept_damage":
             if self._serving is None:  # this folder is a copy, whose .cluster the follower writes
@@ -381,7 +383,7 @@ class ElectedMembership:
         self._damage.note()
         if self._file.identity.damaged and not was_damaged:
             self._hand_over()
-        return why_no_sync(self._file.identity)
+        return why_no_sync(self._file.identity, TRANSFER)
 
     # both
 

@@ -7,11 +7,10 @@ from gomq_py.cluster.identity import Identity, IdentityFile
 from gomq_py.observability.log import logger
 
 LOG = logger("cluster")
-# What a follower is answered, and what the log says.
+# What a follower is answered, and what the log says. What an operator can do in its place is the caller's.
 DAMAGED = (
     "this leader has found damage in its data folder (see its log), and the follower's copy may be the only "
-    "sound one: promote the follower, or let it sync all the same with 'gomq-py-ctl accept_damage' on the "
-    "leader")
+    "sound one: {}, or let it sync all the same with 'gomq-py-ctl accept_damage' on the leader")
 
 
 class FolderDamage:
@@ -42,6 +41,8 @@ class FolderDamage:
         self._file.change(damaged=False)
 
 
-def why_no_sync(identity: Identity) -> str:
-    """Why no follower may sync from the folder with this Identity, or ""."""
-    return DAMAGED if identity.damaged else ""
+def why_no_sync(identity: Identity, remedy: str) -> str:
+    """Why no follower may sync from the folder with this Identity, or "". ``remedy``: how the follower takes
+    the lead.
+    """
+    return DAMAGED.format(remedy) if identity.damaged else ""

@@ -27,6 +27,9 @@ LOG = logger("cluster")
 ANSWER_S = 3.0
 # A longer file is no secret: somebody has named a wrong file.
 LONGEST_SECRET = 4096
+# What an operator can do where the leader's folder is damaged, see folder_damage. A sync that has met the
+# damage stays begun at the follower.
+PROMOTE = "promote the follower ('gomq-py-ctl promote', with --force where it has begun a sync)"
 
 
 class Membership:
@@ -186,7 +189,7 @@ class Membership:
         """Why no follower may sync from this leader, or "". Raises OSError. May switch."""
         assert self._damage is not None and self._file is not None
         self._damage.note()
-        return why_no_sync(self._file.identity)
+        return why_no_sync(self._file.identity, PROMOTE)
 
     def _found_damage(self, what: str) -> bool:
         """Let nobody sync, because ``what`` is damaged and a follower's copy may be sound. Returns whether

@@ -8,6 +8,7 @@ import click
 
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import command
+from gomq_py.diagnosis.clusters import DISCONNECTED
 
 LEADER = "leader"
 # Most time of a promotion, and between two looks whether it is over: a large folder is read meanwhile.
@@ -41,7 +42,8 @@ def cluster_status(session):
         session.out.fields({name.replace("_", " ").capitalize(): kept[name] for name in kept} | elected)
         return
     nodes = session.api.get("nodes")
-    session.out.fields({
+    role = {"Role": LEADER} if elected else {}
+    session.out.fields(role | ({"Reason": figures["reason"]} if figures.get("reason") else {}) | {
         "Cluster": session.api.get("cluster-name").get("name"),
         "Nodes": [node["name"] for node in nodes],
         "Running nodes": [node["name"] for node in nodes if node.get("running")],
@@ -49,10 +51,21 @@ def cluster_status(session):
             f"{name} on {node['name']}" for node in nodes for key, name in ALARMS.items() if node.get(key)
         ],
         "Followers": [
-            f"{one['name']} ({one['address']}): {one['state']}, {one['lag_bytes']} octets and "
-            f"{one['lag_seconds']} s behind" for one in figures["followers"]
+            f"{_named(figures, one['node']) if elected else '{name} ({address})'.format_map(one)}: "
+            f"{one['state']}, {one['lag_bytes']} bytes and {one['lag_seconds']} s behind"
+            for one in figures["followers"]
         ],
-    } | elected)
+    } | elected | _nodes(figures))
+
+
+def _nodes(figures):
+    """An elected cluster's nodes, in place of the leader alone."""
+    found = {one["node"]: one["state"] for one in figures.get("nodes", [])}
+    if not found:
+        return {}
+    return {
+        "Nodes": [_named(figures, node) for node in found],
+        "Running nodes": [_named(figures, node) for node in found if found[node] != DISCONNECTED]}
 
 
 def _elected(figures):

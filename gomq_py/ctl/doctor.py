@@ -73,7 +73,8 @@ def _follower(api, refused):
         raise refused
     yield Finding(OK, "broker", f"answers at {api.address}, and follows: the leader's doctor tells the rest")
     etcd_error = figures.get("etcd_error")
-    for text in filter(None, (figures.get("reason"), figures.get("error"))):
+    failed = figures.get("error") and f"cannot follow: {figures['error']}"
+    for text in filter(None, (figures.get("reason"), failed)):
         if not etcd_error or etcd_error not in text:  # else it is among the findings
             yield Finding(WARNING, "cluster", text)
     yield from _lines(clusters.findings(figures))

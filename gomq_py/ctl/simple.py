@@ -73,13 +73,14 @@ REQUESTS = {
     ),
     "transfer_leadership": (
         "[node]", "POST", "cluster/transfer-leadership",
-        "Let another node that is in sync, by name or id, lead in place of this one, which follows then. "
-        "Clients connect anew.",
+        "Let another node that is in sync, by name, address or id, lead in place of this one, which follows "
+        "then. Clients connect anew.",
     ),
     "forget_cluster_node": (
         "node", "DELETE", "cluster/nodes/{node}",
-        "Remove a node, by name or id, that does not come back, from the in-sync set and from the list of "
-        "nodes. On the leader. A node that is connected is not forgotten; one that comes back joins again.",
+        "Remove a node, by name, address or id, that does not come back, from the in-sync set and from the "
+        "list of nodes. On the leader. A node that is connected is not forgotten; one that comes back joins "
+        "again.",
     ),
     "cluster_adopt": (
         "", "POST", "cluster/adopt",

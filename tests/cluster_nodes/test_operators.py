@@ -1,4 +1,6 @@
 """What operators see of a cluster and have it do: commands, checks, metrics, warnings."""
+import json
+
 import pika
 import requests
 
@@ -32,6 +34,11 @@ def test_commands_tell_who_is_in_sync_on_every_node(cluster):
         assert len(listed) == 3 and sum("leader" in line for line in listed) == 1
         status = ctl(node, "cluster_status")
         assert "Not in sync: []" in status and "Etcd: answers" in status
+        assert ("Role: leader" in status) == (node is leader)
+    own = [one["address"] for one in leader.figures["nodes"]]
+    shown = json.loads(ctl(leader, "-f", "json", "cluster_status"))
+    for field, count in (("Nodes", 3), ("Running nodes", 3), ("Followers", 2)):
+        assert len(shown[field]) == count and all(any(one in text for one in own) for text in shown[field])
         assert id_of(leader) in ctl(node, "-f", "json", "list_in_sync_replicas")
 
 

@@ -109,6 +109,8 @@ class Program(Process):
         elif isinstance(decision, electors.Lead):
             if self.leads is None or decision.revision != self.leads.revision:
                 yield from self._lead(decision)
+            elif decision.mend is not None:
+                return (yield from self._transact(decision.mend))
         elif isinstance(decision, electors.Deposed):
             self.world.note("%s is deposed: %s", self.node, decision.reason)
             self.promises.refuse(RuntimeError("deposed"))

@@ -21,6 +21,9 @@ from gomq_py.cluster.core.transactions import CREATE, MOD, Compare, Delete, Put,
 HEARING_S = 1.0
 # A node with damage in its folder waits so long, so that a sound one wins.
 DAMAGED_S = 10.0
+# A `leader` without a lease, which no election has written, is deleted after this time: a leader that lives
+# writes its own over it at its next look, and looks every 2 s at least.
+FOREIGN_S = 5.0
 ADOPT = (
     "was etcd emptied or put back? `gomq-py-ctl cluster_adopt` on the node with the newest data writes it "
     "anew")
@@ -85,8 +88,9 @@ class Again(Campaign):
 
 
 class Clear(NamedTuple):
-    """Delete the ``leader`` of an earlier process of this node, which is dead because this one holds the
-    folder's lock. The outcome's view goes to ``Elector.viewed``.
+    """Delete a ``leader`` that is of no present election: of an earlier process of this node, which is dead
+    because this one holds the folder's lock, or written by somebody else. The outcome's view goes to
+    ``Elector.viewed``.
     """
 
     transaction: Transaction
@@ -99,6 +103,8 @@ class Lead(NamedTuple):
     it has received; write cluster and epoch into ``.cluster``, flushed; tell the Elector by ``folder``; make
     an InSync of ``epoch``, ``revision``, ``record``, ``mod_revision`` (of ``isr``) and ``former`` (the last
     leader seen, or ""); open doors once InSync.is_open.
+
+    ``mend``: a transaction to send, because somebody else has overwritten ``leader``, or None.
     """
 
     epoch: int
@@ -107,6 +113,7 @@ class Lead(NamedTuple):
     record: InSyncRecord
     mod_revision: int
     former: str = ""
+    mend: Transaction | None = None
 
 
 class Deposed(NamedTuple):
@@ -143,6 +150,7 @@ class Elector:
         self._last: Decision = Wait("nothing was read from etcd yet")
         self._former = ""
         self._absent_since_s: float | None = None
+        self._foreign_since_s: float | None = None
         self.folder(cluster, epoch, is_whole, is_damaged, position=position)
 
     def folder(
@@ -169,6 +177,10 @@ class Elector:
             self._absent_since_s = None
         elif self._absent_since_s is None:
             self._absent_since_s = now_s
+        if view.leader is None or view.leader.lease:
+            self._foreign_since_s = None
+        elif self._foreign_since_s is None:
+            self._foreign_since_s = now_s
         lead = self._lead
         if lead is None:
             self._last = self._as_follower(view, now_s, hears_leader)
@@ -190,6 +202,8 @@ class Elector:
             if rest_s > 0:
                 return Wait("another node may lead first", rest_s)
             return self._campaign(view)
+        if self._is_foreign(view, now_s, hears_leader):
+            return _without(view.leader)
         leader = decoded(view.leader, LeaderRecord.decode)
         if leader is None:
             return Wait("`leader` in etcd cannot be read")
@@ -249,6 +263,16 @@ class Elector:
         assert self._absent_since_s is not None
         return min(rest_s, rest_s - (now_s - self._absent_since_s))  # min(): the clock may be set back
 
+    def _is_foreign(self, view: View, now_s: float, hears_leader: bool) -> bool:
+        """Whether ``leader`` is to be deleted by this node, which could be elected then: no election has
+        written it, and no leader that lives has written its own over it.
+        """
+        since_s = self._foreign_since_s
+        if since_s is None or hears_leader or self._why_not(view):
+            return False
+        self._foreign_since_s = min(since_s, now_s)  # the clock may be set back
+        return now_s - self._foreign_since_s >= FOREIGN_S
+
     def _campaign(self, view: View) -> Campaign:
         nobody = Compare(LEADER, CREATE, 0)
         if view.cluster is None:
@@ -276,7 +300,7 @@ class Elector:
                 return Wait(
                     f"this node leads at {leader.address}, says etcd, and this process is at {self.address}: "
                     "unless the address has changed, the data folder is a copy that must lose its .cluster")
-            return Clear(Transaction((Compare(LEADER, CREATE, kept.create_revision),), (Delete(LEADER),)))
+            return _without(kept)
         why = self._why_other_cluster(view) or _why_no_set(view)
         if why:
             return Wait(why)
@@ -308,7 +332,10 @@ class Elector:
         if record.epoch < lead.epoch:
             return Wait(f"this node leads in epoch {lead.epoch}, etcd has {record.epoch}: {ADOPT}")
         if kept is not None:
-            return lead._replace(record=record, mod_revision=view.in_sync.mod_revision)
+            own = LeaderRecord(self.node, lead.epoch, self.address).encode()
+            is_own = not self.lease or (kept.value, kept.lease) == (own, self.lease)
+            mend = None if is_own else _if_unchanged(kept, Put(LEADER, own, self.lease))
+            return lead._replace(record=record, mod_revision=view.in_sync.mod_revision, mend=mend)
         if self.epoch < record.members.get(self.node, MAX_EPOCH):
             return Deposed("the lease is lost, and this node is not in sync any more")
         return Again(*self._election(view, Compare(LEADER, CREATE, 0)))
@@ -317,6 +344,8 @@ class Elector:
         """``leader`` is of another election than the one by which this node leads: a successor's, or, with
         this node's present lease, that of an Again that was won.
         """
+        if not kept.lease:
+            return _without(kept)
         leader = decoded(kept, LeaderRecord.decode)
         if leader is None:
             return Wait("`leader` in etcd cannot be read")
@@ -326,6 +355,17 @@ class Elector:
 
 
 # helpers
+
+
+def _without(leader: Kept) -> Clear:
+    return Clear(_if_unchanged(leader, Delete(LEADER)))
+
+
+def _if_unchanged(leader: Kept, operation: Put | Delete) -> Transaction:
+    """Both revisions: a later ``leader`` of the same election, or of another one, stays."""
+    return Transaction(
+        (Compare(LEADER, CREATE, leader.create_revision), Compare(LEADER, MOD, leader.mod_revision)),
+        (operation,))
 
 
 def _why_no_set(view: View) -> str:

@@ -18,14 +18,17 @@ import gevent
 from gomq_py.cluster.core.records import View
 from gomq_py.cluster.core.transactions import CoordinatorError, Outcome, Transaction, Unanswered
 from gomq_py.cluster.etcd import messages
-from gomq_py.cluster.etcd.connection import OK, Connection, Endpoint, Failure, within
+from gomq_py.cluster.etcd.connection import MOST_OCTETS, OK, Connection, Endpoint, Failure, within
 from gomq_py.cluster.etcd.messages import AnswerError, JSONObject, Refused
 from gomq_py.cluster.etcd.watch import Watch
 from gomq_py.config.kinds import endpoint_parts
 from gomq_py.config.settings import Settings
 from gomq_py.net.connecting import Lookups
 from gomq_py.observability.histogram import Histogram
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
 
+LOG = logger("cluster")
 # Limit of a call over all servers. Keepalives are sent every second at the default lease_ttl, and the leader
 # is fenced 4 s after the last good one was sent: two calls may fail.
 TIMEOUT_S = 1.8
@@ -42,6 +45,8 @@ ADVICE = {
     messages.LOGIN_NEEDED: "set etcd_user and etcd_password of [clustering]",
     messages.NO_RIGHTS: "it needs rights to read and write all keys below {prefix}, see etcd_prefix",
 }
+# Answers that are larger are told of in the log: MOST_OCTETS is not far then.
+LARGE_OCTETS = 1024 * 1024
 Result = TypeVar("Result")
 
 
@@ -70,6 +75,7 @@ class Etcd:
         self._logins: dict[Endpoint, Any] = {}  # greenlets
         self._was_late = False  # no server has answered the last call in its share of the time
         self._is_closed = False
+        self._quiet = QuietLog(LOG)
         self.call_seconds = Histogram()
         self.failures = 0  # calls that were refused, or not answered in time
 
@@ -78,8 +84,17 @@ class Etcd:
     def read(self) -> View:
         """All keys at one revision. Raises CoordinatorError, Unanswered. May switch."""
         return self._call(
-            messages.RANGE, messages.range_request(self._prefix),
-            lambda answer: messages.view_of(answer, self._prefix))
+            messages.RANGE, messages.range_request(self._prefix), self._view)
+
+    def _view(self, answer: JSONObject) -> View:
+        view = messages.view_of(answer, self._prefix)
+        octets, largest = messages.size_of(answer)
+        if octets > LARGE_OCTETS:
+            self._quiet.warning(
+                "large", "the keys below %s in etcd have %d bytes, most of them %s; at most %d are read. "
+                "Remove what is not the cluster's; forget_cluster_node removes nodes",
+                self._prefix.decode(), octets, largest, MOST_OCTETS)
+        return view
 
     def transact(self, transaction: Transaction) -> Outcome:
         """Do the operations if the comparisons hold. Raises CoordinatorError, Unanswered. May switch."""

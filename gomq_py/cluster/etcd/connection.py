@@ -16,8 +16,9 @@ from gomq_py.net import connecting
 _poll = monkey.get_original("select", "poll")
 
 READ_OCTETS = 16 * 1024
-# Most octets of an answer with its head, and of a line of a watch. A cluster of 64 nodes has 100 KiB of keys.
-MOST_OCTETS = 1024 * 1024
+# Most octets of an answer with its head, and of a line of a watch. A cluster of 64 nodes has 100 KiB of keys;
+# the largest value that etcd takes by default has 2 MiB in base64, and stops nobody.
+MOST_OCTETS = 4 * 1024 * 1024
 # A server that is cut off from the others refuses a request with this header at once, and ends a watch.
 HAS_LEADER = ("grpc-metadata-hasleader", "true")
 OK = 200
@@ -66,11 +67,11 @@ def _told(error: Exception) -> str:
         return (
             f"its certificate is not accepted: {untrusted} (see etcd_tls_ca_cert of [clustering], and the "
             "name in etcd_endpoints)")
-    reason = getattr(error, "reason", None)
-    if reason is not None and hasattr(error, "library"):
+    if hasattr(error, "library"):
+        reason = str(getattr(error, "reason", "")).replace("_", " ").lower()
         return (
-            f"no TLS connection: {str(reason).replace('_', ' ').lower()} (see etcd_tls_cert of "
-            "[clustering]; https:// is for servers with TLS)")
+            f"no TLS connection: {reason} (see etcd_tls_cert of [clustering]; https:// is for servers with "
+            "TLS)")
     return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
 

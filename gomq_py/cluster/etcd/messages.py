@@ -147,6 +147,14 @@ def view_of(answer: JSONObject, prefix: bytes) -> View:
     return _view(answer, _revision(answer), prefix)
 
 
+def size_of(answer: JSONObject) -> tuple[int, str]:
+    """(bytes of all values, in base64; the key with the largest one) in an answer that ``view_of`` has taken.
+    """
+    sizes = [(len(entry.get("value", "")), entry["key"]) for entry in answer.get("kvs", ())]
+    _, largest = max(sizes, default=(0, ""))
+    return sum(octets for octets, _ in sizes), base64.b64decode(largest).decode(errors="replace")
+
+
 def view_from(revision: int, kept: Mapping[str, Kept]) -> View:
     """The View of {key below the prefix: Kept}."""
     begin = records.NODES

@@ -33,8 +33,8 @@ def adopt():
 @blueprint.post("/api/cluster/transfer-leadership")
 @access(ADMINISTRATOR)
 def transfer_leadership():
-    """Let a follower in sync, the ``node`` with this name or id if one is named, lead in place of this node,
-    which follows then.
+    """Let a follower in sync, the ``node`` with this name, address or id if one is named, lead in place of
+    this node, which follows then.
     """
     return change("transfer_leadership", text_of(body(), "node", ""))
 
@@ -42,7 +42,7 @@ def transfer_leadership():
 @blueprint.delete("/api/cluster/nodes/<name>")
 @access(ADMINISTRATOR)
 def forget_node(name):
-    """Remove a node, by name or id, that does not come back, from an elected cluster."""
+    """Remove a node, by name, address or id, that does not come back, from an elected cluster."""
     return change("forget_node", name)
 
 

@@ -165,7 +165,8 @@ def test_successor_is_found_by_name_and_must_be_in_sync(etcd, begin):
     put_node(etcd, THREE, "three")
     node = lead(etcd, begin, TWO)
 
-    assert administration.successor(node.coordination, ONE, "two") == TWO
+    for named in ("two", "two:5679", TWO):
+        assert administration.successor(node.coordination, ONE, named) == TWO
     with pytest.raises(ClusterError, match="three is not in sync"):
         administration.successor(node.coordination, ONE, "three")
     with pytest.raises(ClusterError, match="leads already"):

@@ -2,7 +2,8 @@
 import pytest
 
 from gomq_py.cluster.core.elector import (
-    ADOPT, DAMAGED_S, HEARING_S, Again, Bootstrap, Campaign, Clear, Deposed, Elector, Follow, Lead, Wait,
+    ADOPT, DAMAGED_S, FOREIGN_S, HEARING_S, Again, Bootstrap, Campaign, Clear, Deposed, Elector, Follow,
+    Lead, Wait,
 )
 from gomq_py.cluster.core.records import MAX_EPOCH, InSyncRecord, LeaderRecord
 from tests.unit.cluster.core.place import CLUSTER, OTHER, A, B, C, Place
@@ -206,6 +207,30 @@ def test_the_only_member_waits_for_nobody(place):
     place.keep(members=(A,))
 
     assert type(place.decides(Elector(A, CLUSTER, 5, "a:1", is_damaged=True))) is Campaign
+
+
+@pytest.mark.parametrize("value", [b"rubbish", LeaderRecord(B, 5, "b:1").encode()])
+def test_a_leader_that_no_election_has_written_is_deleted_after_a_while(place, elector, value):
+    """It has no lease and would stay for ever; a leader that lives writes its own over it."""
+    place.keep()
+    place.etcd.put("leader", value)
+    first = place.decides(elector)
+    place.now_s += FOREIGN_S
+
+    assert type(first) is not Clear and type(place.decides(elector, hears_leader=True)) is not Clear
+    clear = place.decides(elector)
+    outcome = place.etcd.transact(clear.transaction)
+    assert type(elector.viewed(outcome.view, place.now_s, elector.revision)) is Campaign
+
+
+def test_a_node_that_may_not_lead_deletes_no_leader(place):
+    place.keep(members=(B, C))
+    place.etcd.put("leader", b"rubbish")
+    elector = Elector(A, CLUSTER, 5, "a:1")
+    place.decides(elector)
+    place.now_s += FOREIGN_S
+
+    assert type(place.decides(elector)) is Wait
 
 
 # elections whose answer was lost
@@ -438,7 +463,47 @@ def test_a_leader_whose_value_was_overwritten_goes_on(place, elector):
     lead = place.wins(elector)
     place.etcd.put("leader", b"rubbish", elector.lease)
 
+    assert place.decides(elector)._replace(mend=None) == lead
+
+
+@pytest.mark.parametrize("value", [b"rubbish", b"r" * 1000000, LeaderRecord(B, 6, "b:1").encode()])
+def test_a_leader_writes_its_own_record_again(place, elector, value):
+    """Without its lease the key would stay when this leader is gone, and nobody could be elected."""
+    place.keep()
+    lead = place.wins(elector)
+    place.etcd.put("leader", value)
+
+    outcome = place.etcd.transact(place.decides(elector).mend)
+
+    kept = outcome.view.leader
+    assert (LeaderRecord.decode(kept.value), kept.lease) == (LeaderRecord(A, 6, "a:1"), elector.lease)
     assert place.decides(elector) == lead
+
+
+def test_a_leader_leaves_the_record_of_a_successor_alone(place, elector):
+    place.keep()
+    place.wins(elector)
+    place.etcd.put("leader", b"rubbish")
+    mend = place.decides(elector).mend
+    place.etcd.delete("leader")
+    place.led_by(B, 7)
+
+    assert not place.etcd.transact(mend).is_done
+
+
+@pytest.mark.parametrize("value", [b"rubbish", LeaderRecord(B, 7, "b:1").encode()])
+def test_a_leader_deletes_what_was_written_in_the_place_of_its_record(place, elector, value):
+    """No election has written it, and so this leader is not deposed."""
+    place.keep()
+    place.wins(elector)
+    place.etcd.delete("leader")
+    place.etcd.put("leader", value)
+
+    clear = place.decides(elector)
+    outcome = place.etcd.transact(clear.transaction)
+
+    assert type(clear) is Clear and outcome.view.leader is None
+    assert type(elector.viewed(outcome.view, place.now_s, elector.revision)) is Again
 
 
 # views out of order
