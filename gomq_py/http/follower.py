@@ -1,7 +1,7 @@
 """Management doors of a follower: a node that keeps a copy of a leader's data folder and has no broker.
 
 They answer /api/cluster, the health checks and /metrics, without a login, because the users are in the folder
-that the leader still writes; every other path gets 503, or is the leader's to answer. The control socket
+that the leader still writes. Every other path gets 503, or is passed on to the leader. The control socket
 promotes the node.
 """
 from functools import partial
@@ -34,12 +34,15 @@ LINE_OCTETS = 1024
 class FollowerManagement:
     """Makes the management doors of one follower, on sockets that the caller opens.
 
-    ``cluster_figures()`` returns the answer to /api/cluster; ``promote()`` begins to make the node a leader,
-    and returns at once; ``why_not_promote(is_forced)`` says what speaks against it now, or "".
-    ``forward(connection, address)`` passes a client of the HTTP listener on to the leader, until its end;
-    None: nobody is passed on. A client whose first request is for a path of the follower's own is served
-    here, and each of its connections for one request. ``change_cluster(what)`` does what an operator asks
-    for.
+        cluster_figures()                returns the answer to /api/cluster
+        promote()                        begins to make the node a leader, and returns at once
+        why_not_promote(is_forced)       returns what speaks against a promotion now, or ""
+        forward(connection, address)     passes a client of the HTTP listener on to the leader, until its end;
+                                         None: the node passes no client on
+        change_cluster(what)             does what an operator asks for
+
+    A client whose first request is for a path of the follower's own is served here, with one request per
+    connection.
     """
 
     def __init__(
@@ -68,8 +71,8 @@ class FollowerManagement:
 
 
 class _Forward:
-    """Passes clients on, but those whose first request is for this node. ``until_end(connection, address)``:
-    FollowerManagement's ``forward``.
+    """Passes clients on to the leader by ``until_end(connection, address)``, except those whose first request
+    is for this node.
     """
 
     def __init__(self, until_end):
@@ -174,7 +177,7 @@ def _add_checks(app, node):
 
 
 def _last_answer(response):
-    """The next request of this client may be the leader's to answer."""
+    """Close the connection after this answer: the client's next request may be the leader's to answer."""
     response.headers["Connection"] = "close"
     return response
 

@@ -1,9 +1,7 @@
-"""Kinds of entities in long lists: each with its JSON, the facts that it is filtered and sorted by, and a
-check whether an entity still exists.
+"""Kinds of entities in long lists: their JSON, and the facts by which they are filtered and sorted.
 
 Tables only. A row is a listed entity. A fact is the value of one JSON field, read without building the whole
-object. Lists can also be sorted by a field without a fact, which builds the object of each row once in an
-interval.
+object. A sort by a field without a fact builds the object of each row once in an interval.
 """
 from operator import itemgetter
 

@@ -21,10 +21,10 @@ MAX_PAGE_SIZE = 500
 def listing(rows, kind=JSON):
     """The answer to a list request: the entities ``rows`` filtered, sorted, paged and cut to columns as the
     query says. May switch.
-
-    JSON is built only for the shown rows, in slices and in their current state; rows deleted by then are left
-    out. Facts for filters and sorting are read once in a statistics interval for all requests (``index``).
     """
+    # JSON is built only for the shown rows, in slices and in their current state; rows deleted by then are
+    # left out. Facts for filters and sorting are read once in a statistics interval for all requests
+    # (``index``).
     query = request.args
     page, size = _page(query)
     rows = Rows(kind, rows)
@@ -98,7 +98,7 @@ def _in_order(rows, field):
 
 
 def _matches(rows, wanted, is_pattern):
-    """For each row whether its name contains the text, or matches the pattern. Raises BadRequest."""
+    """List for each row whether its name contains the text, or matches the pattern. Raises BadRequest."""
     name_of = rows.kind.name_of
     if is_pattern:
         pattern = pattern_of(wanted, ignore_case=True)

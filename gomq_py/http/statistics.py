@@ -50,7 +50,7 @@ def windows():
 
 
 def with_history():
-    """In a request about one entity, have view() return the curves that the query asks for."""
+    """Have view() return the curves that the query asks for, in a request about one entity."""
     g.windows = windows()
 
 
@@ -98,7 +98,7 @@ def octets_of(connection):
 
 
 def _vhost(thing):
-    """The values of the counters of one vhost, a tuple; ``thing``: (vhost, node)."""
+    """The values of the counters of one vhost, a tuple. ``thing``: (vhost, node)."""
     vhost, node_ = thing
     connections = node_.clients.in_vhost(vhost)
     queues = sums.over_types(sums.of_queues(vhost, connections))

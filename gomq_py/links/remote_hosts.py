@@ -1,17 +1,14 @@
 """Remote hosts: resolves the names that links connect to, checks their addresses, and connects.
 
 Lookups resolves names in threads of its own, because a name server that does not answer blocks a thread for
-half a minute. Unresolved names do not delay others: each lookup has a time limit, a slow lookup no longer
-counts among those allowed at once, and a name whose lookup was slow and failed is retried after all others.
+half a minute. Each lookup has a time limit; a slow one no longer counts among those allowed at once, and is
+retried after all others. An account is (user who set the link, virtual host); accounts take turns. Beyond the
+limit, an account may use up to half of what is left of a reserve, so that one user's names leave room for
+others'.
 
-An account is (user who set the link, virtual host); accounts take turns. When a limit is reached, an account
-may still use up to half of what is left of a reserve: so the names of one user leave room for the names of
-other users.
-
-A user who may set a shovel decides where this machine connects to, and an HTTP destination reaches services
-that trust this machine: on the loopback, or a cloud's metadata on a link-local address. So the settings list
-refused addresses (HostRules), and each resolved address is checked at the moment of connecting, so that a
-name cannot evade the check by changing its address later.
+A user who may set a shovel decides where this machine connects to, perhaps to services that trust it: on the
+loopback, or a cloud's metadata on a link-local address. So the settings list refused addresses (HostRules).
+Each resolved address is checked at the moment of connecting, because a name's address may change.
 """
 import _socket
 import time
@@ -197,8 +194,7 @@ class Lookups:
 
 
 class _Lookup:
-    """The lookup of a name for all ``accounts`` that ask for it. ``account``: the account against whose
-    limits it counts.
+    """The lookup of a name for all ``accounts`` that ask for it; it counts against the limits of ``account``.
     """
 
     __slots__ = ("host", "is_late", "askers", "accounts", "account", "began_s", "work", "ended")
@@ -223,9 +219,8 @@ class _Lookup:
 
 
 def _has_place(account: Any, of_accounts: Counter[Any], limit: int, most: int) -> bool:
-    """Whether ``account`` may begin another lookup besides the running ones (``of_accounts``). True if fewer
-    than ``limit`` lookups run. Otherwise True if the account's lookups, with the new one, are at most half as
-    many as the places, of ``most``, that are then left.
+    """Whether ``account`` may begin another lookup besides the running ones (``of_accounts``): fewer than
+    ``limit`` run, or the account has at most half as many as the places, of ``most``, that are then left.
     """
     count = of_accounts.total()
     return count < limit or of_accounts[account] + 1 <= (most - count - 1) / 2
@@ -277,11 +272,11 @@ def connect(
     host: str, port: int, timeout_s: float, rules: HostRules, lookups: Lookups, keepalive: Any = None,
     account: Any = None,
 ) -> Any:
-    """Return a gevent socket connected to the first address of the host that answers. ``timeout_s``: most
-    time for resolving, and again for connecting; ``keepalive``: has idle_s, interval_s and probes, or None;
-    ``account``: the link's account.
+    """Return a gevent socket connected to the first address of the host that answers. Raises OSError;
+    HostRefused if all addresses of the host are refused. May switch.
 
-    Raises OSError; HostRefused if all addresses of the host are refused. May switch.
+    ``timeout_s``: most time for resolving, and again for connecting; ``keepalive``: has idle_s, interval_s
+    and probes, or None; ``account``: the link's account.
     """
     failure: OSError | None = None
     found = lookups.find(host, port, timeout_s, account)

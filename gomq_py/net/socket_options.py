@@ -38,8 +38,8 @@ class SocketOptions:
         ]
 
     def apply(self, connection: Any, inherited: int = 0) -> None:
-        """Set the options of an accepted socket, unless it inherited them from its listener: ``inherited`` is
-        then the present revision, as apply_to_listener() returned it. Raises OSError if the peer has gone.
+        """Set the options of an accepted socket. Raises OSError if the peer has gone. ``inherited``: result
+        of apply_to_listener(); if it is the present revision, the socket has the options from its listener.
         """
         if inherited == self.revision and not self._sizes:
             return
