@@ -44,7 +44,8 @@ DEFAULT_VHOST = "/"
 class Broker:
     """Owns all that a node serves.
 
-        vhosts            {name: VHost} users, logins, user_limits
+        vhosts            {name: VHost}
+        users, logins, user_limits
         scheduler         the hub's, which runs background jobs
         tables            limits of the depth and length of tables
         durability        asked by protocol servers before they answer about durable entities

@@ -51,7 +51,8 @@ class Link:
 
         on_change(link)              called at each change of the status; must not switch
         on_end(link, reason)         called at the end: "terminated" (``delete_after`` is reached) or "error"
-                                     (retrying cannot help); must not switch connect(uri), connect_target(uri)
+                                     (retrying cannot help); must not switch
+        connect(uri), connect_target(uri)
                                      return a client's Connection on gevent's sockets; may switch
         delete_after                 number of messages to move before the link ends, "queue-length" for as
                                      many as are ready at the first connection, or None

@@ -71,8 +71,9 @@ class Parameters:
         internal              {name: value}: notes about the data folder, which nothing lists or exports
         vhost.parameters      {(component, name): value}
         vhost.set_by          {(component, name): the user who set the value, or OPERATOR}, for components
-                              that act with that user's rights; not exported on_change(vhost's name or None,
-                              component, name, value or None) called after each change
+                              that act with that user's rights; not exported
+        on_change(vhost's name or None, component, name, value or None)
+                              called after each change
 
     A value is *waiting* if its component had no handler when the value was set (nor a component that alone
     acts on a key of a policy). It is stored and exported, but has no effect until it is set again, even in a
