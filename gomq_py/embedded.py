@@ -1,8 +1,8 @@
 """Embedding: runs a broker in any program: ``with gomq_py.Broker() as broker: connect(broker.amqp_url)``.
 
-Like cli it runs a launcher, but in a native thread with a hub of its own, so that it works in any program,
-monkey-patched or not, and several times in one process. Other threads' calls reach that thread through one
-inbox. Importing this module brings in neither gevent nor the broker.
+Like cli it runs a launcher, but in a native thread with a hub of its own. So it works in any program,
+monkey-patched or not, and several times in one process. Calls from other threads reach that thread through
+one inbox. Importing this module imports neither gevent nor the broker.
 """
 import atexit
 import os
@@ -159,8 +159,8 @@ class Broker:
             self._launcher.abandon()
 
     def _is_running(self):
-        """True from the start of the broker's thread until it has released everything; then the broker can be
-        started again on the same data.
+        """True from the start of the broker's thread until it has released everything. Then it can be started
+        again.
         """
         return self._ended is not None and self._ended.locked()
 
@@ -332,9 +332,8 @@ class Broker:
 
 
 def _import_ahead(with_management):
-    """Import the modules that the broker's thread needs. Must run before that thread starts. If the calling
-    thread runs greenlets, its hub is made here, too.
-    """
+    """Import the modules that the broker's thread needs, before that thread starts."""
+    # If the calling thread runs greenlets, its hub is made here, too.
     import gomq_py.launcher  # noqa: F401
     if with_management:
         import gomq_py.http.door  # noqa: F401

@@ -1,9 +1,8 @@
-"""Node: opens one data folder in this process, as leader or follower.
+"""Node: opens one data folder in this process, as leader or follower. Creates the parts of a broker and
+passes them to each other.
 
-Creates the parts of a broker and passes them to each other.
-
-- A *leader* has read the folder (``Broker.recover``) and serves it: broker, protocol servers, listeners.
-- A *follower* keeps a copy of its leader's files in it (``cluster.follower``) and serves no client; its
+- A *leader* has read the folder (``Broker.recover``) and serves it: broker, protocol servers, listeners. - A
+*follower* keeps a copy of its leader's files in it (``cluster.follower``) and serves no client; its
   management listeners tell its role. ``promote`` turns it into a leader.
 
 The launcher and every other program that runs a broker use this module, the only one that knows all parts.
@@ -247,9 +246,8 @@ class Node:
         return self.broker.cluster_name
 
     def _has_wills_to_publish(self) -> bool:
-        """True if MQTT is served over WebSockets, and an earlier run of the broker left wills to publish. The
-        MQTT server publishes them, so it must then be created at boot, not for its first client.
-        """
+        """True if MQTT is served over WebSockets, and an earlier run of the broker left wills to publish."""
+        # The MQTT server publishes them, so it must then be created at boot, not for its first client.
         is_open = self.settings.mqtt_websocket and any(
             listener.protocol in (HTTP, HTTPS) for listener in self.listeners)
         return is_open and any(vhost.extras[EXTRA].wills.count for vhost in self.broker.vhosts.values())

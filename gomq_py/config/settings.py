@@ -1,8 +1,8 @@
 """Settings: lists each option of the broker, with its INI key, flags, environment, kind, default and help.
 
-The INI reader, the command line, ``etc/gomq.ini`` and ``docs/configuration.md`` all follow this table.
-Sections, keys and flags are LavinMQ's, plus GoMQ's flags; an option that has no effect in this version has
-``pending``, and the boot warns if it is set.
+The INI reader, the command line, ``etc/gomq.ini`` and ``docs/configuration.md`` follow this table. Sections,
+keys and flags are LavinMQ's, plus GoMQ's flags. An option without effect in this version is ``pending``, and
+the boot warns if it is set.
 """
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -38,9 +38,11 @@ _OF_THIS_MACHINE = tuple(ip_network(network) for network in (
 
 @dataclass(frozen=True)
 class Option:
-    """One option of the broker: a row of the table OPTIONS. ``environment``: names without their prefix;
-    ``aliases``: deprecated (section, key) pairs that still work. ``shared``: should be alike on all nodes of
-    a cluster, any of which may lead.
+    """One option of the broker: a row of the table OPTIONS.
+
+        environment    names without their prefix
+        aliases        deprecated (section, key) pairs that still work
+        shared         should be alike on all nodes of a cluster, any of which may lead
     """
 
     section: str
@@ -900,9 +902,10 @@ class Settings:
         self.origins[attribute] = origin
 
     def missing(self) -> str | None:
-        """An error text if the settings ask for copies on other nodes without what these need, a secret or a
-        port, otherwise None: an operator would rely on them.
+        """An error text if the settings ask for copies on other nodes and lack a secret or a port for these,
+        otherwise None.
         """
+        # An operator would rely on the copies.
         if self.clustering and (self.cluster or self.cluster_leader):
             return (
                 f"{self.origin('clustering')}: `enabled` of [clustering] excludes `replicate` and `follow`: "

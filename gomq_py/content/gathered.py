@@ -43,8 +43,8 @@ class Gathered:
         return self.octets[start:start + count]
 
     def lead(self, octets):
-        """Write ``octets`` directly in front of the body, and return the offset where they begin. If there is
-        too little space, write nothing and return a negative number.
+        """Write ``octets`` directly in front of the body. Returns the offset where they begin; a negative
+        number, having written nothing, if there is too little space.
         """
         start = self.at - len(octets)
         if start >= 0:

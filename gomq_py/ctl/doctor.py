@@ -62,7 +62,7 @@ def examine(api, version):
 
 
 def _follower(api, refused):
-    """Yield findings about a node that follows, whose control socket answers nothing but /api/cluster. Raises
+    """Yield findings about a follower, whose control socket answers nothing but /api/cluster. Raises
     ``refused`` for any other broker.
     """
     try:

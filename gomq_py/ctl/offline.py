@@ -119,7 +119,9 @@ class Definitions:
         }
 
     def folders(self):
-        """({names of folders in use below queues/}, {part behind the dot in names of deleted folders})."""
+        """({names of folders in use below queues/}, {second part, behind the dot, of names of deleted
+        folders}).
+        """
         owned = {
             (vhost, prefix + name): record["incarnation"]
             for what, prefix in (("queues", ""), ("exchanges", "amq.delayed-"), ("stores", ""))

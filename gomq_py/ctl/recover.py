@@ -91,7 +91,7 @@ def recover_queue(root, folder, vhost, queue):
 
 
 def _lost_log(root, name, otherwise):
-    """Move an unreadable log to set-aside/, if it has content; returns the path where it was. Raises
+    """Move an unreadable log that has content to set-aside/. Returns the path where it was. Raises
     FolderError, with the advice ``otherwise``, if the log can be read.
     """
     path = os.path.join(root, name)

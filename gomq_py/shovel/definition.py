@@ -127,7 +127,7 @@ def with_vhost(uri, vhost_name):
 
 
 def _by_new_names(value):
-    """The definition with present names in place of old names of keys. Raises DefinitionError for an unknown
+    """The definition with present names of keys in place of old ones. Raises DefinitionError for an unknown
     key.
     """
     given = {}
