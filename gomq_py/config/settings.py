@@ -38,11 +38,8 @@ _OF_THIS_MACHINE = tuple(ip_network(network) for network in (
 
 @dataclass(frozen=True)
 class Option:
-    """One option of the broker: a row of the table OPTIONS.
-
-        environment    names without their prefix
-        aliases        deprecated (section, key) pairs that still work
-        shared         should be alike on all nodes of a cluster, any of which may lead
+    """One option of the broker: a row of OPTIONS. ``environment``: names without their prefix; ``aliases``:
+    deprecated (section, key) pairs that still work; ``shared``: should be alike on all nodes of a cluster.
     """
 
     section: str

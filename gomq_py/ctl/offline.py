@@ -119,7 +119,7 @@ class Definitions:
         }
 
     def folders(self):
-        """({names of folders in use below queues/}, {second part, behind the dot, of names of deleted
+        """Return ({names of folders in use below queues/}, {second part, behind the dot, of names of deleted
         folders}).
         """
         owned = {

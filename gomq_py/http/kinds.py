@@ -123,8 +123,8 @@ def _messages(queue):
 
 
 def _rates(group, first, prefix):
-    """{field: function that reads the rate of a counter from a thing}, for the counters of ``group`` from
-    index ``first`` on. Field names begin with ``prefix``. Reading a rate keeps it measured (http.rates).
+    """Return {field: function that reads the rate of a counter from a thing}, for the counters of ``group``
+    from index ``first`` on. Field names begin with ``prefix``. Reading a rate keeps it measured (http.rates).
     """
     def rate(index):
         return lambda thing: statistics.view(group, thing).details(index)["rate"]

@@ -54,17 +54,13 @@ class Delivered:
 
 
 class Unfit(Exception):
-    """Adds a header to properties. ``key``: the header's encoded name. ``entry``: the encoded header, for
-    messages that have neither this key nor a user id; ``entry_again``: the same for redelivered ones. For
-    messages with the key and no user id, results of ``edit`` are cached (links.ends.TargetEnd).
-    """
+    """The next message can never be sent to this target. ``args``: (reason, checksum of the message)."""
 
 
 class HeaderStamp:
-    """Adds a header to properties. ``key``: the header's encoded name. ``entry`` (``entry_again`` for a
-    redelivered message): the encoded header, for messages that have neither this key nor a user id.
-
-    For messages with the key and no user id, results of ``edit`` are cached (links.ends.TargetEnd).
+    """Adds a header to properties. ``key``: the header's encoded name. ``entry``: the encoded header, for
+    messages with neither this key nor a user id; ``entry_again``: the same for redelivered ones. For messages
+    with the key and no user id, results of ``edit`` are cached (links.ends.TargetEnd).
     """
 
     __slots__ = ("key", "entry", "entry_again", "scan", "known", "unknown")
@@ -127,26 +123,19 @@ class HeaderStamp:
 
 
 class Relay:
-    """Relays deliveries of one channel of the source as publishes on one channel of the target.
+    """Relays deliveries of one channel of the source as publishes on one channel of the target. ``edit`` and
+    ``header_stamp``, a HeaderStamp, are those of links.ends.TargetEnd.
 
         input, output             buffers shared with other relays, and empty between two walks
         target_frame_max          as negotiated, 0: no limit
         exchange, routing_key     bytes that replace the message's own, or None
-        edit(properties, delivered)
-                                  returns Properties, or None to leave the message out
-        header_stamp              a HeaderStamp for messages that need no call of ``edit``
         offset_header             name of the header with a stream's offset, or empty
         is_mandatory              the target returns unroutable messages
 
-    After a walk:
-
-        count, first_tag          number of messages read, and delivery tag of the first
-        written                   bytes in ``output``
-        left_out                  none of these messages is to be sent
-        others                    (channel, payload) of methods that are not deliveries
-        offset                    stream offset of the last message, or -1
-        checksum                  recognizes the last message in later deliveries; only if ``signs`` is set or
-                                  its body comes in pieces
+    After a walk ``count`` messages from delivery tag ``first_tag`` on were read, and ``output`` has
+    ``written`` bytes. ``left_out``: none of them is to be sent. ``others``: (channel, payload) of other
+    methods. ``offset``: stream offset of the last message, or -1. ``checksum`` recognizes that message in
+    later deliveries.
     """
 
     __slots__ = (

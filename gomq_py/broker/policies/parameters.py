@@ -101,7 +101,7 @@ class Parameters:
                         LOG.exception("%s %r in vhost %r has no effect", component, name, vhost.name)
 
     def idle_parts(self, component, value):
-        """{part: reason} of parts that no handler acts on: the component, or keys of a policy."""
+        """Return {part: reason} of parts that no handler acts on: the component, or keys of a policy."""
         if component not in self._components:
             return {component: _why_idle(component)}
         return {
@@ -122,7 +122,9 @@ class Parameters:
         return (component, name) in vhost.waiting
 
     def condition(self, vhost, component, name):
-        """(WAITING or FAULTY, reason) for a stored value that has no effect; None for a value in effect."""
+        """Return (WAITING or FAULTY, reason) for a stored value that has no effect; None for a value in
+        effect.
+        """
         handler = self._components.get(component)
         if handler is None:
             return WAITING, _why_idle(component)
@@ -281,7 +283,7 @@ def _check_each(check, what, value):
 
 
 def _owners_in(component, value):
-    """{key: component that alone acts on it} of a policy's keys; {} for other values."""
+    """Return {key: component} of a policy's keys on which one component alone acts; {} for other values."""
     definition = (
         value.get("definition") if component in (POLICY, OPERATOR_POLICY) and isinstance(value, dict)
         else None

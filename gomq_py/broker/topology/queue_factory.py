@@ -308,7 +308,8 @@ class QueueFactory:
         return store
 
     def reopen_own(self, vhost, name, store, incarnation, done):
-        """Reopen a vhost's own store after a fault, then call ``done(store, error)``: one of both is None."""
+        """Reopen a vhost's own store after a fault; then call ``done(store, None)`` or ``done(None, error)``.
+        """
         if store is not None:
             store.listener = None
             store.close()

@@ -316,7 +316,9 @@ def _is_below(topic_filter):
 
 
 def _arrangement(levels):
-    """(positions of ``+`` as bits of a number, number of levels) of a filter; None if no level is ``+``."""
+    """Return (positions of ``+`` as bits of a number, number of levels) of a filter; None if no level is
+    ``+``.
+    """
     if "+" not in levels:
         return None
     return sum([_ONE << index for index, level in enumerate(levels) if level == "+"]), len(levels)

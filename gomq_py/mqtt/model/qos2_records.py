@@ -181,7 +181,9 @@ class QoS2Records(_scheduler.TurnTaker):
         return bytes(self.record[self.message.body_at:max(end, self.message.body_at)])
 
     def noted(self, kept_at):
-        """(encoded log positions, arrival in Unix ms) from the record at ``kept_at``; (b"", 0) if unknown."""
+        """Return (encoded log positions, arrival in Unix ms) from the record at ``kept_at``; (b"", 0) if
+        unknown.
+        """
         shown = self.shown
         if self.failed or not self.store.read(kept_at, shown):
             return b"", 0
@@ -247,7 +249,7 @@ class QoS2Records(_scheduler.TurnTaker):
     # both
 
     def done(self, kept_at, has_ended=False):
-        """Delete a record; if its session ``has_ended``, once that end is on disk (moved())."""
+        """Delete a record at once or, if its session ``has_ended``, once that end is on disk (moved())."""
         if self.store is None or self.failed:
             return
         if has_ended:

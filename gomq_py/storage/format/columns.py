@@ -156,8 +156,8 @@ class Block:
         return record.find(p, at, end, seed, self.next_ordinal)
 
     def other_kind(self, row, buffer):
-        """(kind, flags, routing, properties), the last two as stored bytes, of a row whose properties are not
-        AMQP basic ones; None for a row with basic properties.
+        """Return (kind, flags, routing, properties), the last two as stored bytes, of a row whose properties
+        are not AMQP basic ones; None for a row with basic properties.
         """
         exchange_at = octets.le32(octets.pointer(self.starts), 4 * row)
         if buffer[exchange_at - 39] == AMQP:

@@ -339,7 +339,7 @@ def put_entry(p, index, seed, word):
 
 
 def get_entry(p, index, seed):
-    """The word of entry ``index``, which the file must have room for; 0 if empty or damaged."""
+    """The word of entry ``index``; 0 if empty or damaged. The file must have room for the entry."""
     at = 128 + index * 8
     word = octets.le32(p, at)
     if word == 0 or octets.le32(p, at + 4) != octets.crc32c((seed + index) & 0xFFFFFFFF, p, at, 4):

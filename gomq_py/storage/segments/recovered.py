@@ -66,7 +66,9 @@ class Recovered:
         return array("Q", self._runs) if self._runs is not None else array("Q")
 
     def failed_before(self, at):
-        """(failed deliveries of the record at ``at`` in earlier runs, index + 1 of its COUNT entry or 0)."""
+        """Return (failed deliveries of the record at ``at`` in earlier runs, index + 1 of its COUNT entry or
+        0).
+        """
         kept = self.counts.get(at)
         if kept is not None:
             return kept[0], kept[1] + 1

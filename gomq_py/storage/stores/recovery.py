@@ -112,7 +112,7 @@ class Recovery:
             self.store.begin_behind(max((*numbers, *listed)))
 
     def _counts_listed(self):
-        """{segment number: messages left} of the last orderly stop; empty if that is unknown."""
+        """Return {segment number: messages left} of the last orderly stop; empty if that is unknown."""
         return {} if self.listed is None else self.listed.counts
 
     def _report(self):

@@ -123,8 +123,8 @@ class SegmentLog(_store.Store):
             self._close_files()
 
     def listed(self):
-        """The Listed of this store's folder for the segment list, once the store is closed; None if it has no
-        segments, or was fenced.
+        """The Listed of this store's folder, once the store is closed; None if it has no segments, or was
+        fenced.
         """
         if self._fenced or not self._segments:
             return None
@@ -172,7 +172,9 @@ class SegmentLog(_store.Store):
                 self.listener.store_fenced(self, error)
 
     def layout(self):
-        """[(segment number, capacity, approximate bytes of records not yet acked)], oldest segment first."""
+        """Return [(segment number, capacity, approximate bytes of records not yet acked)], oldest segment
+        first.
+        """
         found = []
         self._end_stage()
         for number in sorted(self._segments):

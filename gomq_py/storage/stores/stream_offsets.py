@@ -90,7 +90,9 @@ class StreamOffsets:
         return None if kept is None else kept[1]
 
     def items(self):
-        """[(tag, offset, time of the last put, Unix milliseconds)], the most recently moved consumer last."""
+        """Return [(tag, offset, time of the last put, Unix milliseconds)], the most recently moved consumer
+        last.
+        """
         return [
             (tag, kept[1], kept[2]) for tag, kept in sorted(self._slots.items(), key=lambda item: item[1][2])
         ]
