@@ -200,7 +200,7 @@ class Relay:
     # private from here on
 
     def unit(self, p, out, at, end):
-        """Process one frame or message. Returns its end; ``at`` if another walk must complete it."""
+        """Process the frame or message at ``at``. Returns its end; ``at`` if a later walk must process it."""
         method_end = self.frame_end(p, at, end)
         if method_end == at:
             return at

@@ -219,8 +219,9 @@ class _Lookup:
 
 
 def _has_place(account: Any, of_accounts: Counter[Any], limit: int, most: int) -> bool:
-    """Whether ``account`` may begin another lookup besides the running ones (``of_accounts``): fewer than
-    ``limit`` run, or the account has at most half as many as the places, of ``most``, that are then left.
+    """Whether ``account`` may begin another lookup. ``of_accounts``: count of running lookups by account. It
+    may if fewer than ``limit`` run in all, or if then twice as many of the ``most`` places are free as it
+    uses.
     """
     count = of_accounts.total()
     return count < limit or of_accounts[account] + 1 <= (most - count - 1) / 2

@@ -44,7 +44,7 @@ FIGURES = {
     "lines amqp.server.fast_lane": 556,
     "lines amqp.wire.methods": 535,
     "lines auth.users": 611,
-    "lines broker.queues.queue": 682,
+    "lines broker.queues.queue": 681,
     "lines broker.topology.definitions": 534,
     "lines broker.topology.vhost": 642,
     "lines broker.transfer.dead_letters": 664,

@@ -250,8 +250,8 @@ def store(channel, publication, may_wait=False):
 
 
 def publish_later(channel, message, destinations, at, taken, mandatory):
-    """Publish a message to ``destinations`` from index ``at`` on, as soon as that one, which answered LATER,
-    can take it. ``taken``: all destinations before took it.
+    """Publish a message to ``destinations[at:]``, once the first of these, which has answered LATER, can take
+    it. ``taken``: all destinations before took it.
     """
     _wait(channel, publishing.begun(channel.vhost, message, destinations, mandatory), at, taken)
 

@@ -116,9 +116,7 @@ class Parameters:
 
     @staticmethod
     def waits(vhost, component, name):
-        """True if the value is waiting: without a handler for it, or for a key of the policy, when it was
-        set.
-        """
+        """True if the value is waiting: when it was set, it or a key of the policy had no handler."""
         return (component, name) in vhost.waiting
 
     def condition(self, vhost, component, name):

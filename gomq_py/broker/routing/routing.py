@@ -52,9 +52,9 @@ class Routing:
         return found[0] if found is not None and found[1] is None else None
 
     def route_watching(self, exchange, routing_key, headers=None, more_keys=()):
-        """Return (destinations, name of a header or None). These hold for all messages with this key and the
-        same list in that header as ``headers`` has, or with none. Returns None if the destinations depend on
-        headers in another way.
+        """Return (destinations, name of a header). They hold for all messages with this key and the same list
+        in that header or, if the name is None, for all messages with this key. Returns None if the
+        destinations depend on headers in another way.
         """
         found, passed = self._reach(exchange, routing_key, headers, more_keys)
         if exchange.deduplication is not None:

@@ -158,7 +158,8 @@ class QueueFactory:
 
     @contextmanager
     def _reopening(self, folder):
-        """A context in which a store's files are recovered; a removal of its folder waits until its end."""
+        """Context manager for the recovery of a store's files; a removal of their folder waits until its end.
+        """
         self._held_removals[folder] = []
         try:
             yield

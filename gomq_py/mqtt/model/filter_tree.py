@@ -17,8 +17,11 @@ _NUMBERED = 40
 
 
 class FilterNode:
-    """A node of the tree. ``levels``: {level: child} of the levels that may follow; ``destinations``: of the
-    filter that ends here; ``below``: of the same filter followed by ``/#``.
+    """A node of the tree.
+
+        levels          {level: child} of the levels that may follow
+        destinations    of the filter that ends here
+        below           destinations of the same filter followed by ``/#``
     """
 
     # Destinations are {destination: count}, or the only one if it was added once, or None. ``levels`` is the

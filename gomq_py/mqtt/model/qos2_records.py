@@ -19,12 +19,11 @@ before PUBCOMP leaves. A rewritten record's old copy is deleted once the new cop
     trust       all sent messages are recorded. A power loss, or a full disk that refuses a sent record,
                 deletes it. Doubt and trust are a store's first records
 
-A received record has the positions of its message in the destinations' logs (PLACE_OCTETS each), which a boot
-checks:
+A received record has the positions of its message in the destinations' logs (PLACE_OCTETS each). A boot
+checks these positions:
 
-- After a kill, those of the last record, whose message may be missing, and of messages in files without
-names. - After a power loss, in a copied folder or in a follower's, those of all received records that are not
-sure.
+- after a kill: of the last record, whose message may be missing, and of messages in files without names
+- after a power loss, in a copied folder or in a follower's: of all received records that are not sure
 
 If all destinations have the message, its identifier is restored, and sure from then on. If only some have it,
 the client sends the message again, for the others. mqtt.model.qos2_recovery has the format.

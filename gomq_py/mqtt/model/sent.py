@@ -128,9 +128,9 @@ class Sent:
         return False
 
     def spare(self, message):
-        """Keep the message at the queue's head, which is_owed(), out of the queue until its client
-        reconnects: messages behind it may be dropped then. Returns False, without effect, while the client is
-        connected.
+        """Keep the message at the queue's head, for which is_owed() is true, out of the queue until its
+        client reconnects, so that messages behind it can be dropped. Returns False, without effect, while the
+        client is connected.
         """
         if self.is_connected:
             return False
@@ -389,8 +389,8 @@ class Sent:
         self.places = array("Q", [octets.le64(self.at, (each - 1) * ROW) for each in self.before])
 
     def _found(self, is_released):
-        """Return the identifiers marked FROM_BEFORE, oldest message first, that are in state RELEASED or else
-        (not ``is_released``) have unsettled messages.
+        """Return the identifiers that are marked FROM_BEFORE and in state RELEASED (without ``is_released``:
+        in another state), oldest message first.
         """
         found = []
         places = array("Q")  # by identifier

@@ -128,8 +128,8 @@ class Inbound:
         return state == NEW or state == PARTLY
 
     def stored(self, qos, packet_identifier, taken, has_destinations, queues):
-        """Note the answer to a message that was offered to all destinations; ``taken``: all took it.
-        ``queues`` (tuple or None): destinations to flush before the answer or, if not ``taken``, all of them.
+        """Answer a message that was offered to all its destinations; ``taken``: all took it. ``queues``
+        (tuple or None): the destinations to flush before the answer or, if not ``taken``, all of them.
         """
         self.publishes += 1
         if qos:

@@ -231,11 +231,12 @@ def find(p, at, end, seed, ordinal):
 
 
 class RecordScanner:
-    """Walks the records of a segment that may be damaged.
+    """Walks the records of a segment that may be damaged. ``next`` moves to the next sound record, and sets
+    the fields, such as ``position``, to those of that record.
 
-    ``next`` moves to the next sound record and fills the fields, such as ``position``; ``damaged`` collects
-    (start, end, records lost) of skipped regions; ``at`` is the end of the data once ``next`` has returned
-    False. A region without any sound record behind it is not damage but the ordinary tail of a crash.
+        damaged     [(start, end, records lost)] of skipped regions, without the ordinary tail of a crash: it
+                    has no sound record behind it
+        at          end of the data, once ``next`` has returned False
     """
 
     __slots__ = (
@@ -377,10 +378,12 @@ def is_among(position, runs):
 class Acks:
     """The decoded content of an acks file.
 
-    ``runs``: flat array [start, end, start, end...] of the positions of acked records, sorted, without
-    overlap, each ``end`` exclusive; ``counts``: {position: (failed deliveries, index of the COUNT entry)};
-    ``dues``: {position: due_value()}; ``entries``: index behind the last valid entry; ``holes``: count of
-    ignored entries before this index, which may be written again.
+        runs        positions of acked records as ranges, in a flat array [start, end, start, end...]: sorted,
+                    without overlap, each end exclusive
+        counts      {position: (failed deliveries, index of the COUNT entry)}
+        dues        {position: due_value()}
+        entries     index behind the last valid entry
+        holes       count of ignored entries before this index, which may be written again
     """
 
     __slots__ = ("runs", "counts", "dues", "entries", "holes")

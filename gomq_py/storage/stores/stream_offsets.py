@@ -56,7 +56,7 @@ def unreadable(content):
 
 
 def stream_of(content):
-    """The first half of the incarnation in the file's head, in hex, with which the stream's folder name ends.
+    """The 16 hex digits with which the stream's folder name ends: half of the incarnation in the file's head.
     """
     return content[12:20].hex()
 

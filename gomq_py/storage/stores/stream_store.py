@@ -139,9 +139,9 @@ class StreamStore(segment_log.SegmentLog):
         return self._order[low] if low < len(self._order) else None
 
     def enter(self, segment, can_wait):
-        """Register a reader in the segment, which stays mapped until leave(). Returns True; False if the
-        reader must wait for the listener's ``segment_opened`` (the file has no name yet or, with
-        ``can_wait``, a thread opens it), or if the file cannot be opened, which fences the store.
+        """Register a reader in the segment, which stays mapped until leave(). Returns True. False if the
+        reader must wait for the listener's ``segment_opened``, because the file has no name yet or
+        (``can_wait``) a thread opens it. False, too, if the file cannot be opened, which fences the store.
         """
         if self.pool.has_unnamed and segment.is_open and not self.has_name(segment):
             return False
