@@ -56,7 +56,7 @@ class ElectedLeader:
 
     def drain(self) -> frozenset[str]:
         """Hold publishers until every node in sync has everything on its disk, for DRAIN_S at most. Returns
-        the nodes that have not; if all have, publishers stay held. May switch.
+        the nodes that lack something; if none does, publishers stay held. May switch.
         """
         self._alarms.set(LEADERSHIP, LEADERSHIP, "another node is to lead")
         lacking = self.leader.drain(self._leadership.in_sync.required, DRAIN_S)

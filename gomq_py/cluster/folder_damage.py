@@ -19,8 +19,8 @@ DAMAGED = (
 
 
 class FolderDamage:
-    """Damage of the data folder ``root``. ``count()``: of damage found in this run. ``is_accepted``: whether
-    an operator has accepted what the folder holds.
+    """Damage of the data folder ``root``. ``count()``: number of damages found in this run. ``is_accepted``:
+    an operator has accepted the folder's content.
     """
 
     def __init__(self, files: Any, root: str, count: Callable[[], int]):
@@ -30,20 +30,22 @@ class FolderDamage:
         self._is_found = self.is_accepted = False
 
     def noted(self, identity: Identity) -> Identity:
-        """The folder's Identity, with ``damaged`` as it is now; on the disk. Raises OSError. May switch."""
+        """Save the present ``damaged`` in the folder's Identity. Returns the Identity. Raises OSError. May
+        switch.
+        """
         return self._noted(
             identity, identity.damaged or self._is_found or self._count() > self._accepted_count)
 
     def found(self, identity: Identity, what: str) -> Identity:
-        """As ``noted``, for damage that a sync has met, which the broker does not know. Raises OSError. May
-        switch.
-        """
+        """Save damage that only a sync has met. Returns the Identity. Raises OSError. May switch."""
         LOG.error("damaged: %s", what)
         self._is_found = True
         return self.noted(identity)
 
     def accepted(self, identity: Identity) -> Identity:
-        """As ``noted``, but all damage up to now counts for nothing. Raises OSError. May switch."""
+        """Save that all damage up to now counts for nothing. Returns the Identity. Raises OSError. May
+        switch.
+        """
         self._accepted_count = self._count()
         self._is_found, self.is_accepted = False, True
         return self._noted(identity, False)

@@ -1,13 +1,13 @@
-"""Identity: which cluster and which epoch a data folder belongs to, and which node has it; the file
+r"""Identity: which cluster and which epoch a data folder belongs to, and which node has it; the file
 ``.cluster``.
 
-    SHA-256 of the next line in hex, "\\n", and a JSON object:
+    SHA-256 of the next line in hex, "\n", and a JSON object:
     {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number, "promoted": text, "damaged": truth}
 
-The node's id never changes; cluster and epoch change when a sync is swapped in, and the epoch when a follower
-is promoted or elected, or its leader goes on in a higher one. A node with an empty folder has NO_ID as its
-cluster. The file is about one node, so it is neither replicated nor part of a backup. ``files`` has no
-replicators.
+The node's id never changes. The cluster changes when a sync is swapped in; the epoch changes then, too, and
+when a follower is promoted or elected, or its leader goes on in a higher one. A node with an empty folder has
+NO_ID as its cluster. The file is about one node, so it is neither replicated nor part of a backup. ``files``
+has no replicators.
 """
 import json
 import os
@@ -21,9 +21,13 @@ from gomq_py.storage.disk.data_dir import CLUSTER, content_of
 
 
 class Identity(NamedTuple):
-    """``cluster_id``, ``node_id``: 16 bytes; ``epoch``: at least 1 in a cluster. ``promoted``: the address of
-    the leader that this node followed until it was promoted; with it in its settings the node leads all the
-    same. ``damaged``: this leader has found damage in its data, and nobody may sync from it.
+    """The content of ``.cluster``.
+
+        cluster_id, node_id    16 bytes each
+        epoch                  at least 1 in a cluster
+        promoted               the address of the leader that this node followed until it was promoted; it
+                               leads even while its settings still name this leader
+        damaged                this leader has found damage in its data, and nobody may sync from it
     """
     cluster_id: bytes
     node_id: bytes
@@ -68,9 +72,10 @@ def write(files, root, identity):
 
 
 def check_content(root, is_promoted):
-    """Check, before the folder is opened, that a leader has something to lead: an empty folder that belongs
-    to a cluster would empty its followers. Raises ClusterError, OSError. Blocks.
+    """Check, before the folder is opened, that a leader has something to lead. Raises ClusterError, OSError.
+    Blocks.
     """
+    # An empty folder that belongs to a cluster would empty its followers.
     found = read(root)
     if found is None or content_of(root):
         return
@@ -83,12 +88,10 @@ def check_content(root, is_promoted):
 
 
 def of_leader(files, root, promoted=""):
-    """The Identity of a node that is to lead, which begins a cluster if its folder belongs to none.
-
-    ``promoted``: the address of the leader that it followed until now, if any; a new epoch begins then, so
-    that its former leader never wins against it.
-    Raises ClusterError, OSError. Blocks.
+    """The Identity of a node that will lead; it begins a cluster if its folder belongs to none. ``promoted``:
+    the address of the leader that it followed until now, if any. Raises ClusterError, OSError. Blocks.
     """
+    # A new epoch begins with a promotion, so that the former leader never wins against it.
     found = read(root)
     if found is None:
         wanted = Identity(os.urandom(ID_OCTETS), os.urandom(ID_OCTETS), 1)
@@ -103,9 +106,8 @@ def of_leader(files, root, promoted=""):
 
 def of_elected(files, root, cluster_id, epoch):
     """The Identity of a node that was elected for ``epoch``, or leads on in it; on the disk before it opens
-    its doors. A folder of no cluster becomes one of ``cluster_id``.
-
-    Raises ClusterError for a folder of another cluster or of a higher epoch; OSError. Blocks.
+    its doors. A folder of no cluster becomes one of ``cluster_id``. Raises ClusterError for a folder of
+    another cluster or of a higher epoch; OSError. Blocks.
     """
     found = read(root) or Identity(NO_ID, os.urandom(ID_OCTETS), 0)
     if found.cluster_id not in (NO_ID, cluster_id):
@@ -121,8 +123,8 @@ def of_elected(files, root, cluster_id, epoch):
 
 
 def of_member(files, root):
-    """The Identity of a node of a cluster that elects its leader. A folder without one gets the node's id;
-    its cluster is found out later. Raises ClusterError, OSError. Blocks.
+    """The Identity of a node of a cluster that elects its leader. A folder without one gets the node's id,
+    and its cluster later. Raises ClusterError, OSError. Blocks.
     """
     found = read(root)
     wanted = Identity(NO_ID, os.urandom(ID_OCTETS), 0) if found is None else found._replace(promoted="")
@@ -132,7 +134,7 @@ def of_member(files, root):
 
 
 def of_follower(files, root):
-    """The Identity of a node that is to follow. Raises ClusterError if the folder has content of no cluster;
+    """The Identity of a node that will follow. Raises ClusterError if the folder has content of no cluster;
     OSError. Blocks.
     """
     found = read(root)

@@ -1,13 +1,13 @@
 """Elector: decides from the coordinator's keys what a node has to do: follow, wait, campaign, lead or stop.
+Never switches.
 
-The runtime reads a View, gives it to ``viewed`` and does what the Decision says. The Outcome of a transaction
-has a view, too; the runtime gives it to ``viewed`` in the same way, whether the transaction was done or not.
-So an unanswered election is won as soon as a view shows it. Nothing here switches. Clocks only decide for how
-long a node lets others be elected first.
+The runtime reads a View, gives it to ``viewed`` and does what the Decision says. It also gives ``viewed`` the
+view in the Outcome of each transaction, done or not. So an unanswered election is won as soon as a view shows
+it. Clocks only decide for how long a node lets others be elected first.
 
-Why nothing that was promised is lost: only a member of ``isr`` is elected, by a transaction that compares the
-revision at which it was read. Its folder has what it has acknowledged, and every promise has waited for it.
-A folder of an epoch below the one that ``isr`` has for it is an older one that was put back.
+Why no promise is lost: only a member of ``isr`` is elected, by a transaction that compares the revision at
+which ``isr`` was read. Its folder has all that it has acknowledged, and every promise has waited for it. A
+folder whose epoch is below the one in ``isr`` is an older one that was put back.
 """
 from typing import NamedTuple
 
@@ -33,8 +33,8 @@ class Follow(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Do nothing; a node that leads is fenced meanwhile. ``reason``: for operators. ``again_s``: seconds
-    after which to read and ask again; None: when something changes.
+    """Do nothing; a leader is fenced meanwhile. ``reason``: for operators. ``again_s``: seconds after which
+    to read and ask again; None: when something changes.
     """
 
     reason: str
@@ -42,12 +42,12 @@ class Wait(NamedTuple):
 
 
 class Campaign(NamedTuple):
-    """Try to be elected. Before: end the link to the leader, and flush; after a failed flush do not. Then
-    take a lease if there is none, set ``Elector.lease``, send ``transaction(lease)``, and give the view of
-    its outcome to ``Elector.viewed``.
+    """Try to be elected. First end the link to the leader, and flush; not after a failed flush. Then take a
+    lease if there is none, set ``Elector.lease``, send ``transaction(lease)``, and give the view of its
+    outcome to ``Elector.viewed``.
 
-    ``compares`` hold if nobody was elected since; ``cluster``: id of the cluster; ``record``: what ``isr``
-    becomes.
+    ``compares`` hold if nobody was elected since; ``cluster``: id of the cluster; ``record``: next value of
+    ``isr``.
     """
 
     compares: tuple[Compare, ...]
@@ -56,13 +56,13 @@ class Campaign(NamedTuple):
     cluster: str
 
     def transaction(self, lease: int) -> Transaction:
-        """The election with this lease, which is alive."""
+        """The transaction of the election, with a lease that is alive."""
         return Transaction(self.compares, (
             Put(LEADER, self.leader.encode(), lease), Put(IN_SYNC, self.record.encode())))
 
 
 class Bootstrap(Campaign):
-    """As Campaign, for a cluster that does not exist yet. ``new_cluster_id``: 32 random hex digits."""
+    """A Campaign for a cluster that does not exist yet. ``new_cluster_id``: 32 random hex digits."""
 
     def transaction(self, lease: int, new_cluster_id: str = "") -> Transaction:
         """The election that begins the cluster."""
@@ -71,26 +71,28 @@ class Bootstrap(Campaign):
 
 
 class Again(Campaign):
-    """As Campaign, for a leader that has lost its lease while nobody else was elected. It is fenced; its
-    links and clients stay.
+    """A Campaign of a leader that has lost its lease while nobody else was elected. It is fenced; its links
+    and clients stay.
     """
 
 
 class Clear(NamedTuple):
     """Delete the ``leader`` of an earlier process of this node, which is dead because this one holds the
-    folder's lock. The outcome's view goes to ``Elector.viewed``.
+    folder's lock. The view of the outcome goes to ``Elector.viewed``.
     """
 
     transaction: Transaction
 
 
 class Lead(NamedTuple):
-    """Lead in ``epoch``; decided again for each view in which this node still leads.
+    """Lead in ``epoch``. Decided again for each view in which this node still leads. With a new ``revision``
+    (create revision of ``leader``), do in this order:
 
-    With a new ``revision`` (``leader``'s create revision): a follower ends its link, applies and flushes all
-    it has received; write cluster and epoch into ``.cluster``, flushed; tell the Elector by ``folder``; make
-    an InSync of ``epoch``, ``revision``, ``record``, ``mod_revision`` (of ``isr``) and ``former`` (the last
-    leader seen, or ""); open doors once InSync.is_open.
+    - a follower ends its link, applies and flushes all it has received
+    - write cluster and epoch into ``.cluster``, flushed, and tell the Elector by ``folder``
+    - make an InSync of ``epoch``, ``revision``, ``record``, ``mod_revision`` (of ``isr``) and ``former`` (the
+      last leader seen, or "")
+    - open doors once InSync.is_open
     """
 
     epoch: int
@@ -102,8 +104,8 @@ class Lead(NamedTuple):
 
 
 class Deposed(NamedTuple):
-    """Stop leading: refuse all promises, close doors, begin anew as a follower, in another process or with
-    another Elector: this one never decides anything else. ``reason``: for operators.
+    """Stop leading: refuse all promises, close doors, and begin anew as a follower, with another Elector:
+    this one never decides anything else. ``reason``: for operators.
     """
 
     reason: str
@@ -115,12 +117,15 @@ Decision = Follow | Wait | Campaign | Clear | Lead | Deposed  # Bootstrap and Ag
 class Elector:
     """One node, as a follower, candidate or leader, for the life of a process that has the folder's lock.
 
-    ``node``: its id; ``cluster``: id of its folder's cluster, "" for none; ``epoch``: of its folder;
-    ``address``: "host:port" at which others reach its cluster port. ``is_whole``: the folder has all that
-    was acknowledged from it (a failed flush ends that); ``is_damaged``: damage was found in it.
-
-    ``lease``: id of the present lease, set by the runtime before it sends an election; 0 when it has ended.
-    ``revision``: of the newest view.
+        node          its id
+        cluster       id of its folder's cluster, "" for none
+        epoch         of its folder
+        address       "host:port" at which others reach its cluster port
+        is_whole      the folder has all that was acknowledged from it; a failed flush ends that
+        is_damaged    damage was found in the folder
+        lease         id of the present lease, set by the runtime before it sends an election; 0 when it has
+                      ended
+        revision      of the newest view
     """
 
     def __init__(
@@ -139,7 +144,7 @@ class Elector:
     def folder(
             self, cluster: str, epoch: int, is_whole: bool = True, is_damaged: bool = False,
             is_copy: bool = False) -> None:
-        """The folder has changed: a sync was swapped in, its epoch was raised, or a flush failed.
+        """Note a change of the folder: a sync was swapped in, its epoch was raised, or a flush failed.
         ``is_copy``: another process has this node's id, and acknowledges in its place.
         """
         self.cluster, self.epoch, self.is_whole, self.is_damaged = cluster, epoch, is_whole, is_damaged
@@ -151,12 +156,11 @@ class Elector:
         return self._lead is not None and not isinstance(self._last, Deposed)
 
     def viewed(self, view: View, now_s: float, since: int, hears_leader: bool = False) -> Decision:
-        """What to do now. ``hears_leader``: the followed leader was heard within the last second.
-
-        ``since``: ``revision`` when the read or transaction was sent. A view that is older than the newest
-        one, but not older than ``since``, was overtaken on its way and is ignored; one that is older than
-        ``since`` is of an etcd that was put back to an older state.
+        """What to do now. ``since``: ``revision`` when the read or transaction was sent. ``hears_leader``:
+        the followed leader was heard within the last second.
         """
+        # A view that is older than the newest one, but not older than ``since``, was overtaken on its way and
+        # is ignored; one that is older than ``since`` is of an etcd that was put back to an older state.
         if since <= view.revision < self.revision:
             return self._last
         self.revision = view.revision
@@ -195,7 +199,7 @@ class Elector:
         return Wait(why) if why else Follow(leader.address, leader.epoch)
 
     def _why_not(self, view: View) -> str:
-        """Why this node may not be elected, or "". ``leader`` is absent."""
+        """Why this node may not be elected while ``leader`` is absent, or ""."""
         if view.cluster is None and not self.cluster:
             return "" if view.in_sync is None else f"etcd has `isr`, but no `cluster`: {ADOPT}"
         why = self._why_other_cluster(view) or _why_no_set(view)
@@ -230,7 +234,7 @@ class Elector:
         return ""
 
     def _rest_s(self, view: View, now_s: float, hears_leader: bool) -> float:
-        """Seconds for which this node still lets others be elected first."""
+        """Seconds for which this node still lets others be elected first, or None."""
         record = decoded(view.in_sync, InSyncRecord.decode)
         if record is None or len(record.members) < 2:
             return 0.0
@@ -303,9 +307,8 @@ class Elector:
         return Again(*self._election(view, Compare(LEADER, CREATE, 0)))
 
     def _other_election(self, view: View, kept: Kept) -> Decision:
-        """``leader`` is of another election than the one by which this node leads: a successor's, or, with
-        this node's present lease, that of an Again that was won.
-        """
+        """What to do when ``leader`` is of another election than the one by which this node leads."""
+        # A successor's or, with this node's present lease, that of an Again that was won.
         leader = decoded(kept, LeaderRecord.decode)
         if leader is None:
             return Wait("`leader` in etcd cannot be read")
