@@ -156,7 +156,8 @@ class Node:
         self._membership.start(promote, deposed)
 
     def promote(self, inherited: Any = ()) -> None:
-        """Make a follower the leader, and open its listeners. What has come from the leader is on disk first.
+        """Make a follower the leader, and open its listeners. All changes received from the leader are
+        flushed first.
 
         Blocks. May switch. ``inherited``: see ``open_doors``. Raises what ``lead`` and ``open_doors`` raise;
         after an error the caller calls ``close``.
@@ -175,7 +176,7 @@ class Node:
         self.open_doors((*inherited, *unserved))
 
     def why_not_promote(self, is_forced: bool) -> str:
-        """Why this node is not to be promoted now, or ""; ``is_forced``: also to an older state."""
+        """Why this node is not to be promoted now, or "". ``is_forced``: an unfinished sync is no reason."""
         return self._membership.why_not_promote(is_forced)
 
     def change_cluster(self, what: str, node: str = "") -> None:

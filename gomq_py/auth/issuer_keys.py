@@ -90,7 +90,7 @@ class IssuerKeys:
             self._fetched_s = self._now_s()
 
     def _fetch_keys(self):
-        """({kid: JWK}, seconds to keep them or None). Runs in a thread. Raises OSError, ValueError."""
+        """Return ({kid: JWK}, seconds to keep them or None). Runs in a thread. Raises OSError, ValueError."""
         discovered, _ = self._fetch(self._issuer.rstrip("/") + DISCOVERY)
         named = discovered.get("issuer")
         if not isinstance(named, str) or named.rstrip("/") != self._issuer.rstrip("/"):

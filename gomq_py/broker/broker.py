@@ -145,7 +145,7 @@ class Broker:
             self._log_exchange = log_exchange.LogExchange(self.vhosts[DEFAULT_VHOST], self.scheduler)
 
     def damage(self):
-        """(count of damaged messages found in this run, paths of the files with quarantined data)."""
+        """Return (count of damaged messages found in this run, paths of the files with quarantined data)."""
         notes = self._pool.damage
         kept = [path for path in sorted(notes.kept_paths) if os.path.lexists(path)]
         return notes.records, kept + self._data_dir.kept_paths()
@@ -412,7 +412,9 @@ class Broker:
         self._data_dir.keep_cluster_name(is_first)
 
     def _first_users(self):
-        """[(name, password hash, hash algorithm)] of the configured first users, or of the default user."""
+        """Return [(name, password hash, hash algorithm)] of the configured first users, or of the default
+        user.
+        """
         settings = self.settings
         if settings.first_users:
             return [

@@ -25,10 +25,9 @@ REMOVAL_S, LOOK_S = 5.0, 0.05
 
 def figures(
         coordination: Any, node: str, own: Mapping[str, Any], followers: Sequence[Any]) -> dict[str, Any]:
-    """The cluster as the node with this id sees it, for /api/cluster.
-
-    ``own``: the figures of this node as a follower, or an empty mapping; ``followers``: those of a leader's
-    links. Their keys are those of /api/cluster.
+    """The cluster for /api/cluster, as the node with this id sees it. ``own``: the figures of this node as a
+    follower, or an empty mapping; ``followers``: those of a leader's links. Their keys are those of
+    /api/cluster.
     """
     view, decision, leadership = coordination.view, coordination.decision, coordination.leadership
     found: dict[str, Any] = {
@@ -59,7 +58,7 @@ def figures(
 
 
 def _known(view: View, members: Mapping[str, int]) -> dict[str, NodeRecord | None]:
-    """{id: record} of all nodes that etcd knows; None: the record is gone or cannot be read."""
+    """Return {id: record} of all nodes that etcd knows. None: the record is gone or cannot be read."""
     known: dict[str, NodeRecord | None] = dict.fromkeys(members)
     return known | {node: decoded(kept, NodeRecord.decode) for node, kept in view.nodes.items()}
 
@@ -74,7 +73,7 @@ def _members(view: View, in_sync: InSync | None) -> Mapping[str, int]:
 def _node(
         node: str, record: NodeRecord | None, members: Mapping[str, int], leader_node: str,
         state: Mapping[str, Any]) -> dict[str, Any]:
-    """A node of the answer. A state or lag of None is known to the leader only."""
+    """A node as JSON. Only the leader knows a state or lag; elsewhere they are None."""
     is_leader = node == leader_node
     return {
         "node": node, "name": "" if record is None else record.name,
@@ -86,7 +85,7 @@ def _node(
 
 
 def calls(etcd: Any) -> dict[str, Any]:
-    """How long the calls of a cluster.etcd.client.Etcd took, and how many have failed."""
+    """How long the calls of a cluster.etcd.client.Etcd took, and how many failed."""
     taken = etcd.call_seconds
     return {
         "buckets": [list(pair) for pair in taken.cumulative()], "seconds": round(taken.total, 6),
@@ -111,7 +110,8 @@ def forget(
     """Remove a node from the in-sync set, and its name from etcd. ``node``: the id of this one, which leads;
     ``named``: id, name or address of the other; ``connected``: ids of the followers that are connected.
 
-    Raises ClusterError if it is not forgotten. May switch.
+    ``node``: the id of this node, which leads; ``named``: id or name of the other; ``connected``: ids of the
+    connected followers.
     """
     leadership = coordination.leadership
     if leadership is None:
@@ -133,7 +133,7 @@ def forget(
 
 
 def _found(named: str, known: Mapping[str, NodeRecord | None]) -> str:
-    """The id of a node that was named. Raises ClusterError."""
+    """The id of the node with this name or id. Raises ClusterError."""
     if named in known:
         return named
     found = {
@@ -148,7 +148,7 @@ def _found(named: str, known: Mapping[str, NodeRecord | None]) -> str:
 
 
 def _remove(leadership: Any, node: str, named: str) -> None:
-    """Remove a node from the in-sync set, and wait for it. Raises ClusterError. May switch."""
+    """Remove a node from the in-sync set, and wait until that is done. Raises ClusterError. May switch."""
     in_sync = leadership.in_sync
     in_sync.leave(node)
     with gevent.Timeout(REMOVAL_S, False):

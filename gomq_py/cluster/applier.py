@@ -1,7 +1,7 @@
 """Applier: applies a follower's frames to its data folder, in one thread at a time, and flushes.
 
-Below follower, which reads frames in the hub and hands them over with ``put``. A greenlet takes all frames
-that wait and has a thread apply them; while the thread works, or flushes, the next ones gather.
+Below follower, which reads frames in the hub and hands them over with ``put``. A greenlet takes all waiting
+frames and has a thread apply them; while the thread works, or flushes, the next ones gather.
 """
 import time
 from collections import deque
@@ -104,8 +104,8 @@ class Applier:
         self._greenlet.name = "cluster: applies"
 
     def stop(self):
-        """Apply and flush all that waits, then close. A sync under way is given up. Returns ``damage``. May
-        switch.
+        """Apply and flush all waiting frames, then close; an unfinished sync is given up. Returns ``damage``.
+        May switch.
         """
         self._is_stopping = True
         self._wake.set()
@@ -119,10 +119,9 @@ class Applier:
         return self.damage
 
     def begin_sync(self, identity):
-        """Begin a sync; ``identity`` is that of the folder afterwards. What waits is applied and flushed
-        first, since it counts until the sync is whole; if it belongs to a sync, it is given up.
-
-        Raises OSError, DataDirError. May switch.
+        """Begin a sync; ``identity`` is that of the folder afterwards. Waiting frames are applied and flushed
+        first, except those of an unfinished sync, which is given up. Raises OSError, DataDirError. May
+        switch.
         """
         if self.staging is None:
             self.flush()
@@ -160,8 +159,8 @@ class Applier:
             self._room.wait()
 
     def flush(self):
-        """Apply and flush all that waits. A sync under way changes nothing before it is whole. Returns
-        ``damage``. May switch.
+        """Apply and flush all waiting frames. An unfinished sync changes nothing. Returns ``damage``. May
+        switch.
         """
         while self.failure is None and (
                 self._frames or self._flush_at is not None or not self._idle.is_set()):
@@ -246,7 +245,7 @@ class Applier:
     # in a thread
 
     def _work(self, batch, is_due):
-        """Apply frames, up to a flush. Returns how many were applied, and whether all of them are flushed."""
+        """Apply frames, up to a flush. Returns (how many were applied, whether all of them are flushed)."""
         target, done = self.staging or self._replica, 0
         for frame in batch:
             events.decode(frame.payload, target)

@@ -1,11 +1,9 @@
 """Coordination: a node's loop in an elected cluster: reads etcd, and does what the Elector decides.
 
 Above ``core`` and a Coordinator (etcd). It steers the Member: the part of the node that owns the data folder,
-the follower and the broker. A fault of etcd costs nothing but time: a follower goes on, and a leader goes on
-until the deadline of its lease.
-
-No method of a Member may take long while this node leads, since the loop waits for it; keepalives have a
-greenlet of their own.
+the follower and the broker. A fault of etcd only costs time: a follower goes on, and a leader goes on until
+the deadline of its lease. The loop waits for the methods of a Member, so none may take long while this node
+leads; keepalives have a greenlet of their own.
 """
 import contextlib
 import os
@@ -53,7 +51,7 @@ REGISTER_S = 60.0
 
 
 class Folder(NamedTuple):
-    """The state of a member's data folder, as core.elector.Elector.folder takes it."""
+    """The state of a member's data folder: arguments of core.elector.Elector.folder."""
 
     cluster: str
     epoch: int
@@ -81,7 +79,9 @@ class Member(Protocol):
         """Follow the leader at "host:port". Returns why that is impossible, or ""."""
 
     def settle(self) -> bool:
-        """End the link to the leader, and flush all that came. Returns whether the folder has it all."""
+        """End the link to the leader, and flush all received changes. Returns whether the folder has them
+        all.
+        """
 
     def take(self, cluster: str, epoch: int) -> None:
         """Write cluster and epoch into the folder, flushed. Raises ClusterError, OSError."""
@@ -92,24 +92,27 @@ class Member(Protocol):
         """
 
     def elected(self, leadership: Leadership, is_first: bool) -> None:
-        """Begin to lead, in a greenlet of its own: read the folder, ``leadership.start()``, and open doors
-        once ``leadership.opened`` is set. ``is_first``: no door of this cluster has been open yet, so that an
-        empty folder has lost nothing.
+        """Begin to lead, in a greenlet of its own: read the folder, call ``leadership.start()``, and open
+        doors once ``leadership.opened`` is set. ``is_first``: no door of this cluster has been open yet, so
+        that an empty folder has lost nothing.
         """
 
     def lead_on(self, epoch: int) -> None:
         """Go on as leader in a higher epoch."""
 
     def deposed(self, reason: str) -> None:
-        """Stop leading, or following; this Coordination has ended."""
+        """Stop leading or following. This Coordination has ended."""
 
 
 class Coordination:
     """Runs one node's part in the cluster. ``node``: its id in hex; ``name``, ``address``: for the others.
 
-    ``settings``: those of shared_settings.told(). ``secret``: value of ``secret`` that etcd has had; empty:
-    the settings have the secret. ``decision``: the last one; ``leadership``: the Leadership of a leader, else
-    None; ``view``: the last View, or None; ``error``: the last fault of etcd, "" when it answers.
+        settings      those of shared_settings.told()
+        secret        value of ``secret`` that etcd has had; empty: the settings have the secret
+        decision      the last one
+        leadership    the Leadership of a leader, else None
+        view          the last View, or None
+        error         the last fault of etcd, "" when it answers
     """
 
     def __init__(
@@ -142,20 +145,19 @@ class Coordination:
     # life
 
     def start(self) -> None:
-        """Begin to read, and to do what is decided."""
+        """Begin to read etcd, and to do what is decided."""
         for function, name in ((self._run, "decides"), (self._keep_alive, "keepalives")):
             greenlet = gevent.spawn(function)
             greenlet.name = f"cluster: {name}"
             self._greenlets.append(greenlet)
 
     def look(self) -> None:
-        """Read again, and decide, at once."""
+        """Read etcd again, and decide, at once."""
         self._wake.set()
 
     def stop(self) -> None:
-        """Stop for good; ``decision`` and ``leadership`` stay as they are. The lease is revoked, so that
-        another node is elected at once. May switch.
-        """
+        """Stop for good. The lease is revoked, so that another node is elected at once. May switch."""
+        # ``decision`` and ``leadership`` stay as they are.
         self._end()
         self._forget_lease()
 
@@ -178,12 +180,12 @@ class Coordination:
         self.look()
 
     def is_gone(self, address: str) -> None:
-        """Delete ``leader``, since no process listens at its address, so that a new one is elected at once.
-        Refusals says how often at most. May switch.
-
-        Does nothing unless this node is in sync, since it could not lead; nor while the leader has not raised
-        its own epoch in ``isr``: it still reads its folder and does not listen yet, as any successor would.
+        """Delete the key ``leader``, because no process listens at its address, so that a new leader is
+        elected at once. May switch.
         """
+        # Refusals says how often at most. Does nothing unless this node is in sync, since it could not lead;
+        # nor while the leader has not raised its own epoch in ``isr``: it still reads its folder and does not
+        # listen yet, as any successor would.
         view = self.view
         if self._has_ended or self.leadership is not None or view is None or view.leader is None:
             return
@@ -204,12 +206,12 @@ class Coordination:
 
     @property
     def revision(self) -> int:
-        """``leader``'s create revision in the present election of this node; 0 for none."""
+        """Create revision of ``leader`` in the present election of this node; 0 for none."""
         return self._revision
 
     @property
     def differences(self) -> list[Difference]:
-        """Settings of other nodes that differ from this leader's."""
+        """Differences between the settings of other nodes and this leader's."""
         return self._warner.found
 
     @property
@@ -218,9 +220,7 @@ class Coordination:
         return self._lease_id
 
     def kept_alive(self, lease_id: int, sent_s: float | None, is_lost: bool) -> None:
-        """Note the keepalives that others have sent for this node's lease (boot_keepalives), which may be an
-        earlier one.
-        """
+        """Note the keepalives of boot_keepalives for a lease of this node, which may be an earlier one."""
         if lease_id == self._lease_id:
             if sent_s is not None:
                 self._lease.answered(sent_s, True)
@@ -262,9 +262,8 @@ class Coordination:
                 self._warner.look(view.nodes)
 
     def _register(self, view: Any) -> None:
-        """Write what etcd lacks: this node's name, address and settings, and the secret, if it was lost: a
-        node that starts would make another one, and be refused by all that run.
-        """
+        """Write this node's name, address and settings, and the secret, where etcd lacks them."""
+        # Without the secret a node that starts would make another one, and be refused by all that run.
         kept, missing = view.nodes.get(self._node), []
         is_due = self._clock() >= self._registered_s + REGISTER_S
         if kept is None or (kept.value != self._record and is_due):
@@ -330,7 +329,7 @@ class Coordination:
         return self._outcome(transaction)
 
     def _outcome(self, transaction: Transaction) -> Decision | None:
-        """Send a transaction. Returns the decision by the view of its outcome; None without an outcome."""
+        """Send a transaction. Returns the decision by the view of its outcome, or None."""
         since = self._elector.revision
         try:
             outcome: Outcome = self._coordinator.transact(transaction)
@@ -349,7 +348,7 @@ class Coordination:
         self._quiet.warning("etcd", "etcd: %s", error)
 
     def _say(self, reason: str) -> None:
-        """Log why nothing happens, once."""
+        """Log once why nothing happens."""
         if reason != self._said and reason:
             LOG.warning("%s", reason)
         self._said = reason
@@ -357,7 +356,7 @@ class Coordination:
     # the lease
 
     def _take_lease(self) -> bool:
-        """Have a lease that is alive. Returns False if etcd grants none now."""
+        """Take a lease if there is none alive. Returns False if etcd grants none now."""
         if self._lease_id and not self._lease.is_past(self._clock()):
             self._keep_alive_once(self._lease, self._lease_id)  # etcd may have ended it meanwhile
             if self._lease_id:
@@ -375,7 +374,7 @@ class Coordination:
         return True
 
     def _forget_lease(self) -> None:
-        """End the lease; ``leader`` goes with it, if it is this node's. May switch."""
+        """End the lease; etcd then deletes ``leader``, if it is this node's. May switch."""
         lease_id, self._lease_id = self._lease_id, 0
         self._elector.lease = 0
         self._lease = Lease(self._lease.ttl_s)
@@ -395,11 +394,9 @@ class Coordination:
             gevent.sleep(EVERY * self._lease.ttl_s / 4)
 
     def _may_keep_alive(self) -> bool:
-        """Whether it is time for a keepalive, and this node is fit to lead.
-
-        Past the deadline etcd has to answer a read first: where its answers are lost and requests are not,
-        keepalives would hold the leadership of a node that is fenced.
-        """
+        """Whether it is time for a keepalive, and this node is fit to lead."""
+        # Past the deadline etcd has to answer a read first: where its answers are lost and requests are not,
+        # keepalives would hold the leadership of a node that is fenced.
         now_s = self._clock()
         if self.error and self._lease.is_past(now_s):
             return False

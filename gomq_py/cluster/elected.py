@@ -1,7 +1,7 @@
 """Elected membership: a node's part in a cluster that elects its leader (``enabled`` of [clustering]).
 
-Used by node, in place of membership. The node begins as a follower. Nothing here decides who leads: the
-coordination reads that from etcd, and calls the methods of its Member here.
+Used by node, in place of membership. The node begins as a follower. The coordination reads from etcd who
+leads, and calls the methods of its Member here.
 """
 import contextlib
 import os
@@ -95,7 +95,7 @@ class ElectedMembership:
     # a follower
 
     def must_follow(self, root: str) -> bool:
-        """Whether the node begins as a follower: always."""
+        """Return True: the node always begins as a follower."""
         return True
 
     def follow(self, root: str) -> None:
@@ -135,7 +135,7 @@ class ElectedMembership:
         self._coordination.start()
 
     def _secret_of_cluster(self) -> bytes:
-        """The secret in etcd, written there first if it has none. Waits for etcd. May switch."""
+        """The secret in etcd, which is written there first if it is missing. Waits for etcd. May switch."""
         while True:
             try:
                 kept = self._coordinator.read().secret
@@ -164,7 +164,7 @@ class ElectedMembership:
         return self._forwarder
 
     def why_not_promote(self, is_forced: bool) -> str:
-        """Why this follower may not be promoted by hand: that is never possible."""
+        """Return why a follower cannot be promoted by hand in a cluster that elects its leader."""
         return "the nodes of this cluster elect their leader: see transfer_leadership, cluster_force_leader"
 
     def end_following(self, register: Any) -> None:
@@ -195,7 +195,7 @@ class ElectedMembership:
 
     @property
     def hears_leader(self) -> bool:
-        """Whether the followed leader has said something within the last second."""
+        """Whether the followed leader was heard within the last second."""
         return self._follower is not None and self._follower.hears_leader
 
     def hangs(self) -> bool:
@@ -218,8 +218,8 @@ class ElectedMembership:
         return ""
 
     def settle(self) -> bool:
-        """End the link to the leader, and flush all that came. Returns whether the folder has it all. May
-        switch.
+        """End the link to the leader, and flush all received changes. Returns whether the folder has them
+        all. May switch.
         """
         if self._follower is None:
             return True
@@ -269,12 +269,12 @@ class ElectedMembership:
     # a leader
 
     def check_content(self, root: str) -> None:
-        """Check that the folder is one to lead. Blocks. Raises ClusterError, OSError."""
+        """Check that the folder may be led. Blocks. Raises ClusterError, OSError."""
         if not self._is_first:
             identities.check_content(root, False)
 
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
-        """Note the opened folder's register. ``damage_count()``: of damage found in this run."""
+        """Note the opened folder's register. ``damage_count()``: number of damages found in this run."""
         self._register = register
         self._damage = FolderDamage(self._file, damage_count)
 
@@ -304,15 +304,15 @@ class ElectedMembership:
         serving.opened.wait()
 
     def opened(self) -> None:
-        """All doors are open: the hub, which has not turned much until now, sends keepalives alone."""
+        """Leave keepalives to the hub, because all doors are open."""
+        # The hub has not turned much until now.
         self._keepalives.stop()
         if self._coordination is not None:
             self._coordination.kept_alive(self._keepalives.lease, *self._keepalives.kept)
 
     def drain(self) -> None:
-        """Wait, before an orderly end, until every node in sync has everything, so that one of them leads at
-        once. A leader that is fenced or alone does not wait. May switch.
-        """
+        """Wait, before an orderly end, until every node in sync has everything. May switch."""
+        # One of them then leads at once. A leader that is fenced or alone does not wait.
         if self._serving is not None:
             with contextlib.suppress(ClusterError):
                 self._serving.check_transfer()
@@ -361,9 +361,10 @@ class ElectedMembership:
         greenlet.name = "cluster: resigns"
 
     def _found_damage(self, what: str) -> bool:
-        """Let another node in sync lead, because ``what`` is damaged and a follower's copy may be sound.
-        Returns whether its sync ends. Raises OSError. May switch.
+        """Let another node in sync lead, because ``what`` is damaged. Returns whether the follower's sync
+        ends. Raises OSError. May switch.
         """
+        # A follower's copy may be sound.
         if self._damage.is_accepted:
             return False
         try:
@@ -373,7 +374,8 @@ class ElectedMembership:
         return True
 
     def _hand_over(self) -> None:
-        """Let another member lead, if there is one, because damage was found."""
+        """Let another member lead, if there is one."""
+        # Damage was found here.
         if self._coordination is not None and self._serving is not None and self._serving.has_others:
             gevent.spawn(self._coordination.resign, HANDS_OVER).name = "cluster: resigns"
 
@@ -465,7 +467,7 @@ class ElectedMembership:
             self._forwarder.leader_changed()
 
     def _leader_is_gone(self, address: tuple[str, int]) -> None:
-        """Nobody listens at the leader's address."""
+        """Have the coordination look for a new leader: nobody listens at the present one's address."""
         if self._coordination is not None:
             gevent.spawn(self._coordination.is_gone, format_address(address)).name = "cluster: no leader"
 

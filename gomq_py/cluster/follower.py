@@ -1,11 +1,11 @@
 """Follower: keeps a data folder equal to a leader's.
 
 Connects to the leader's cluster port, logs in, and hands the leader's events to the applier, which writes
-them in a thread. Where the leader has no events behind the follower's position any more, a sync comes first.
-After any fault of the connection the follower connects again; after a fault of the folder it syncs anew.
+them in a thread. If the leader has dropped the events behind the follower's position, a sync comes first.
+After a fault of the connection the follower connects again; after a fault of the folder it syncs anew.
 
-Another node may become the leader at any time (``follow``). The epoch of a leader is in the folder's
-identity, on the disk, before anything is acknowledged to that leader.
+Another node may become the leader at any time (``follow``). A leader's epoch is in the folder's identity, on
+the disk, before anything is acknowledged to that leader.
 """
 import time
 from collections import deque
@@ -53,9 +53,12 @@ HEARS_S = 1.0
 
 
 class Status(NamedTuple):
-    """``lag_octets``: received and not applied; ``lag_s``: age of the oldest event that is not on this disk;
-    ``error``: text of the last fault, empty while it streams. ``clock_skew_s``: this clock less the leader's;
-    None: not known, because heartbeats come only while nothing else does.
+    """The state of a Follower.
+
+        lag_octets      received and not applied
+        lag_s           age of the oldest event that is not on this disk
+        error           text of the last fault, empty while it streams
+        clock_skew_s    this clock less the leader's; None until a heartbeat has come
     """
     state: str
     address: str
@@ -122,11 +125,9 @@ class Follower:
         self._greenlet.name = "cluster: follows"
 
     def stop(self) -> Exception | None:
-        """End the connection, apply and flush all that was received, and close the files. A sync under way is
-        given up; the folder stays as it was before. May switch.
-
-        Returns None, or the exception because of which the folder may lack, on the disk, what was received:
-        then it must not be promoted.
+        """End the connection, apply and flush all received changes, and close the files. An unfinished sync
+        is given up. Returns None, or the exception after which the folder may lack changes: then it must not
+        be promoted. May switch.
         """
         self._is_stopping = True
         self._again.set()
@@ -142,9 +143,9 @@ class Follower:
         return self._applier.damage
 
     def follow(self, address: tuple[str, int] | None) -> None:
-        """Follow the leader at ``address``, (host, port), from now on; None: nobody. What was received stays,
-        and a leader of the same run goes on behind it. When this returns, a connection to another address has
-        ended, and nothing more is acknowledged there. May switch.
+        """Follow the leader at ``address``, (host, port), from now on; None: nobody. When this returns, a
+        connection to another address has ended. Received changes stay, and a leader of the same run goes on
+        behind them. May switch.
         """
         if address == self._address:
             return
@@ -156,10 +157,9 @@ class Follower:
         self._again.set()
 
     def flush(self) -> Exception | None:
-        """Apply and flush all that was received: before a campaign, after ``follow(None)``. A sync under way
-        changes nothing before it is whole. May switch.
-
-        Returns None, or the exception because of which the folder may lack, on the disk, what was received.
+        """Apply and flush all received changes, before a campaign and after ``follow(None)``. An unfinished
+        sync changes nothing. Returns None, or the exception after which the folder may lack changes. May
+        switch.
         """
         return self._applier.flush()
 
@@ -170,9 +170,10 @@ class Follower:
 
     @property
     def damage(self) -> Exception | None:
-        """The exception since which the folder may lack, on the disk, what was received; None: it has it all,
-        for example because a sync was swapped in since.
+        """The exception after which the folder may lack received changes on the disk; None if it has them
+        all.
         """
+        # It has them again once a sync was swapped in.
         return self._applier.damage
 
     @property
@@ -187,7 +188,7 @@ class Follower:
 
     @property
     def hears_leader(self) -> bool:
-        """Whether the leader, connected and logged in, has said something within the last second."""
+        """Whether the leader, connected and logged in, was heard within the last second."""
         link = self._link
         return link is not None and not link.is_closed and time.monotonic() < self._spoke_s + HEARS_S
 
@@ -200,7 +201,7 @@ class Follower:
 
     @property
     def is_syncing(self) -> bool:
-        """Whether a newer state than the data folder's is under way; ``stop`` gives it up."""
+        """Whether a newer state of the data folder is being received; ``stop`` gives it up."""
         return self._applier.staging is not None
 
     @property
@@ -250,7 +251,7 @@ class Follower:
         self._error = text
 
     def _follow(self, address: tuple[str, int]) -> None:
-        """Connect, and read until the connection ends. Raises what has ended it."""
+        """Connect, and read until the connection ends. Raises the reason of its end."""
         link = self._link = self._connected(address)
         if link is None:
             return
@@ -278,7 +279,7 @@ class Follower:
         return made if isinstance(made, Link) else None  # a GreenletExit
 
     def _hang_up(self) -> None:
-        """End the connection, or the try to make one, soon. May switch."""
+        """End the connection, or the attempt to make one, soon. May switch."""
         if self._connecting is not None:
             self._connecting.kill()
         if self._link is not None:
@@ -334,7 +335,7 @@ class Follower:
         self._run_id, self._former_runs = run, dict(runs[-RUNS:])
 
     def _raise_epoch(self, epoch: int) -> None:
-        """Note the epoch of a leader that goes on in a higher one. Raises OSError. May switch."""
+        """Save the epoch of a leader that goes on in a higher one. Raises OSError. May switch."""
         if epoch > self.identity.epoch:
             self._file.change(epoch=epoch, position=0)
 
@@ -374,7 +375,8 @@ class Follower:
     # lag, clocks
 
     def _compare_clocks(self, leader_ns: int | None) -> None:
-        """Note how far the clocks are apart. It includes the heartbeat's way, so the least one counts."""
+        """Note the difference of the clocks."""
+        # It includes the heartbeat's way, so the least one counts.
         if leader_ns is not None:
             self._skews_s.append((time.time_ns() - leader_ns) / 1e9)
 
@@ -440,7 +442,8 @@ class Follower:
 
 
 def _attempt(address: tuple[str, int], tls: Any) -> Any:
-    """A new Link, or the Exception: gevent would print it. May switch."""
+    """Make a Link. Returns it, or the Exception. May switch."""
+    # gevent would print the exception.
     try:
         return Link(address, tls)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Identity: which cluster and which epoch a data folder belongs to, and which node has it; the file
+r"""Identity: which cluster and which epoch a data folder belongs to, and which node has it; the file
 ``.cluster``.
 
     SHA-256 of the next line in hex, "\\n", and a JSON object:
@@ -138,9 +138,10 @@ def write(files, root, identity):
 
 
 def check_content(root, is_promoted):
-    """Check, before the folder is opened, that a leader has something to lead: an empty folder that belongs
-    to a cluster would empty its followers. Raises ClusterError, OSError. Blocks.
+    """Check, before the folder is opened, that a leader has something to lead. Raises ClusterError, OSError.
+    Blocks.
     """
+    # An empty folder that belongs to a cluster would empty its followers.
     found = read(root)
     if found is None or content_of(root):
         return
@@ -153,12 +154,10 @@ def check_content(root, is_promoted):
 
 
 def of_leader(files, root, promoted=""):
-    """The Identity of a node that is to lead, which begins a cluster if its folder belongs to none.
-
-    ``promoted``: the address of the leader that it followed until now, if any; a new epoch begins then, so
-    that its former leader never wins against it.
-    Raises ClusterError, OSError. Blocks.
+    """The Identity of a node that will lead; it begins a cluster if its folder belongs to none. ``promoted``:
+    the address of the leader that it followed until now, if any. Raises ClusterError, OSError. Blocks.
     """
+    # A new epoch begins with a promotion, so that the former leader never wins against it.
     found = read(root)
     if found is None:
         wanted = Identity(os.urandom(ID_OCTETS), os.urandom(ID_OCTETS), 1)
@@ -172,8 +171,8 @@ def of_leader(files, root, promoted=""):
 
 
 def of_member(files, root):
-    """The Identity of a node of a cluster that elects its leader. A folder without one gets the node's id;
-    its cluster is found out later. Raises ClusterError, OSError. Blocks.
+    """The Identity of a node of a cluster that elects its leader. A folder without one gets the node's id,
+    and its cluster later. Raises ClusterError, OSError. Blocks.
     """
     found = read(root)
     wanted = Identity(NO_ID, os.urandom(ID_OCTETS), 0) if found is None else found._replace(promoted="")
@@ -183,7 +182,7 @@ def of_member(files, root):
 
 
 def of_follower(files, root):
-    """The Identity of a node that is to follow. Raises ClusterError if the folder has content of no cluster;
+    """The Identity of a node that will follow. Raises ClusterError if the folder has content of no cluster;
     OSError. Blocks.
     """
     found = read(root)

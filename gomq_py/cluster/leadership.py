@@ -1,8 +1,8 @@
 """Leadership: lets an elected leader promise and deliver, or stops it.
 
-Between ``core`` (which followers promises wait for), the links to followers, and the broker. From ``start``
-on, ``step`` is called a few times a second and changes ``isr`` where it must; each turn of the hub's loop
-begins with a look at the clock, so that a process that was stopped delivers nothing on waking.
+Between ``core`` (which followers promises wait for), the links to followers, and the broker. ``step`` is
+called a few times a second and changes ``isr`` where necessary. Each turn of the hub's loop begins with a
+look at the clock, so that a process that was stopped delivers nothing on waking.
 
 A leader is *fenced* past the deadline of its lease, and while it does not know whether it leads: nothing is
 promised or delivered, publishers are held, and connections stay open.
@@ -52,7 +52,11 @@ class Leadership:
     ``lease``: the present one; ``promises``: core.promises.Promises; ``note``: see coordination.Member.
     ``former``: the former leader's id, and host and port of its cluster port; None if they are not known.
 
-    ``opened``: an Event that is set once doors may open. ``is_fenced``: see above; True at first.
+        in_sync      of the present election
+        lease        the present one
+        promises     core.promises.Promises
+        opened       an Event that is set once doors may open
+        is_fenced    nothing is promised or delivered; True at first
     """
 
     def __init__(
@@ -91,9 +95,8 @@ class Leadership:
             self._begin("looks for the former leader", self._look_for_former, *self._former)
 
     def serve(self, gate: Any, alarms: Any, leader: Any, holds: Any) -> None:
-        """Steer the hub's Gate and the broker's Alarms from now on. ``leader``: the cluster.leader.Leader,
-        which knows the followers. ``holds``: the PublisherHolds. Must be called before doors open. Does not
-        switch.
+        """Steer the hub's Gate and the broker's Alarms from now on. Must be called before doors open. Does
+        not switch. ``leader``: the cluster.leader.Leader; ``holds``: the PublisherHolds.
         """
         self._gate, self._alarms, self._leader, self._holds = gate, alarms, leader, holds
         leader.on_streaming = self._wake.set
@@ -102,13 +105,13 @@ class Leadership:
         self._apply()
 
     def renew(self, lease: Lease, in_sync: InSync) -> None:
-        """Go on with a new election: it was won while nobody else was elected."""
+        """Go on with a new election, which was won while nobody else was elected."""
         self._lease, self.in_sync = lease, in_sync
         self._wake.set()
         self._apply()
 
     def know(self, leads: bool) -> None:
-        """Tell whether etcd says that this node leads. While it does not, the leader is fenced."""
+        """Note whether etcd says that this node leads. While it does not, the leader is fenced."""
         self._leads = leads
         self._apply()
 
@@ -117,7 +120,7 @@ class Leadership:
         self._apply()
 
     def end(self) -> None:
-        """Deliver and promise nothing any more, for ever: all promises are refused. Does not switch."""
+        """Refuse all promises, and deliver nothing any more. Does not switch."""
         self._has_ended = True
         self._apply()
         self.promises.refuse(ClusterError(DEPOSED))
@@ -202,7 +205,7 @@ class Leadership:
             self._wake.clear()
 
     def step(self) -> None:
-        """Change ``isr`` where followers have come, gone or stopped. Does not wait for the change."""
+        """Change ``isr`` for followers that have come, gone or stopped. Does not wait for the change."""
         in_sync = self.in_sync
         if self._leader is not None:
             for node in self._leader.take_leavers():
@@ -250,7 +253,7 @@ class Leadership:
             self._apply()
 
     def _apply(self) -> None:
-        """Shut or open the gate, hold or keep promises, by what is known now. Does not switch."""
+        """Shut or open the gate, and hold or keep promises, by the present state. Does not switch."""
         in_sync = self.in_sync
         knows = self._leads and not self._has_ended and not in_sync.is_deposed and in_sync.is_open
         is_fenced = not knows or self._clock() >= self._lease.deadline_s

@@ -1,9 +1,9 @@
 """Login: proves leader and follower to each other before a byte of data is sent.
 
-State machines without I/O or clock; the connection feeds them the frames of a peer that has not logged in
-and sends what they return. Both sides sign both nonces with the cluster's secret (HMAC-SHA256), the follower
-first. The leader says nothing about its cluster's state to a follower that does not know the secret, but what
-CHALLENGE carries. The login protects nothing after it: a network that may be tampered with needs TLS.
+State machines without I/O or clock; the connection feeds them the frames of a peer that has not logged in and
+sends what they return. Both sides sign both nonces with the cluster's secret (HMAC-SHA256), the follower
+first. Before that the leader tells only what CHALLENGE carries. The login protects nothing after it: a
+network that may be tampered with needs TLS.
 
 A follower logs in for the leader's events (HELLO), or to pass a client on (FORWARD), with whom the leader
 then speaks on this connection.
@@ -39,8 +39,8 @@ class CopiedFolder(LoginRefused):
 
 
 class LeaderLogin:
-    """The leader's side. Once ``done``: ``hello`` is the follower's (messages.Hello), ``is_sync`` is whether
-    it needs a sync; or ``hello`` is a messages.Forward.
+    """The leader's side. Once ``done``, ``hello`` is the follower's messages.Hello, and ``is_sync`` tells
+    whether it needs a sync; or ``hello`` is a messages.Forward.
 
     ``can_resume(run, position)``: whether the stream still has all events behind the position.
     ``counts_received``: see messages.Welcome.
@@ -98,7 +98,7 @@ class LeaderLogin:
 
 
 class FollowerLogin:
-    """The follower's side: send ``hello()``, then feed what the leader answers.
+    """The follower's side: send ``hello()``, then feed the leader's answers.
 
     Once ``done``: ``cluster_id``, ``epoch`` and ``run`` are the leader's, ``is_sync`` is whether a sync comes
     first, ``counts_received`` and ``is_successor`` as in messages.Welcome. Until then they are the follower's
@@ -163,8 +163,8 @@ class FollowerLogin:
 
 
 class ForwarderLogin(FollowerLogin):
-    """The follower's side for a client that it passes on: see messages.Forward. ``listener``: name of the
-    leader's listener. ``proxy``: the client's PROXY header.
+    """The follower's side for a client: see messages.Forward. ``listener``: name of the leader's listener;
+    ``proxy``: the client's PROXY header.
     """
 
     _KIND, _ROLE = frames.FORWARD, b"forwarder"
@@ -179,9 +179,8 @@ class ForwarderLogin(FollowerLogin):
 
 
 def _step(login, frame):
-    """Give a frame to the method that waits for its kind. Raises LoginRefused for every fault of the peer;
-    after one the login accepts nothing.
-    """
+    """Give a frame to the method that waits for its kind. Raises LoginRefused for every fault of the peer."""
+    # After one the login accepts nothing.
     expected, login._next = login._next, None
     if expected is None or frame.kind not in expected:
         raise LoginRefused(f"{frames.KINDS[frame.kind]} is not expected here")

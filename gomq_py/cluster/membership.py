@@ -1,6 +1,6 @@
 """Membership: a node's part in replication, as the settings of [clustering] ask for it.
 
-Used by node. A leader with ``replicate`` has a stream of its changes and serves followers; a node with
+Used by node. A leader with ``replicate`` has a stream of its changes and serves followers. A node with
 ``follow`` keeps a copy of its leader's data folder, until it is promoted.
 """
 import os
@@ -33,7 +33,7 @@ PROMOTE = "promote the follower ('gomq-py-ctl promote', with --force where it ha
 
 
 class Membership:
-    """``replicators``: what a leader's Files have to tell. One object per Node."""
+    """One node's part in replication. ``replicators``: hear the changes of a leader's Files."""
 
     def __init__(self, settings: Settings):
         self._settings = settings
@@ -55,9 +55,9 @@ class Membership:
     # a follower
 
     def must_follow(self, root: str) -> bool:
-        """Whether the node is to follow ``cluster_leader``: not if it followed this leader and was promoted,
-        unless that one was promoted since. Blocks. May switch. Raises ClusterError, OSError.
+        """Whether the node must follow ``cluster_leader``. Blocks. May switch. Raises ClusterError, OSError.
         """
+        # Not if it followed this leader and was promoted, unless that one was promoted since.
         found = identities.read(root)
         leader = self._settings.cluster_leader
         if found is None or found.promoted != leader:
@@ -111,11 +111,11 @@ class Membership:
         """
 
     def start(self, on_elected: Callable[[], None], on_deposed: Callable[[str], None]) -> None:
-        """Begin to follow. Nobody is elected."""
+        """Begin to follow. The callbacks are not used, because nobody is elected."""
         self._follower.start()
 
     def why_not_promote(self, is_forced: bool) -> str:
-        """Why this follower is not to be promoted now, or ""."""
+        """Why this follower must not be promoted now, or ""."""
         follower = self._follower
         if not follower.is_whole:
             return "nothing has been copied to this follower yet, so there is nothing to lead"
@@ -139,13 +139,12 @@ class Membership:
     # a leader
 
     def check_content(self, root: str) -> None:
-        """Check that the folder, which is not open yet, is one to lead. Blocks. Raises ClusterError, OSError.
-        """
+        """Check that the folder, which is not open yet, may be led. Blocks. Raises ClusterError, OSError."""
         identities.check_content(root, bool(self._followed))
 
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
-        """Take the folder's identity as that of a leader. ``damage_count()``: of damage found in this run.
-        Blocks. Raises ClusterError, OSError.
+        """Take the folder's identity as that of a leader. ``damage_count()``: number of damages found in this
+        run. Blocks. Raises ClusterError, OSError.
         """
         self._root, self._register = root, register
         if self._stream is not None or self._followed:
@@ -154,7 +153,7 @@ class Membership:
             self._damage = FolderDamage(self._file, damage_count)
 
     def guard(self, durability: Any) -> None:
-        """No promise waits for followers."""
+        """Do nothing: no promise waits for followers."""
 
     def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
         """Serve followers, if the settings want it. ``find_listener``: see cluster.leader.Leader. Raises
@@ -173,11 +172,10 @@ class Membership:
         self._leader = leader
 
     def opened(self) -> None:
-        """All doors are open."""
+        """Do nothing."""
 
     def change(self, what: str, node: str = "") -> None:
-        """Do what an operator asks for; "accept_damage": let followers sync again, although damage was found.
-
+        """Do what an operator asks for. "accept_damage": let followers sync again, although damage was found.
         Raises ClusterError, OSError. May switch.
         """
         if what != "accept_damage":
@@ -192,8 +190,8 @@ class Membership:
         return why_no_sync(self._file.identity, PROMOTE)
 
     def _found_damage(self, what: str) -> bool:
-        """Let nobody sync, because ``what`` is damaged and a follower's copy may be sound. Returns whether
-        its sync ends. Raises OSError. May switch.
+        """Let nobody sync, because ``what`` is damaged. Returns whether the follower's sync ends. Raises
+        OSError. May switch.
         """
         assert self._damage is not None
         if self._damage.is_accepted:
@@ -224,7 +222,7 @@ class Membership:
         return figures | {"replicates": True, "position": self._stream.position, "followers": followers}
 
     def drain(self) -> None:
-        """No follower is waited for."""
+        """Do nothing: no follower is waited for."""
 
     def close(self) -> None:
         """Stop serving followers, or following. May be called again. May switch."""
@@ -237,7 +235,7 @@ class Membership:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """(host, port) of "host:port"."""
+    """Parse "host:port" into (host, port)."""
     host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)
 
@@ -265,7 +263,7 @@ def follower_context(settings: Settings) -> Any:
 
 
 def shown(figures: dict[str, Any], **names: str) -> dict[str, Any]:
-    """Figures under the names of the API: octets are bytes there, and seconds are whole words."""
+    """Figures under the names of the API, which has bytes for octets, and seconds spelled out."""
     endings = (("_octets", "_bytes"), ("_s", "_seconds"))
     shown = {}
     for name, value in figures.items():

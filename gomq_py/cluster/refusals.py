@@ -1,8 +1,8 @@
 """Refusals: reports that no process listens at the leader's address any more.
 
-The machine of a killed process refuses connections at once, so that a new leader need not wait for the end of
-the former one's lease. A single refusal may come from a node that is about to open its listener, so the
-address is tried again.
+The machine of a killed process refuses connections at once, so a new leader need not wait for the end of the
+former one's lease. A single refusal may come from a node that is about to open its listener, so the address
+is tried again.
 """
 import time
 from collections.abc import Callable

@@ -1,10 +1,11 @@
 """Sync source: brings one follower's copy to the leader's state while the leader goes on.
 
 Above the register of files, beside the stream of events. Lists folders and files, waits for the checksums of
-what the follower has (HASHES), and sends the blocks that differ. Nothing is locked: every chunk is read in
-the hub in the turn in which it is put behind all events told before, so it is never older than an event that
-the follower gets before it, and all later changes come as events. Reads of the disk and checksums are made in
-threads, which also brings the chunks into the system's cache.
+the follower's copies (HASHES), and sends the blocks that differ.
+
+Nothing is locked. A chunk of a block is read in the hub, and in the same turn put into the stream, behind all
+events so far. So it is never older than these events, and all later changes come as events. Threads read the
+disk and compute checksums, which also brings the chunks into the system's cache.
 """
 import contextlib
 import os
@@ -48,13 +49,12 @@ class SyncError(Exception):
 
 
 class SyncSource:
-    """One sync. ``put(payload)`` sends a payload of EVENTS behind all events told so far, without a switch;
-    ``wait_for_room()`` returns when the link can take more, and may switch.
+    """One sync; ``done_octets`` of ``total_octets`` were compared.
 
-    ``found_damage(what)`` hears that a file of the leader is damaged where the follower's differs; it returns
-    whether that ends the sync, and may switch.
-
-    ``done_octets`` of ``total_octets`` were compared.
+        put(payload)           sends a payload of EVENTS behind all events told so far, without a switch
+        wait_for_room()        returns when the link can take more; may switch
+        found_damage(what)     called for a damaged file of the leader where the follower's differs; returns
+                               whether that ends the sync; may switch
     """
 
     def __init__(self, root, register, put, wait_for_room, found_damage=lambda what: True):
@@ -72,14 +72,16 @@ class SyncSource:
         self._clock = SliceClock(SLICE_S)
 
     def blocks_of(self, file_id):
-        """Blocks of an awaited file, which is as many checksums as a follower can have; None of another."""
+        """The number of blocks of an awaited file: a follower has no more checksums of it. None for another
+        file.
+        """
         size = self._sizes.get(file_id)
         return None if size is None else -(-size // BLOCK_OCTETS)
 
     def hashes(self, file_id, checksums):
-        """The follower has said what it has of a file. Returns whether the file was awaited; another one,
-        which may have been removed meanwhile, is ignored.
+        """Take the follower's checksums of a file. Returns whether the file was awaited; others are ignored.
         """
+        # Another file may have been removed meanwhile.
         size = self._sizes.pop(file_id, None)
         if size is None:
             return False
@@ -90,9 +92,8 @@ class SyncSource:
         return True
 
     def run(self):
-        """List everything, send what differs, and end with SYNCED.
-
-        Raises SyncError; OSError if a file cannot be read. May switch.
+        """List everything, send the blocks that differ, and end with SYNCED. Raises SyncError; OSError if a
+        file cannot be read. May switch.
         """
         # The follower hears of later files as events; if it heard of one twice, its content would be compared
         # with that of an older file.
@@ -111,7 +112,8 @@ class SyncSource:
     # the listing
 
     def _list_folders(self, listed):
-        """List folders that are not in the set ``listed``. Does not switch after the last one."""
+        """List folders that are not in the set ``listed``."""
+        # Does not switch after the last one.
         while True:
             folders = [path for path in self._register.folders if path not in listed]
             if not folders:
@@ -139,8 +141,8 @@ class SyncSource:
                 gevent.sleep(RENAMED_S)
 
     def _list_some(self, file_ids):
-        """List files, with the size that each has in this turn. Returns the ids of files whose path a thread
-        has changed.
+        """List files, with their sizes in this turn. Returns the ids of files whose path a thread has
+        changed.
         """
         missing, listed = [], []
         for file_id in file_ids:
@@ -172,7 +174,9 @@ class SyncSource:
     # the content
 
     def _await_answers(self):
-        """Wait for a while. Returns whether there are tasks. Raises SyncError if nothing comes for long."""
+        """Wait for answers for a while. Returns whether there are tasks. Raises SyncError if nothing comes
+        for long.
+        """
         self._answered.clear()
         if self._answered.wait(LOOK_S):
             self._heard_s = time.monotonic()
@@ -199,7 +203,7 @@ class SyncSource:
         return batch
 
     def _compare(self, batch):
-        """Send what differs of some files."""
+        """Send the differing blocks of some files."""
         found = in_thread(_check, [(task.path, task.first, task.until, task.checksums) for task in batch])
         for task, differing in zip(batch, found, strict=True):
             try:
@@ -214,9 +218,10 @@ class SyncSource:
         self._give_way()
 
     def _check_source(self, task, differing):
-        """Check a segment before it replaces another content, which may be the sound one. Raises SyncError,
-        FileNotFoundError. May switch.
+        """Check a segment before it replaces another content. Raises SyncError, FileNotFoundError. May
+        switch.
         """
+        # The other content may be the sound one.
         replaces = bool(differing) and differing[0] < len(task.checksums)
         if not replaces or task.file_id in self._checked or not holds_messages(task.path):
             return
@@ -238,7 +243,7 @@ class SyncSource:
                 posix.close(fd)
 
     def _send_block(self, task, fd, block):
-        """Send the chunks of a block. Zeros are left out where the follower has nothing."""
+        """Send the chunks of a block. Zeros are left out if the follower has nothing there."""
         is_lacked = block >= len(task.checksums)
         for at in range(block * BLOCK_OCTETS, min(task.size, (block + 1) * BLOCK_OCTETS), CHUNK_OCTETS):
             if self._clock.is_over():
@@ -283,15 +288,15 @@ class _Task:
 # in threads
 
 def _look_at(paths):
-    """Bring what the system knows of files into its cache."""
+    """Bring metadata of files into the system's cache."""
     for path in filter(None, paths):
         with contextlib.suppress(OSError):
             os.stat(path, follow_symlinks=False)
 
 
 def _check(tasks):
-    """Read blocks of files: for each task the numbers of the blocks that differ; None: the file is not there.
-    Raises OSError.
+    """Read blocks of files. Returns for each task the numbers of the blocks that differ; None for a missing
+    file. Raises OSError.
     """
     return [_differing(*task) for task in tasks]
 

@@ -83,7 +83,7 @@ class ClientConnection:
         return self.address[1] if isinstance(self.address, tuple) else 0
 
     def unkept(self):
-        """(number of messages sent to the client without a queue, number of such messages dropped)."""
+        """Return (number of messages sent to the client without a queue, number of such messages dropped)."""
         return 0, 0
 
     # for the protocol to implement

@@ -74,7 +74,7 @@ class Group(click.Group):
 
 
 def _options(command, ctx):
-    """{name: Option} of a command; an option with several names has an entry for each."""
+    """Return {name: Option} of a command; an option with several names has an entry for each."""
     return {
         name: one for one in command.get_params(ctx) if isinstance(one, click.Option)
         for name in (*one.opts, *one.secondary_opts)

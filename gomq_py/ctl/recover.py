@@ -112,7 +112,8 @@ def _lost_log(root, name, otherwise):
 
 
 def _what_was(folder):
-    """(queue arguments that fit the files in a folder, the queue's incarnation). Raises FolderError."""
+    """Return (queue arguments that fit the files in a folder, the queue's incarnation). Raises FolderError.
+    """
     names = os.listdir(folder)
     levels = [int(match[1]) for match in map(_LEVEL.fullmatch, names) if match]
     inner = [folder, *(os.path.join(folder, f"level.{level:03d}") for level in levels)]

@@ -167,7 +167,7 @@ class Node:
         return [self.broker.totals, *(vhost.totals for vhost in list(self.broker.vhosts.values()))]
 
     def churn(self):
-        """{event: count} of connections, channels and queues that were opened or closed."""
+        """Return {event: count} of connections, channels and queues that were opened or closed."""
         totals, churn = self.totals(), self.clients.churn
         return {
             name: getattr(churn, name)

@@ -39,7 +39,9 @@ class NotAuthorised(APIError):
 
 
 class LoginFailed(NotAuthorised):
-    """401: the login failed. RabbitMQ spells this error word with z, and management tools look for it."""
+    """401: the login failed. Management tools look for this error word, in which RabbitMQ spells "authorized"
+    with z.
+    """
 
     error = "not_authorized"
 

@@ -217,7 +217,9 @@ class Families:
         )
 
     def _summed(self):
-        """({type: sums of queues}, sums of exchanges, sums of channels), with deleted vhosts. May switch."""
+        """Return ({type: sums of queues}, sums of exchanges, sums of channels), with deleted vhosts. May
+        switch.
+        """
         gone = self._node.broker.totals
         by_type, exchanges, channels = [sums.of_gone_queues(gone)], (gone.unroutable, gone.returned), (
             gone.publishes, gone.confirmable, gone.confirmed)

@@ -47,7 +47,7 @@ def listing(rows, kind=JSON):
 
 
 def _shown(rows, places, query):
-    """(number of rows, JSON of the rows as a list of bytes), built in slices. May switch."""
+    """Return (number of rows, JSON of the rows as a list of bytes), built in slices. May switch."""
     paths, kind, rows = paths_in(query), rows.kind, rows.all
     count = 0
 
@@ -64,7 +64,9 @@ def _shown(rows, places, query):
 
 
 def _page(query):
-    """(page, page size); page is None if the query names no page. Raises BadRequest with RabbitMQ's text."""
+    """Return (page, page size); page is None if the query names no page. Raises BadRequest with RabbitMQ's
+    text.
+    """
     texts = [query.get(name) or None for name in ("page", "page_size")]
     page, size = [None if text is None else number_in(text) for text in texts]
     if any(text is not None and number is None for text, number in zip(texts, (page, size))):

@@ -101,7 +101,7 @@ class Sessions:
         self._sessions.pop(_digest(number), None)
 
     def token(self, number):
-        """The token for requests that change something, of the session with this number."""
+        """The token of the session with this number, for requests that change something."""
         return _text(hmac.digest(self._key, number.encode("utf-8", "replace"), "sha256"))
 
 

@@ -40,7 +40,8 @@ _queue_counters = attrgetter(*QUEUE_COUNTERS)
 
 
 def windows():
-    """{category: (age, increment)} in seconds, from the query for a single entity. Raises BadRequest."""
+    """Return {category: (age, increment)} in seconds, from the query for a single entity. Raises BadRequest.
+    """
     found = {}
     for category in CATEGORIES:
         age, increment = request.args.get(f"{category}_age"), request.args.get(f"{category}_incr")
@@ -92,7 +93,7 @@ def _exchange(exchange):
 
 
 def octets_of(connection):
-    """(received, sent) octets of a connection."""
+    """Return (received, sent) octets of a connection."""
     return (connection.stream.received_octets if connection.stream is not None else 0,
             connection.output.sent_octets if connection.output is not None else 0)
 

@@ -157,7 +157,8 @@ class Upgrades:
 
 
 def chosen(subprotocols, path):
-    """(protocol, subprotocol or None), from the client's first known subprotocol, else from the path."""
+    """Return (protocol, subprotocol or None), from the client's first known subprotocol, else from the path.
+    """
     for subprotocol in subprotocols:
         for protocol in (MQTT, AMQP):
             if subprotocol.lower().startswith(protocol):

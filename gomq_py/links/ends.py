@@ -88,9 +88,13 @@ def _list(uris):
 
 @dataclass(frozen=True)
 class Status:
-    """Figures of a link. ``moved``: messages settled at the source; ``rate``: messages moved per second;
-    ``refused``: the target's refusals; ``set_aside``: messages rejected at the source; ``blocked``: whether
-    the target has asked for a pause.
+    """Figures of a link.
+
+        moved        messages settled at the source
+        rate         messages moved per second
+        refused      the target's refusals
+        set_aside    messages rejected at the source
+        blocked      whether the target has asked for a pause
     """
 
     state: str

@@ -61,10 +61,9 @@ class Unfit(Exception):
 
 
 class HeaderStamp:
-    """Adds a header to properties. ``key``: the header's encoded name. ``entry`` (``entry_again`` for a
-    redelivered message): the encoded header, for messages that have neither this key nor a user id.
-
-    For messages with the key and no user id, results of ``edit`` are cached (links.ends.TargetEnd).
+    """Adds a header to properties. ``key``: the header's encoded name. ``entry``: the encoded header, for
+    messages with neither this key nor a user id; ``entry_again``: the same for redelivered ones. For messages
+    with the key and no user id, results of ``edit`` are cached (links.ends.TargetEnd).
     """
 
     __slots__ = ("key", "entry", "entry_again", "scan", "known", "unknown")
@@ -127,7 +126,8 @@ class HeaderStamp:
 
 
 class Relay:
-    """Relays deliveries of one channel of the source as publishes on one channel of the target.
+    """Relays deliveries of one channel of the source as publishes on one channel of the target. ``edit`` and
+    ``header_stamp``, a HeaderStamp, are those of links.ends.TargetEnd.
 
         input, output             buffers shared with other relays, and empty between two walks
         target_frame_max          as negotiated, 0: no limit

@@ -118,8 +118,8 @@ class Stream:
             self._read_again()
 
     def go_on_with(self, lane, handler):
-        """Hand later octets to another lane (parser); None: to the one that handler.make_lane() returns.
-        Octets are counted from 0 again. The present lane calls this in process().
+        """Hand later octets to another lane (parser); None: to the one that handler.make_lane() returns. For
+        the present lane, within process(). Octets are counted from 0 again.
         """
         self.lane = lane
         self.handler = handler

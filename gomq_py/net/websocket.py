@@ -375,7 +375,8 @@ def _header(count: int) -> bytes:
 
 
 def _receive_functions(socket: Any) -> tuple[Any, Any]:
-    """(non-blocking recv, pending) of a gevent socket; ``pending()``: octets that TLS holds decrypted."""
+    """Return (non-blocking recv, pending) of a gevent socket; ``pending()``: octets that TLS holds decrypted.
+    """
     ssl_object = getattr(socket, "_sslobj", None)
     if ssl_object is None:
         return socket._sock.recv, None

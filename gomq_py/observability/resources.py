@@ -42,16 +42,16 @@ def total_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
 
 
 def free_disk(path: Any) -> tuple[int, int]:
-    """(free, total) octets of the file system that holds ``path``; free means available to users other than
-    root. May take long. Raises OSError.
+    """Return (free, total) octets of the file system that holds ``path``; free means available to users other
+    than root. May take long. Raises OSError.
     """
     answer = os.statvfs(path)
     return answer.f_bavail * answer.f_frsize, answer.f_blocks * answer.f_frsize
 
 
 def identity(path: Any) -> tuple[int, int] | None:
-    """(device, inode) of the file or folder at ``path``, to tell it from one that replaces it; None if it
-    does not exist. May take long. Raises OSError.
+    """Return (device, inode) of the file or folder at ``path``, to tell it from one that replaces it; None if
+    it does not exist. May take long. Raises OSError.
     """
     try:
         status = os.stat(path)

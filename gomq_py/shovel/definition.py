@@ -103,7 +103,9 @@ class Definition:
 
     @property
     def is_predeclared(self):
-        """True if the shovel must not declare the objects at its source, at its destination, or at both."""
+        """True if the objects at the source or at the destination are predeclared: the shovel must not
+        declare them.
+        """
         return self.src_predeclared or self.dest_predeclared
 
 

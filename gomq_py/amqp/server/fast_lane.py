@@ -199,7 +199,6 @@ class FastLane:
         """After a read with very many publishes, call handler.outruns() if the consumers of all queues of the
         last message are too slow.
         """
-        # Exchanges that delay messages are skipped.
         if len(self.confirming_channels) > 0:  # a channel that waits for confirms: this read counts alone
             is_flood = self.routed >= backpressure.FLOOD
         else:
@@ -432,19 +431,15 @@ class FastLane:
 class HotChannel:
     """Holds the state of a channel that is used for every message. Its subclass Channel adds AMQP's methods.
 
-        slow                all frames go to slow_frame() (tx mode, unfinished message, closing)
-        confirming          confirm mode
-        published           number of the last publish in confirm mode
-        publishes           count of publishes in all modes
-        refused             numbers of the publishes to nack next
-        unsynced            queues whose messages must be on disk before the next acks
-        confirms            the Confirms
-        prefetch_count      limit of each new consumer; 0: no limit
-        global_prefetch     limit shared by all consumers; 0: no limit
-        consumers           dict by tag
-        max_unacked         most unacked messages
-        watched             a check of consumer timeouts is scheduled
-        tracing             trace_delivery() is called for every delivery
+        slow                            all frames go to slow_frame() (tx mode, unfinished message, closing)
+        published, publishes            number of the last publish in confirm mode; count of publishes in all
+                                        modes
+        refused                         numbers of the publishes to nack next
+        unsynced                        queues whose messages must be on disk before the next acks
+        prefetch_count, global_prefetch limits of each new consumer, and of all together; 0: none
+        max_unacked                     most unacked messages
+        watched                         a check of consumer timeouts is scheduled
+        tracing                         trace_delivery() is called for every delivery
     """
 
     __slots__ = (

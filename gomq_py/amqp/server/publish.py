@@ -239,8 +239,8 @@ def _own_reply_to(channel, reply_to):
 
 def store(channel, publication, may_wait=False):
     """Store a message in all its queues, or return it to the client, and count it for confirms. Returns True
-    if all queues took it, otherwise False; None, if ``may_wait``, when it waits for the files of a new
-    segment.
+    if all queues took it; None if it waits for the files of a new segment, with ``may_wait``; otherwise
+    False.
     """
     wait = partial(_wait, channel) if may_wait else None
     taken = publishing.store(channel.caller, publication, channel.connection.scheduler.now_ms, wait)
@@ -250,8 +250,8 @@ def store(channel, publication, may_wait=False):
 
 
 def publish_later(channel, message, destinations, at, taken, mandatory):
-    """Publish a message to ``destinations`` from index ``at`` on, as soon as that one, which answered LATER,
-    can take it. ``taken``: all destinations before took it.
+    """Publish a message to ``destinations[at:]``, once the first of these, which has answered LATER, can take
+    it. ``taken``: all destinations before took it.
     """
     _wait(channel, publishing.begun(channel.vhost, message, destinations, mandatory), at, taken)
 

@@ -56,8 +56,8 @@ class Replies:
         self._when_safe(lambda error: self.fill(place, error))
 
     def keep_place(self, octets, action=None):
-        """Queue a reply, and return it for fill(). Until that call it, its ``action()`` and later replies
-        wait.
+        """Queue a reply, and return it. The reply, its ``action()`` and all later replies wait until fill()
+        is called with it.
         """
         place = _Waiting(octets, action, False)
         if not self._closed:

@@ -165,7 +165,7 @@ def write_properties(
 
 
 def translated_bound(form, properties_length, frame_max):
-    """Return how many octets of AMQP properties ``form`` makes at most of ``properties_length`` octets."""
+    """Return the most octets of AMQP properties that ``form`` makes of ``properties_length`` octets."""
     bound = form.basic_bound(properties_length)
     return bound if bound < frame_max - HEADER_OVERHEAD else frame_max - HEADER_OVERHEAD
 

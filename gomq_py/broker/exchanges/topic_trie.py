@@ -77,7 +77,9 @@ class TopicTrie:
         self.size -= 1
 
     def destinations_of(self, words):
-        """{destination: count of bindings} of a pattern (its folded() words); None for an unbound pattern."""
+        """Return {destination: count of bindings} of a pattern (its folded() words); None for an unbound
+        pattern.
+        """
         if self.shards.words:
             destinations = self.shards.destinations_of(".".join(words))
             if destinations is not None:

@@ -38,7 +38,8 @@ MAX_SIZE = 1_000_000
 
 
 def deduplication_of(arguments, policy):
-    """(count of ids to remember, ttl_ms or None, name of the id's header); None without deduplication."""
+    """Return (count of ids to remember, ttl_ms or None, name of the id's header); None without deduplication.
+    """
     wanted = arguments.get(ENABLED, policy.get(POLICY_KEY))
     if wanted is not True:
         return None

@@ -101,7 +101,7 @@ class Parameters:
                         LOG.exception("%s %r in vhost %r has no effect", component, name, vhost.name)
 
     def idle_parts(self, component, value):
-        """{part: reason} of parts that no handler acts on: the component, or keys of a policy."""
+        """Return {part: reason} of parts that no handler acts on: the component, or keys of a policy."""
         if component not in self._components:
             return {component: _why_idle(component)}
         return {
@@ -116,13 +116,13 @@ class Parameters:
 
     @staticmethod
     def waits(vhost, component, name):
-        """True if the value is waiting: without a handler for it, or for a key of the policy, when it was
-        set.
-        """
+        """True if the value is waiting: when it was set, it or a key of the policy had no handler."""
         return (component, name) in vhost.waiting
 
     def condition(self, vhost, component, name):
-        """(WAITING or FAULTY, reason) for a stored value that has no effect; None for a value in effect."""
+        """Return (WAITING or FAULTY, reason) for a stored value that has no effect; None for a value in
+        effect.
+        """
         handler = self._components.get(component)
         if handler is None:
             return WAITING, _why_idle(component)
@@ -281,7 +281,7 @@ def _check_each(check, what, value):
 
 
 def _owners_in(component, value):
-    """{key: component that alone acts on it} of a policy's keys; {} for other values."""
+    """Return {key: component} of a policy's keys on which one component alone acts; {} for other values."""
     definition = (
         value.get("definition") if component in (POLICY, OPERATOR_POLICY) and isinstance(value, dict)
         else None

@@ -95,7 +95,9 @@ class VHostPolicies(Job):
         return found
 
     def _without(self, kind, name, policy):
-        """(set of policy keys without effect on an entity, its subset excluded by the setter's rights)."""
+        """Return two sets: policy keys without effect on an entity, and those of them that the setter's
+        rights exclude.
+        """
         refused = NONE_REFUSED
         if policy is not None and policy.rights is not None:
             refused = policy.rights.left_out(policy.definition, kind, name)
@@ -174,8 +176,8 @@ class PolicyChange(NamedTuple):
 
 
 def would_be(users, vhost, name, value, is_operator, by):
-    """Make the Policy or operator policy ``name`` from ``value``, as if ``by`` (see Parameters.set) set it,
-    without setting it. Raises ValueError.
+    """Make the Policy or operator policy ``name`` that user ``by`` would set with ``value``. Raises
+    ValueError.
     """
     policy = policy_of(name, value, is_operator)
     if not is_operator:

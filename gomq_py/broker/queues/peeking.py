@@ -15,8 +15,8 @@ def browse(queue):
 
 
 def next_properties_length(queue, most):
-    """Size in octets of the properties, as basic properties, of the message that basic.get would return now;
-    0 if there is none. For a message of another protocol an upper bound, at most ``most``.
+    """Size of the properties, in octets as basic properties, of the message that basic.get would return now;
+    0 without one. Of another protocol's message an upper bound, at most ``most``.
     """
     message = Message()
     try:

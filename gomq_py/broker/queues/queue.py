@@ -274,8 +274,7 @@ class Queue(routes.Destination):
         self.wake()
 
     def _tell_opened(self):
-        """Call the callbacks of when_opened(). Those for which time or open files run out wait for a later
-        turn.
+        """Call the callbacks of when_opened(). If time or open files run out, the rest wait for a later turn.
         """
         # Before deliveries, because consumers may take all messages of the opened files.
         waiting, self._waiting_for_files = self._waiting_for_files, None

@@ -119,7 +119,9 @@ class StreamQueue(queue.Queue):
         return [] if self.closed else self.stream.describe()
 
     def open_segment(self, number):
-        """(file descriptor, readable octets) of a segment, or None if it does not exist. Raises OSError."""
+        """Return (file descriptor, readable octets) of a segment, or None if it does not exist. Raises
+        OSError.
+        """
         return None if self.closed else self.stream.open_for_reading(number)
 
     def offset_for_timestamp(self, timestamp_ms):

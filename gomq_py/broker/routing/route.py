@@ -170,8 +170,8 @@ class RememberedRoutes:
 
 def to_all(message, route):
     """Publish the message to each destination of the route, in order. Returns ALL if all took it,
-    SOME_REFUSED if some refused it, or an ``answer`` of 2 or more: destination number ``answer >> 1`` (from
-    1) answered LATER, and those behind it were not asked; ``answer & 1`` is 1 if one before it refused.
+    SOME_REFUSED if some refused it. Another answer: one answered LATER, and those behind it were not asked;
+    ``answer >> 1`` is its number, from 1, and ``answer & 1`` is 1 if one before it refused.
     """
     refused = 0
     number = 0

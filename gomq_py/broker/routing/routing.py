@@ -52,8 +52,9 @@ class Routing:
         return found[0] if found is not None and found[1] is None else None
 
     def route_watching(self, exchange, routing_key, headers=None, more_keys=()):
-        """Return (destinations, header's name or None) for all messages with this key and the same list, or
-        none, in that header as in ``headers``. None if the destinations depend on headers in another way.
+        """Return (destinations, name of a header). They hold for all messages with this key and the same list
+        in that header or, if the name is None, for all messages with this key. Returns None if the
+        destinations depend on headers in another way.
         """
         found, passed = self._reach(exchange, routing_key, headers, more_keys)
         if exchange.deduplication is not None:
@@ -67,8 +68,8 @@ class Routing:
         return tuple(found), watched
 
     def route_by_delay(self, exchange, routing_key):
-        """Return (destinations of messages with this key and no delay, destinations of those with a delay);
-        None if the destinations also depend on other headers.
+        """Return (destinations without a delay, destinations with a delay) of messages with this key; None if
+        they also depend on other headers.
         """
         if exchange.deduplication is not None:
             return None

@@ -110,8 +110,8 @@ class Bindings:
         self._vhost.in_slices(remove_one, "removing bindings")
 
     def remove_to(self, destination):
-        """Remove all bindings to a deleted destination, in slices if they are many, and auto-delete exchanges
-        that had no other. It gets no more messages at once.
+        """Remove all bindings to a deleted destination, in slices if they are many, and delete the
+        auto-delete exchanges that had no other binding. The destination gets no message from this call on.
         """
         bindings = list(self._to.pop(destination, ()))
         bindings.reverse()

@@ -110,8 +110,7 @@ def _parameters(vhost):
 
 
 def _policies(vhost):
-    """Yield a vhost's policies, also stored ones that would be refused now."""
-    # So that an export loses none.
+    """Yield a vhost's policies, even stored ones that would be refused now, so that none is lost."""
     in_use = vhost.policies.user.by_name
     for (component, name), value in list(vhost.parameters.items()):
         if component == POLICY and isinstance(value, dict):
@@ -470,8 +469,7 @@ def _line(key, entry, reason):
 
 
 def _algorithm_of(password_hash):
-    """The algorithm of a password hash, by its size."""
-    # RabbitMQ's files before 3.6 do not name it.
+    """The algorithm of a password hash, judged by its size: RabbitMQ's files before 3.6 do not name it."""
     if passwords.is_costly(password_hash):
         return passwords.BCRYPT
     try:

@@ -101,8 +101,8 @@ class Kinds:
         self.reserved_prefixes += (prefix,)
 
     def on_vhost(self, made, gone=None):
-        """Call ``made(vhost)`` when a vhost was created or recovered, before it has more than its predeclared
-        exchanges, and ``gone(vhost)`` when all contents of a deleted vhost are removed. Neither may switch.
+        """Call ``made(vhost)`` for each new or recovered vhost, which then has only its predeclared
+        exchanges, and ``gone(vhost)`` once all contents of a deleted one are removed. Neither may switch.
         """
         self._on_vhost.append(made)
         if gone is not None:

@@ -59,7 +59,8 @@ def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
 
 
 def _sums_by_folder(root, listed):
-    """{queue's folder: count of its messages}, from the counts of that folder and the folders in it."""
+    """Return {queue's folder: count of its messages}, from the counts of that folder and the folders in it.
+    """
     sums = {}
     for folder, entry in listed.items():
         path = os.path.join(root, os.path.relpath(folder, root).partition(os.sep)[0])

@@ -158,7 +158,8 @@ class QueueFactory:
 
     @contextmanager
     def _reopening(self, folder):
-        """A context in which a store's files are recovered; a removal of its folder waits until its end."""
+        """Context manager for the recovery of a store's files; a removal of their folder waits until its end.
+        """
         self._held_removals[folder] = []
         try:
             yield
@@ -308,7 +309,8 @@ class QueueFactory:
         return store
 
     def reopen_own(self, vhost, name, store, incarnation, done):
-        """Reopen a vhost's own store after a fault, then call ``done(store, error)``: one of both is None."""
+        """Reopen a vhost's own store after a fault; then call ``done(store, None)`` or ``done(None, error)``.
+        """
         if store is not None:
             store.listener = None
             store.close()

@@ -241,9 +241,8 @@ def _restore_store(name, record, vhost):
 
 
 def snapshot(vhosts, parameters, being_removed=tuple):
-    """Yield for each durable definition a function that returns its record as of the call, or None if the
-    definition is gone; None for each transient one, so that the caller can pause. Definitions may change
-    between the calls.
+    """Yield a function for each durable definition, which returns its present record, or None if it is gone.
+    Yield None for each transient one, so that the caller can pause. Definitions may change meanwhile.
 
     ``being_removed()``, called at the end, returns the incarnations of deleted entities whose folders may
     still exist; they get records, too.

@@ -100,8 +100,7 @@ class DeadLetters:
             self._going.start()
 
     def send_again(self, items):
-        """Send these DeadMessages once more, before all others."""
-        # Their copies may not outlive a crash.
+        """Send these DeadMessages once more, before all others: their copies may not outlive a crash."""
         self._fresh.put_back(items)
         self._going.start()
 
@@ -433,12 +432,9 @@ class DeadLetterExchanges(Target):
 
 
 class DeadLetterRoute:
-    """Finds the destinations for dead letters of one queue and reason, for one slice.
-
-        exchange        None: dead letters are dropped
-        first_deaths    the cache for Death
-        addresses       {(routing, properties): Address}, shared by equal dead letters
-        address         the Address used last
+    """Finds the destinations for dead letters of one queue and reason, for one slice. ``addresses``:
+    {(routing, properties): Address}, shared by equal dead letters; ``address``: the one used last.
+    ``exchange`` None: dead letters are dropped. ``first_deaths``: the cache for Death.
     """
 
     __slots__ = (
@@ -508,7 +504,6 @@ class Death:
     ``queue``.
     """
 
-    # The header x-death has a table with a count for each queue and reason, the latest death first.
     __slots__ = ("properties", "keys", "_edit", "_deaths", "_reason")
 
     def __init__(self, message, queue, reason, routing_key, now_ms, first_deaths=None):
@@ -553,12 +548,9 @@ class Death:
 
 
 class Address:
-    """What all dead letters with equal ``routing`` and ``properties`` share.
-
-        death           a Death
-        key             the new routing key in octets
-        destinations    None if they depend on each message's headers
-        head            exchange, key and properties of the copies, as stored
+    """What all dead letters with equal ``routing`` and ``properties`` share: ``death``, a Death; ``key``, the
+    new routing key in octets; ``destinations``, None if they depend on each message's headers; ``head``,
+    exchange, key and properties of the copies, as stored.
     """
 
     __slots__ = (

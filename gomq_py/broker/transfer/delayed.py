@@ -345,8 +345,8 @@ class ReleasedMessages(_engine.Target):
         return routes.find(message.buffer, message.routing_at, message.routing_length)
 
     def _fill(self, message):
-        """Copy the due message to ``_copy``, with the delay headers negated. Returns False if ``release``
-        must do that.
+        """Copy the due message to ``_copy``, with the delay headers negated. Returns False if it needs
+        ``release``, as with unusual properties.
         """
         p, scan, copy = message.buffer, self._scan, self._copy
         start, end = message.properties_at, message.properties_at + message.properties_length

@@ -171,8 +171,8 @@ class Move(Source):
         self._queue.wake()
 
     def set_aside(self, item, error, was_sent):
-        """Leave a message that cannot be copied ready in its queue. A message that was copied and cannot be
-        dropped is set aside (broker.queues.set_aside).
+        """Handle a message that cannot be moved. Normally it stays ready in its queue. If it ``was_sent``,
+        only the original could not be dropped: that is set aside (broker.queues.set_aside).
         """
         if was_sent:
             self._queue.set_aside(item, error, SETTING_ASIDE)

@@ -34,13 +34,14 @@ class BlockedPublish:
     """Publishes a Publication's message to its destinations from number ``at`` on, once that one's files are
     made. The message owns its octets. ``taken``: True if all earlier destinations took it.
 
-    ``done(taken, somebody_took)`` is called at the end, even if the client has gone: whether all destinations
-    took the message, and whether one from ``at`` on did. If all queues were deleted before any had the
-    message, it is routed anew.
+        done(taken, somebody_took)            called at the end, even if the client has gone: whether all
+                                              destinations took the message, and whether one from ``at`` on
+                                              did
+        before(destinations, left, taken)     called before each attempt, with None as ``left``; called in the
+                                              attempt's batch after a refusal (``left`` is empty) or LATER
+                                              (``left``: this one and all later)
 
-    ``before(destinations, left, taken)`` is called before each attempt, with None as ``left``; and in the
-    batch of the attempt, so that a kill cannot come between, if a destination answers LATER (``left``: this
-    one and all later ones) or has refused (``left`` is empty).
+    If all queues were deleted before any had the message, it is routed anew.
     """
 
     def __init__(self, vhost, scheduler, publication, at, taken, done, before=None):

@@ -60,9 +60,9 @@ class Answer:
         raise NotImplementedError
 
     def must_wait(self, error, callback):
-        """Called after the flush, with its ``error`` or None. Returns False if the answer may be sent.
-        Otherwise it waits for more than the flush: returns True, and calls ``callback(error)`` later, after
-        which this is called once more.
+        """Called after the flush, with its ``error`` or None. Returns False if the answer may be sent. True:
+        it waits for something else, after which ``callback(error)`` is called, and then this method once
+        more.
         """
         return False
 

@@ -1,9 +1,9 @@
 """Elector: decides from the coordinator's keys what a node has to do: follow, wait, campaign, lead or stop.
+Never switches.
 
-The runtime reads a View, gives it to ``viewed`` and does what the Decision says. The Outcome of a transaction
-has a view, too; the runtime gives it to ``viewed`` in the same way, whether the transaction was done or not.
-So an unanswered election is won as soon as a view shows it. Nothing here switches. Clocks only decide for how
-long a node lets others be elected first.
+The runtime reads a View, gives it to ``viewed`` and does what the Decision says. It also gives ``viewed`` the
+view in the Outcome of each transaction, done or not. So an unanswered election is won as soon as a view shows
+it. Clocks only decide for how long a node lets others be elected first.
 
 Why nothing that was promised is lost: only a member of ``isr`` is elected, by a transaction that compares the
 revision at which it was read. Its folder has what it has acknowledged, and every promise has waited for it.
@@ -44,8 +44,8 @@ class Follow(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Do nothing; a node that leads is fenced meanwhile. ``reason``: for operators. ``again_s``: seconds
-    after which to read and ask again; None: when something changes.
+    """Do nothing; a leader is fenced meanwhile. ``reason``: for operators. ``again_s``: seconds after which
+    to read and ask again; None: when something changes.
     """
 
     reason: str
@@ -53,12 +53,12 @@ class Wait(NamedTuple):
 
 
 class Campaign(NamedTuple):
-    """Try to be elected. Before: end the link to the leader, and flush; after a failed flush do not. Then
-    take a lease if there is none, set ``Elector.lease``, send ``transaction(lease)``, and give the view of
-    its outcome to ``Elector.viewed``.
+    """Try to be elected. First end the link to the leader, and flush; not after a failed flush. Then take a
+    lease if there is none, set ``Elector.lease``, send ``transaction(lease)``, and give the view of its
+    outcome to ``Elector.viewed``.
 
-    ``compares`` hold if nobody was elected since; ``cluster``: id of the cluster; ``record``: what ``isr``
-    becomes.
+    ``compares`` hold if nobody was elected since; ``cluster``: id of the cluster; ``record``: next value of
+    ``isr``.
     """
 
     compares: tuple[Compare, ...]
@@ -67,13 +67,13 @@ class Campaign(NamedTuple):
     cluster: str
 
     def transaction(self, lease: int) -> Transaction:
-        """The election with this lease, which is alive."""
+        """The transaction of the election, with a lease that is alive."""
         return Transaction(self.compares, (
             Put(LEADER, self.leader.encode(), lease), Put(IN_SYNC, self.record.encode())))
 
 
 class Bootstrap(Campaign):
-    """As Campaign, for a cluster that does not exist yet. ``new_cluster_id``: 32 random hex digits."""
+    """A Campaign for a cluster that does not exist yet. ``new_cluster_id``: 32 random hex digits."""
 
     def transaction(self, lease: int, new_cluster_id: str = "") -> Transaction:
         """The election that begins the cluster."""
@@ -82,8 +82,8 @@ class Bootstrap(Campaign):
 
 
 class Again(Campaign):
-    """As Campaign, for a leader that has lost its lease while nobody else was elected. It is fenced; its
-    links and clients stay.
+    """A Campaign of a leader that has lost its lease while nobody else was elected. It is fenced; its links
+    and clients stay.
     """
 
 
@@ -97,7 +97,8 @@ class Clear(NamedTuple):
 
 
 class Lead(NamedTuple):
-    """Lead in ``epoch``; decided again for each view in which this node still leads.
+    """Lead in ``epoch``. Decided again for each view in which this node still leads. With a new ``revision``
+    (create revision of ``leader``), do in this order:
 
     With a new ``revision`` (``leader``'s create revision): a follower ends its link, applies and flushes all
     it has received; write cluster and epoch into ``.cluster``, flushed; tell the Elector by ``folder``; make
@@ -117,8 +118,8 @@ class Lead(NamedTuple):
 
 
 class Deposed(NamedTuple):
-    """Stop leading: refuse all promises, close doors, begin anew as a follower, in another process or with
-    another Elector: this one never decides anything else. ``reason``: for operators.
+    """Stop leading: refuse all promises, close doors, and begin anew as a follower, with another Elector:
+    this one never decides anything else. ``reason``: for operators.
     """
 
     reason: str
@@ -164,12 +165,11 @@ class Elector:
         self.is_copy, self.position = is_copy, position
 
     def viewed(self, view: View, now_s: float, since: int, hears_leader: bool = False) -> Decision:
-        """What to do now. ``hears_leader``: the followed leader was heard within the last second.
-
-        ``since``: ``revision`` when the read or transaction was sent. A view that is older than the newest
-        one, but not older than ``since``, was overtaken on its way and is ignored; one that is older than
-        ``since`` is of an etcd that was put back to an older state.
+        """What to do now. ``since``: ``revision`` when the read or transaction was sent. ``hears_leader``:
+        the followed leader was heard within the last second.
         """
+        # A view that is older than the newest one, but not older than ``since``, was overtaken on its way and
+        # is ignored; one that is older than ``since`` is of an etcd that was put back to an older state.
         if since <= view.revision < self.revision:
             return self._last
         self.revision = view.revision
@@ -214,7 +214,7 @@ class Elector:
         return Wait(why) if why else Follow(leader.address, leader.epoch)
 
     def _why_not(self, view: View) -> str:
-        """Why this node may not be elected, or "". ``leader`` is absent."""
+        """Why this node may not be elected while ``leader`` is absent, or ""."""
         if view.cluster is None and not self.cluster:
             return "" if view.in_sync is None else f"etcd has `isr`, but no `cluster`: {ADOPT}"
         why = self._why_other_cluster(view) or _why_no_set(view)
@@ -255,7 +255,7 @@ class Elector:
         return ""
 
     def _rest_s(self, view: View, now_s: float, hears_leader: bool) -> float:
-        """Seconds for which this node still lets others be elected first."""
+        """Seconds for which this node still lets others be elected first, or None."""
         record = decoded(view.in_sync, InSyncRecord.decode)
         if record is None or len(record.members) < 2:
             return 0.0

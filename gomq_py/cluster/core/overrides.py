@@ -1,7 +1,7 @@
 """Overrides: changes of a cluster's keys by an operator, for a cluster that can elect nobody by its rules.
 
-Both give up the promise that nothing confirmed is lost, if the operator chooses the wrong node. They change
-``cluster`` and ``isr`` only; then the node is elected as any other.
+If the operator chooses the wrong node, confirmed messages are lost. Only ``cluster`` and ``isr`` change; then
+the node is elected as any other.
 """
 from gomq_py.cluster.core.elector import NO_COPY
 from gomq_py.cluster.core.records import CLUSTER, IN_SYNC, LEADER, InSyncRecord, View, decode_cluster, decoded
@@ -17,8 +17,8 @@ class NotPossible(Exception):
 
 
 def adopt(view: View, node: str, cluster: str, epoch: int) -> Transaction:
-    """Write the keys of a cluster that etcd has lost anew, from the folder of ``node``, which is then the
-    only one in sync. ``cluster``, ``epoch``: of the folder. Raises NotPossible.
+    """Write the keys of a cluster that etcd has lost, from the folder of ``node``, which is then the only one
+    in sync. ``cluster``, ``epoch``: of the folder. Raises NotPossible.
     """
     if not cluster:
         raise NotPossible("this data folder belongs to no cluster: there is nothing to write anew")

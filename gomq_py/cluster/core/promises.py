@@ -34,9 +34,8 @@ class Promises:
         self._error: Exception | None = None
 
     def ask(self, position: int, callback: Callback) -> None:
-        """Call ``callback(None)`` once every required node has flushed the first ``position`` events,
-        perhaps before this returns; ``callback(error)`` if the node is deposed before. Positions do not
-        decrease.
+        """Call ``callback(None)`` once every required node has flushed the first ``position`` events, perhaps
+        before this returns; ``callback(error)`` if the node is deposed before. Positions do not decrease.
         """
         if self._error is not None:
             callback(self._error)
@@ -45,28 +44,28 @@ class Promises:
         self._keep()
 
     def acknowledged(self, node: str, position: int) -> None:
-        """A node has flushed the first ``position`` events of this run. Told again with less: no effect."""
+        """Note that a node has flushed the first ``position`` events of this run. No effect if it has flushed
+        more.
+        """
         if position > self._flushed.get(node, 0):
             self._flushed[node] = position
             if node in self._required:
                 self._measure()
 
     def require(self, nodes: Iterable[str]) -> None:
-        """Let all promises from now on wait for these nodes: InSync.required. Called after each method of
-        InSync that may change it, before anything switches.
-        """
+        """Let all promises from now on wait for these nodes (InSync.required)."""
+        # Called after each method of InSync that may change it, before anything switches.
         self._required = frozenset(nodes)
         self._measure()
 
     def hold(self, is_held: bool) -> None:
-        """Keep no promise while this holds: the node is fenced, or too few nodes are in sync. It holds at
-        first.
-        """
+        """Hold back all promises, or keep them again. They are held at first."""
+        # While the node is fenced, or too few nodes are in sync.
         self._is_held = is_held
         self._keep()
 
     def refuse(self, error: Exception) -> None:
-        """Answer all promises, now and later, with this error: the node is deposed."""
+        """Answer all promises, now and later, with this error, because the node is deposed."""
         if self._error is None:
             self._error = error
         while self._waiting:

@@ -1,4 +1,4 @@
-"""Records: what a cluster keeps in its coordinator (etcd), and how it is written there.
+"""Records: the keys of a cluster in its coordinator (etcd), and the form of their values.
 
     cluster      the cluster's id: 32 hex digits
     leader       with a lease: {"node": id, "epoch": number, "address": "host:port"}
@@ -7,8 +7,8 @@
     nodes/<id>   {"name": text, "address": "host:port", "settings": {name: value as text}}
     secret       64 hex digits
 
-The id of a node is 32 hex digits, too. An operator may write anything under these keys: what ``decode``
-refuses counts as unknown, and stops nobody's start.
+The id of a node is 32 hex digits, too. An operator may write anything under these keys: a value that
+``decode`` refuses counts as unknown, and stops no start.
 """
 import json
 import re
@@ -45,7 +45,7 @@ class LeaderRecord(NamedTuple):
 
     @classmethod
     def decode(cls, value: bytes) -> "LeaderRecord":
-        """Raises RecordError."""
+        """Decode a stored value. Raises RecordError."""
         found = _decode(value, cls._fields)
         return cls(check_id(found["node"]), _number(found["epoch"], 1), _address(found["address"]))
 
@@ -103,7 +103,7 @@ class NodeRecord(NamedTuple):
 
     @classmethod
     def decode(cls, value: bytes) -> "NodeRecord":
-        """Raises RecordError."""
+        """Decode a stored value. Raises RecordError."""
         found = _decode(value, ("name", "address"), ("settings",))
         name, settings = found["name"], found.get("settings", {})
         if not _is_text(name) or not name:
@@ -130,8 +130,8 @@ def decode_secret(value: bytes) -> bytes:
 
 
 class Kept(NamedTuple):
-    """A value as the coordinator keeps it, with the revisions of its creation and of its last change.
-    ``lease``: 0 for none; the value goes when its lease ends.
+    """A stored value, with the revisions of its creation and of its last change. ``lease``: the value is
+    deleted when this lease ends; 0 for none.
     """
 
     value: bytes
@@ -141,7 +141,7 @@ class Kept(NamedTuple):
 
 
 class View(NamedTuple):
-    """All keys of a cluster at one revision; None: the key is absent. ``nodes``: {node id: value}."""
+    """All keys of a cluster at one revision. None: the key is absent. ``nodes``: {node id: value}."""
 
     revision: int
     cluster: Kept | None = None
@@ -165,7 +165,7 @@ def decoded(kept: Kept | None, decode: Callable[[bytes], Record]) -> Record | No
 
 
 def check_id(text: Any) -> str:
-    """The same text, if it is the id of a node or cluster. Raises RecordError."""
+    """Return the text if it is the id of a node or cluster. Raises RecordError."""
     if not isinstance(text, str) or not _ID.fullmatch(text):
         raise RecordError(f"{_shown(text)} is not 32 hex digits")
     return text

@@ -1,11 +1,11 @@
 """Client: asks etcd's servers in turn, and is the cluster's Coordinator.
 
-A call goes to the server that answered last. If that one fails, the call goes to the next one within the same
-time limit. A transaction goes there only if it was certainly not carried out: no connection was made, or the
-server has refused it because it sees no leader.
+A call goes to the server that answered last and, if that fails, to the next one within the same time limit. A
+transaction is sent to the next one only if it was certainly not carried out: there was no connection, or the
+server refused it because it sees no leader.
 
-Each server has a share of the time limit. When all of them were too slow for theirs, each of the next
-calls gives its whole time to one server, in turn, until one has answered.
+Each server has a share of the time limit. If all of them were too slow for theirs, each of the next calls
+gives its whole time to one server, in turn, until one has answered.
 """
 import json
 import math
@@ -51,11 +51,13 @@ Result = TypeVar("Result")
 
 
 class Etcd:
-    """A Coordinator (``core.coordinator``) over etcd's servers ``endpoints``, each host:port or an http:// or
-    https:// URL. All keys begin with ``prefix`` and a slash.
+    """A Coordinator (``core.coordinator``) over etcd's servers. All keys begin with ``prefix`` and a slash.
 
-    ``user``, ``password``: of a login, or empty. ``tls``: a client's ``gevent.ssl.SSLContext``, for https.
-    ``timeout_s``: limit of each call. ``call_seconds``: Histogram of the time that calls took, for metrics.
+        endpoints         host:port or an http:// or https:// URL of each server
+        user, password    of a login, or empty
+        tls               a client's ``gevent.ssl.SSLContext``, for https
+        timeout_s         limit of each call
+        call_seconds      Histogram of the time that calls took, for metrics
     """
 
     def __init__(
@@ -145,12 +147,12 @@ class Etcd:
         return self._ready(self.endpoint, self._timeout_s)
 
     def failed(self, endpoint: Endpoint) -> None:
-        """Note that a server has failed: the next one is asked first, if this one was."""
+        """Note that a server has failed, so that the next one is asked first."""
         if self.endpoint == endpoint:
             self._at = (self._at + 1) % len(self._endpoints)
 
     def forget_token(self, token: str) -> None:
-        """Log in again before the next request, unless that has happened since."""
+        """Log in again before the next request, unless that has happened since ``token`` was used."""
         if self._user and self._token == token:
             self._token = None
 
@@ -159,7 +161,7 @@ class Etcd:
     def _call(
         self, path: str, body: JSONObject, read: Callable[[JSONObject], Result], is_repeatable: bool = True,
     ) -> Result:
-        """Ask the servers in turn, see ``_ask_in_turn``, and take the time."""
+        """Do _ask_in_turn(), and measure its time."""
         began_s = time.monotonic()
         try:
             return self._ask_in_turn(path, body, read, is_repeatable)
@@ -172,7 +174,7 @@ class Etcd:
     def _ask_in_turn(
         self, path: str, body: JSONObject, read: Callable[[JSONObject], Result], is_repeatable: bool,
     ) -> Result:
-        """Ask the servers in turn until one has answered; ``read`` is given the answer."""
+        """Ask the servers in turn until one has answered. ``read`` makes the result of the answer."""
         octets = json.dumps(body).encode()
         end_s = time.monotonic() + self._timeout_s
         failures: list[Failure] = []
@@ -211,9 +213,8 @@ class Etcd:
         self, endpoint: Endpoint, path: str, octets: bytes, read: Callable[[JSONObject], Result],
         share_s: float, limit_s: float,
     ) -> Result:
-        """Ask one server: ``share_s`` for a connection with a login, ``limit_s`` for that and the answer.
-
-        Raises Failure, CoordinatorError.
+        """Ask one server. ``share_s`` limits the connect and login, ``limit_s`` the whole call. Raises
+        Failure, CoordinatorError.
         """
         end_s = time.monotonic() + limit_s
         try:
@@ -245,7 +246,7 @@ class Etcd:
             raise Failure(endpoint, error, True) from error
 
     def _ready(self, endpoint: Endpoint, limit_s: float) -> tuple[Connection, str]:
-        """A connection, and the token to use. Raises Failure, CoordinatorError: nothing was asked for yet."""
+        """A connection, and the token to use. Raises Failure, CoordinatorError: nothing was requested yet."""
         try:
             return within(limit_s, self._connected, endpoint, limit_s)
         except Refused as error:
@@ -260,10 +261,8 @@ class Etcd:
         return self._take(endpoint, limit_s), token
 
     def _log_in(self, endpoint: Endpoint) -> str:
-        """The token of a login, which goes on if the caller's time ends before: the next call needs it too.
-
-        Raises Refused, OSError, AnswerError. May switch.
-        """
+        """Log in and return the token. Raises Refused, OSError, AnswerError. May switch."""
+        # The login goes on if the caller's time ends before: the next call needs it too.
         login = self._logins.get(endpoint)
         if login is None:
             login = self._logins[endpoint] = gevent.spawn(self._authenticate, endpoint)
@@ -274,7 +273,7 @@ class Etcd:
         raise outcome if isinstance(outcome, Exception) else OSError("the client of etcd is closed")
 
     def _authenticate(self, endpoint: Endpoint) -> str | Exception:
-        """Log in. Returns the token, or what has failed."""
+        """Log in. Returns the token, or the exception of a failure."""
         body = json.dumps({"name": self._user, "password": self._password}).encode()
         try:
             connection = within(LOGIN_S, self._take, endpoint, LOGIN_S)

@@ -76,11 +76,9 @@ def _told(error: Exception) -> str:
 
 
 def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> Result:
-    """``function(*arguments)``. Raises TimeoutError after ``seconds``. May switch.
-
-    Inside of ``function`` the limit is not raised as an OSError, which might be taken for a network fault and
-    be handled there.
-    """
+    """Return ``function(*arguments)``. Raises TimeoutError after ``seconds``. May switch."""
+    # Inside of ``function`` the limit is not raised as an OSError, which might be taken for a network fault
+    # and be handled there.
     result = gevent.with_timeout(max(0.0, seconds), function, *arguments, timeout_value=_LATE)
     if result is _LATE:
         raise TimeoutError(f"no answer within {max(0.0, seconds):.1f} s")
@@ -88,10 +86,11 @@ def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> 
 
 
 class Connection:
-    """A connection to ``endpoint``, whose ``addresses`` are getaddrinfo's; each is tried for its share of
-    ``timeout_s``. ``tls``: a client's ``gevent.ssl.SSLContext``, for an https endpoint.
+    """A connection to ``endpoint``. Raises OSError. May switch: a greenlet that is killed meanwhile leaves no
+    socket behind.
 
-    Raises OSError. May switch: a greenlet that is killed meanwhile leaves no socket behind.
+    ``addresses``: getaddrinfo's, each tried for its share of ``timeout_s``. ``tls``: a client's
+    ``gevent.ssl.SSLContext``, for https.
     """
 
     def __init__(self, endpoint: Endpoint, addresses: list[Any], tls: Any, timeout_s: float):
@@ -121,7 +120,7 @@ class Connection:
 
     def stream(self, path: str, body: bytes, token: str, silence_s: float) -> Iterator[bytes]:
         """Send a request, and yield the lines of its answer as they come, and b"" at least every
-        ``silence_s`` seconds once the answer has begun. Raises OSError, for the stream's end too. May switch.
+        ``silence_s`` seconds. Raises OSError, also at the stream's end. May switch.
         """
         status = self._begin(path, body, token)
         self._socket.settimeout(silence_s)
@@ -141,9 +140,8 @@ class Connection:
             yield from lines or (b"",)
 
     def is_reusable(self) -> bool:
-        """Whether another request may be sent: the last answer is whole, and the server has neither closed
-        the connection nor said anything since.
-        """
+        """Whether another request may be sent."""
+        # The last answer is whole, and the server has neither closed the connection nor said anything since.
         state = self._state
         if state.our_state is h11.DONE and state.their_state is h11.DONE:
             state.start_next_cycle()
@@ -174,7 +172,7 @@ class Connection:
         return int(event.status_code)
 
     def _body(self) -> bytes | None:
-        """The next octets of the answer's body, as many as have come; None at its end."""
+        """The next octets of the answer's body, which have come by now; None at its end."""
         parts: list[bytes] = []
         while self._state.their_state is h11.SEND_BODY:
             event = self._event()

@@ -1,8 +1,7 @@
 """Messages: bodies of requests to etcd's JSON gateway, and checks of its answers. Without I/O.
 
 An answer is JSON as of proto3: 64-bit numbers are text, octets are base64, and fields that are 0, false or
-empty are left out. Anything else is an AnswerError: an answer that cannot be read does not tell whether the
-request was carried out.
+empty are left out. Anything else is an AnswerError: it does not tell whether the request was carried out.
 """
 import base64
 import binascii
@@ -60,12 +59,12 @@ class Refused(Exception):
 
     @property
     def is_certain(self) -> bool:
-        """Whether the request was certainly not carried out, and would not be at another server either."""
+        """Whether the request was certainly not carried out, and would fail at another server, too."""
         return self.code in REFUSING
 
     @property
     def lacks_leader(self) -> bool:
-        """Whether the server has refused because it sees no leader; another one may see it."""
+        """Whether the server has refused because it sees no leader. Another server may see it."""
         return self.code == UNAVAILABLE and self.text == NO_LEADER
 
     @property
@@ -123,7 +122,7 @@ def _end_of(prefix: bytes) -> bytes:
 
 
 def parse(octets: bytes) -> JSONObject:
-    """The JSON object that ``octets`` are. Raises AnswerError."""
+    """Parse a JSON object. Raises AnswerError."""
     try:
         parsed = json.loads(octets)
     except (ValueError, RecursionError):
@@ -132,7 +131,7 @@ def parse(octets: bytes) -> JSONObject:
 
 
 def refused_by(answer: JSONObject) -> Refused:
-    """The error in an answer that has one, which may be a line of a stream. Raises AnswerError."""
+    """The error in an answer, or line of a stream, that has one. Raises AnswerError."""
     error = answer.get("error")
     inner = error if isinstance(error, dict) else answer  # an error of a stream is an object
     code = inner.get("code", inner.get("grpc_code"))
@@ -185,7 +184,8 @@ def lease_of(answer: JSONObject) -> int:
 
 
 def is_kept_alive(answer: JSONObject, lease: int) -> bool:
-    """Whether the lease goes on; etcd leaves the TTL of an unknown lease out. Raises AnswerError."""
+    """Whether the lease goes on. Raises AnswerError."""
+    # etcd leaves the TTL of an unknown lease out.
     result = _result(answer)
     if _integer(result, "ID") != lease:
         raise AnswerError("the answer is about another lease")
@@ -193,7 +193,7 @@ def is_kept_alive(answer: JSONObject, lease: int) -> bool:
 
 
 def check_header(answer: JSONObject) -> None:
-    """Check an answer of which only the header counts. Raises AnswerError."""
+    """Check the header of an answer, which has nothing else of interest. Raises AnswerError."""
     _revision(answer)
 
 

@@ -70,7 +70,7 @@ class Hello(NamedTuple):
 
 class Forward(NamedTuple):
     """The first frame of a follower that passes a client on: its own ids, the name of the ``listener`` that
-    the client has come to, such as "amqps", and the ``proxy`` header that tells the client's address.
+    the client uses, such as "amqps", and the ``proxy`` header that tells the client's address.
     """
 
     node_id: bytes
@@ -156,12 +156,11 @@ class Welcome(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """``text``: the reason, for the follower's operator; cut at REFUSED_OCTETS. It is from a peer that may
-    have proved nothing: show it quoted.
-    """
+    """``text``: the reason, for the follower's operator; cut at REFUSED_OCTETS."""
 
     text: str
 
+    # It is from a peer that may have proved nothing: show it quoted.
     def encode(self):
         return self.text.encode("utf-8", "replace")[:REFUSED_OCTETS]
 
@@ -171,15 +170,14 @@ class Refused(NamedTuple):
 
 
 def block_digest(octets):
-    """The number that stands for a block of a file in HASHES. It is no CRC: records of the store end with
-    their own CRC-32C, so that one in the place of another leaves the CRC-32C of the block as it was.
-    """
+    """The number that stands for a block of a file in HASHES."""
+    # It is no CRC: records of the store end with their own CRC-32C, so that one in the place of another
+    # leaves the CRC-32C of the block as it was.
     return int.from_bytes(blake2b(octets, digest_size=8).digest())
 
 
 class Hashes(NamedTuple):
-    """The block_digest of each MiB of the follower's file, the last one of what is left; empty if it has no
-    file.
+    """The block_digest of each MiB of the follower's file, the last one of the rest; empty if it has no file.
     """
 
     file_id: int
@@ -191,9 +189,11 @@ class Hashes(NamedTuple):
 
     @classmethod
     def decode(cls, payload, blocks_of=None):
-        """``blocks_of(file_id)``, for a leader: most checksums of the file, or None for a file that nobody
-        waits for, whose checksums are not read. Limits what a follower can make a leader keep.
+        """``blocks_of(file_id)``, for a leader, returns the most checksums of the file; None if nobody waits
+        for it.
         """
+        # Limits what a follower can make a leader keep: checksums of a file that nobody waits for are not
+        # read.
         if len(payload) < _HASHES.size:
             raise MessageError(f"a HASHES has {len(payload)} bytes")
         file_id, count = _HASHES.unpack_from(payload)
@@ -227,7 +227,7 @@ class Ack(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """The leader's clock, in nanoseconds since 1970; None: it does not tell it."""
+    """The leader's clock, in nanoseconds since 1970, or None."""
 
     time_ns: int | None
 
@@ -246,7 +246,7 @@ def _unpack(fields, payload, name):
 
 
 def _short(payload, at):
-    """(octets, at least one, with their length in front of them at ``at``; the position behind them)."""
+    """Return (octets, at least one, that follow their length at ``at``; the position behind them)."""
     end = at + 1 + payload[at] if at < len(payload) else 0
     if not at + 1 < end <= len(payload):
         raise MessageError(f"a FORWARD has {len(payload)} bytes")

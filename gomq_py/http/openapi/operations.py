@@ -1,5 +1,5 @@
-"""Operations: bodies, queries and answers of each endpoint, in a table by endpoint and method; the app has
-the paths.
+"""Operations: a table of the bodies, queries and answers of each endpoint, by endpoint and method. The app
+knows their paths.
 """
 from typing import NamedTuple
 

@@ -17,8 +17,11 @@ _NUMBERED = 40
 
 
 class FilterNode:
-    """A node of the tree. ``levels``: {level: child} of the levels that may follow; ``destinations``: of the
-    filter that ends here; ``below``: of the same filter followed by ``/#``.
+    """A node of the tree.
+
+        levels          {level: child} of the levels that may follow
+        destinations    of the filter that ends here
+        below           destinations of the same filter followed by ``/#``
     """
 
     # Destinations are {destination: count}, or the only one if it was added once, or None. ``levels`` is the
@@ -316,7 +319,9 @@ def _is_below(topic_filter):
 
 
 def _arrangement(levels):
-    """(positions of ``+`` as bits of a number, number of levels) of a filter; None if no level is ``+``."""
+    """Return (positions of ``+`` as bits of a number, number of levels) of a filter; None if no level is
+    ``+``.
+    """
     if "+" not in levels:
         return None
     return sum([_ONE << index for index, level in enumerate(levels) if level == "+"]), len(levels)

@@ -73,7 +73,7 @@ class KeyIndex:
         return number
 
     def seek(self, key):
-        """(key, number) of the first key that is not less than ``key``; None if all are less."""
+        """Return (key, number) of the first key that is not less than ``key``; None if all are less."""
         part, at = self._first_from(key)
         return None if part == len(self._keys) else (self._keys[part][at], self._numbers[part][at])
 
@@ -83,7 +83,7 @@ class KeyIndex:
         return [] if part == len(self._keys) else list(zip(self._keys[part][at:], self._numbers[part][at:]))
 
     def _first_from(self, key):
-        """(number of a sorted list, index in it) of the first key not less than this one."""
+        """Return (number of a sorted list, index in it) of the first key not less than this one."""
         part, at = self._find(key)
         part = max(part, 0)
         if part < len(self._keys) and at == len(self._keys[part]):
@@ -91,8 +91,8 @@ class KeyIndex:
         return part, at
 
     def _find(self, key):
-        """(number of a sorted list, index in it) where the key is or would be inserted; number -1: before all
-        lists.
+        """Return (number of a sorted list, index in it) where the key is or would be inserted; number -1:
+        before all lists.
         """
         part = bisect_right(self._firsts, key) - 1
         return (part, 0) if part < 0 else (part, bisect_left(self._keys[part], key))

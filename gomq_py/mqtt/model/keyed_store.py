@@ -3,8 +3,8 @@
 Above a message store of the vhost, below retained messages (key: topic) and wills (key: client). All messages
 are taken from that store and stay unacked; an index in memory, rebuilt at boot, has the latest of each key.
 
-- *Replaced*: a message is deleted only once its successor is safe, so a power cut leaves one of them. -
-*Deleted*: a message without content (a tombstone) is written for the key. Once the tombstone is safe, the
+- *Replaced*: a message is deleted only once its successor is safe, so a power cut leaves one of them.
+- *Deleted*: a message without content (a tombstone) is written for the key. Once the tombstone is safe, the
   key's older messages are deleted; once these deletions are safe, the tombstone is. If there is no room for a
   tombstone, the message is deleted at once.
 - *Healed*: a store that failed is closed and reopened as in a restart, again and again until that succeeds.

@@ -19,12 +19,11 @@ before PUBCOMP leaves. A rewritten record's old copy is deleted once the new cop
     trust       all sent messages are recorded. A power loss, or a full disk that refuses a sent record,
                 deletes it. Doubt and trust are a store's first records
 
-A received record has the positions of its message in the destinations' logs (PLACE_OCTETS each), which a boot
-checks:
+A received record has the positions of its message in the destinations' logs (PLACE_OCTETS each). A boot
+checks these positions:
 
-- After a kill, those of the last record, whose message may be missing, and of messages in files without
-names. - After a power loss, in a copied folder or in a follower's, those of all received records that are not
-sure.
+- after a kill: of the last record, whose message may be missing, and of messages in files without names
+- after a power loss, in a copied folder or in a follower's: of all received records that are not sure
 
 If all destinations have the message, its identifier is restored, and sure from then on. If only some have it,
 the client sends the message again, for the others. mqtt.model.qos2_recovery has the format.
@@ -181,7 +180,9 @@ class QoS2Records(_scheduler.TurnTaker):
         return bytes(self.record[self.message.body_at:max(end, self.message.body_at)])
 
     def noted(self, kept_at):
-        """(encoded log positions, arrival in Unix ms) from the record at ``kept_at``; (b"", 0) if unknown."""
+        """Return (encoded log positions, arrival in Unix ms) from the record at ``kept_at``; (b"", 0) if
+        unknown.
+        """
         shown = self.shown
         if self.failed or not self.store.read(kept_at, shown):
             return b"", 0
@@ -247,7 +248,7 @@ class QoS2Records(_scheduler.TurnTaker):
     # both
 
     def done(self, kept_at, has_ended=False):
-        """Delete a record; if its session ``has_ended``, once that end is on disk (moved())."""
+        """Delete a record at once or, if its session ``has_ended``, once that end is on disk (moved())."""
         if self.store is None or self.failed:
             return
         if has_ended:

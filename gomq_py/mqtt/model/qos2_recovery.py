@@ -123,7 +123,9 @@ class QoS2Recovery:
         return entries
 
     def _judged(self, entry):
-        """(whether all destinations have an Entry's message, encoded log positions where it is stored)."""
+        """Return (whether all destinations have an Entry's message, encoded log positions where it is
+        stored).
+        """
         is_known = self._is_known(entry)
         places = entry.places if is_known else held_in(self._stores, entry.places, entry.number)
         if entry.kind == PARTLY:
@@ -159,7 +161,7 @@ class QoS2Recovery:
 
 
 def stores_of(vhost):
-    """{key: store} of the durable stores that messages may lie in."""
+    """Return {key: store} of the durable stores that messages may lie in."""
     return {store.key: store for store in vhost.durable_stores()}
 
 

@@ -368,7 +368,7 @@ class Received:
 
 
 def _sound(destinations):
-    """{key: store} of the destinations whose stores have not failed."""
+    """Return {key: store} of the destinations whose stores have not failed."""
     return {
         store.key: store for destination in destinations if not destination.failed
         for store in destination.stores() if store.failure is None}

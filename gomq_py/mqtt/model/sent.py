@@ -96,7 +96,6 @@ class Sent:
 
     def end(self):
         """End a connection: return messages in flight to the queue, in their old order."""
-        # Very many are returned in slices, during which the queue delivers nothing.
         self.before = None
         self.is_connected = False
         self.count = 0
@@ -129,10 +128,10 @@ class Sent:
         return False
 
     def spare(self, message):
-        """Keep the message at the queue's head, which is_owed(), out of the queue until its client
-        reconnects. Returns False, without effect, while the client is connected.
+        """Keep the message at the queue's head, for which is_owed() is true, out of the queue until its
+        client reconnects, so that messages behind it can be dropped. Returns False, without effect, while the
+        client is connected.
         """
-        # Messages behind it may be dropped then.
         if self.is_connected:
             return False
         place = self._place_of(message)
@@ -175,8 +174,8 @@ class Sent:
                 self._free(identifier, True)
 
     def begun(self):
-        """{location: low octets of the Unix ms at which it was stored, or 0 if sent in this run} of unsettled
-        messages whose delivery at QoS 2 began over an earlier connection.
+        """Return {location: stored_ms} of unsettled messages whose delivery at QoS 2 began over an earlier
+        connection. ``stored_ms``: low octets of Unix milliseconds, or 0 if sent in this run.
         """
         found = {}
         for identifier in range(1, self.capacity + 1):
@@ -390,8 +389,8 @@ class Sent:
         self.places = array("Q", [octets.le64(self.at, (each - 1) * ROW) for each in self.before])
 
     def _found(self, is_released):
-        """Return the identifiers marked FROM_BEFORE, oldest message first: those in state RELEASED, or else
-        (not ``is_released``) those of unsettled messages.
+        """Return the identifiers that are marked FROM_BEFORE and in state RELEASED (without ``is_released``:
+        in another state), oldest message first.
         """
         found = []
         places = array("Q")  # by identifier
@@ -475,11 +474,10 @@ class Sent:
 
 
 class Returning(Job):
-    """Puts very many messages of a Sent back in slices, during which the queue delivers nothing."""
+    """Puts very many messages of a Sent back in slices; to keep their order, the queue delivers nothing."""
 
     name = "putting back what MQTT clients have not acknowledged"
 
-    # To keep the order of the messages.
     def __init__(self, sent):
         super().__init__()
         self._sent, self._queue = sent, sent.queue

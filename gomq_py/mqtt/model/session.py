@@ -230,7 +230,7 @@ class Session:
         self.interests.close()
 
     def _kept(self, queue):
-        """(QoS2Records, key of the session) for a durable session; (None, 0) for any other session."""
+        """Return (QoS2Records, key of the session) for a durable session; (None, 0) for any other session."""
         if queue is None or not self.is_durable:
             return None, 0
         records = self._sessions.qos2_records

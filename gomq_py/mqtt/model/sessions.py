@@ -371,7 +371,9 @@ def _arguments(owner, expiry_s, version, kept):
 
 
 def _kept(arguments):
-    """(user, of_token, version, expiry in seconds) from a queue's arguments; defaults for invalid ones."""
+    """Return (user, of_token, version, expiry in seconds) from a queue's arguments; defaults for invalid
+    ones.
+    """
     expires_ms, user, version = arguments.get(EXPIRES), arguments.get(_USER), arguments.get(_VERSION)
     expiry_s = expires_ms // 1000 if type(expires_ms) is int else NEVER
     return (

@@ -10,7 +10,7 @@ from gomq_py.broker.routing.route import LATER
 
 class Member:
     """A member of a shared subscription: ``session`` with its ``target`` (queue or sink). ``count``: its
-    bindings; ``is_present``: it counts as connected; ``is_allowed``: it may get the messages, found at the
+    bindings; ``is_present``: it counts as connected; ``is_allowed``: it may get the messages, as of the
     number ``rights`` of its rights.
     """
 

@@ -275,8 +275,8 @@ class Wills:
         self.vhost.when_safe(lambda error: self._published(client_id, error), hurry=False)
 
     def _begin(self, will, begun, destinations, message):
-        """Record the log positions that the will's message is about to get. Returns the ``destinations`` that
-        lack the message; appends these and the recorded will to ``begun``.
+        """Record where the logs of ``destinations`` are about to get the will's message. Returns those that
+        lack it; appends these and the recorded will to the list ``begun``.
         """
         records = self.vhost.extras[EXTRA].qos2_records
         had = keys_in(will.places)

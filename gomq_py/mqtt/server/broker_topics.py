@@ -122,7 +122,9 @@ class BrokerTopics:
                 yield
 
     def values(self):
-        """{topic: value as text}. Bytes and publishes of all protocols count, since the broker started."""
+        """Return {topic: value as text}. Bytes and publishes of all protocols count, since the broker
+        started.
+        """
         counts: Counter = Counter()
         for _ in self._count(counts):
             pass
@@ -149,7 +151,7 @@ class BrokerTopics:
         return {f"{BROKER_PREFIX}broker/{name}": str(value) for name, value in shown.items()}
 
     def _totals(self):
-        """{topic without $SYS/broker/: count} of connections and queues that no longer exist."""
+        """Return {topic without $SYS/broker/: count} of connections and queues that no longer exist."""
         counts = dict.fromkeys(_LOADS, 0)
         for totals in (self._broker.totals, *(vhost.totals for vhost in self._broker.vhosts.values())):
             counts["bytes/received"] += totals.received_octets
@@ -205,7 +207,7 @@ class Loads:
         self._averages = {}  # {(name, minutes): in a minute}
 
     def updated(self, counts, now_s):
-        """{"name/Nmin": events per minute} from ``counts`` {name: count}; {} at the first call."""
+        """Return {"name/Nmin": events per minute} from ``counts`` {name: count}; {} at the first call."""
         if not self._counts:
             self._counts, self._last_s = counts, now_s
         elapsed_s = now_s - self._last_s

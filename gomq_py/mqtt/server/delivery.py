@@ -39,9 +39,9 @@ class SessionConsumer(consumers.Consumer):
         dropped           count of messages too large for the client or impossible in MQTT
         trace(message)    if not None, gets each message sent
         is_exact          QoS 2 messages are among the packets written and not yet sent
-        unsafe            packets that wait until acknowledgers (followers) have their QoS 2 messages; empty
-                          while a QoS 2 message waits for a store of identifiers; nothing is delivered unless
-                          it is None
+        unsafe            None, or nothing is delivered: the packets that wait until acknowledgers (followers)
+                          have their QoS 2 messages; empty while a QoS 2 message waits for a store of
+                          identifiers
     """
 
     __slots__ = (

@@ -133,8 +133,9 @@ class FastLane:
             large.end()
 
     def _walk(self, is_blocked, may_hold):
-        """Handle packets up to the end. Stop at a PUBLISH if ``is_blocked``; if ``may_hold``, at a QoS 2
-        PUBLISH whose identifier cannot be kept (sets ``held``). Returns the first offset not handled.
+        """Handle packets until the input ends, or the walk must stop (sets ``held``): at a PUBLISH if
+        ``is_blocked``; if ``may_hold``, at a QoS 2 PUBLISH whose identifier cannot be kept. Returns the first
+        offset not handled.
         """
         walk = self.parts.walk
         while True:

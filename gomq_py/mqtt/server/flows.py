@@ -1,4 +1,4 @@
-"""Flows: passes messages between one client and the broker, in both directions. Never stores a message, never
+"""Flows: passes messages between one client and the broker, in both directions. Never stores a message or
 switches.
 
 Inbound answers a client's publishes at QoS 1 and 2, and knows their packet identifiers. Both lanes of a
@@ -54,13 +54,11 @@ class Inbound:
         receive_maximum    most in flight at QoS 1 and 2
         received           the session's QoS 2 identifiers that are not released
         is_over            the connection ends, and no packet is handled any more
-        publishes          count, of all QoS
-        published          count with an answer due
-        confirmed_count    count answered with success
+        publishes, published, confirmed_count
+                           counts: of all QoS, with an answer due, answered with success
     """
 
-    # While the disk refuses the store of identifiers, nothing is read from the client, as during an alarm:
-    # QoS 2 messages and answers to PUBREL wait until a new store has replaced the failed one.
+    # While the disk refuses the store of identifiers, nothing is read from the client, as during an alarm.
     __slots__ = (
         "connection", "version", "receive_maximum", "publishes", "published", "confirmed_count", "unsynced",
         "pending", "received", "answers", "pubacks", "confirms", "unanswered", "aliases", "is_over",
@@ -130,8 +128,8 @@ class Inbound:
         return state == NEW or state == PARTLY
 
     def stored(self, qos, packet_identifier, taken, has_destinations, queues):
-        """Note the answer to a message that was offered to all destinations; ``taken``: all took it.
-        ``queues`` (tuple or None): destinations to flush before the answer or, if not ``taken``, all of them.
+        """Answer a message that was offered to all its destinations; ``taken``: all took it. ``queues``
+        (tuple or None): the destinations to flush before the answer or, if not ``taken``, all of them.
         """
         self.publishes += 1
         if qos:
@@ -306,9 +304,7 @@ class Batch(Answer):
         return self.inbound.lost(self.answers, destinations)
 
     def must_wait(self, error, callback):
-        """Whether the answers must wait until a new store of identifiers replaces a failed one, and
-        ``callback(error)`` is called.
-        """
+        """Whether the answers must wait for a new store of identifiers; it then calls ``callback(error)``."""
         # An earlier PUBCOMP or refusal would free identifiers that the failed store still has: after a kill,
         # the client's next message would look like a repeat.
         stuck = self.inbound.received.records if error is not None or self.is_lost() else None
@@ -409,7 +405,7 @@ class Outbound:
             self.consumer.trace = traced
 
     def unkept(self):
-        """(count of messages that the sink sent, count of messages dropped as too large or not read)."""
+        """Return (count of sent messages, count of messages dropped as too large or not read) of the sink."""
         sent = dropped = 0
         if self.sink is not None:
             sent = self.sink.sent

@@ -154,7 +154,9 @@ class LoginAttempt(ClientLogin):
         return user
 
     def _named(self, connect):
-        """(vhost name, user name) from CONNECT's VHOST:USER or USER, or certificate. Raises AccessRefused."""
+        """Return (vhost name, user name) from CONNECT's VHOST:USER or USER, or certificate. Raises
+        AccessRefused.
+        """
         name = connect.user_name
         if name is None:
             return self._usual_vhost(), self._certified_name or self._anonymous()

@@ -43,7 +43,7 @@ def begin(connection, will):
 
 
 def _fault_of(will, payload_max):
-    """(reason code, error text) for a CONNECT's invalid will; None if it is valid."""
+    """Return (reason code, error text) for a CONNECT's invalid will; None if it is valid."""
     topic = will.topic.encode()
     if len(topic) > TOPIC_MAX:
         return reason_codes.TOPIC_NAME_INVALID, f"a topic of {len(topic)} octets, {TOPIC_MAX} are accepted"

@@ -34,8 +34,8 @@ def check_first_octet(first, version, sender):
 
 
 def decode_fixed_header(octets, at, end, version, sender, limits=DEFAULT_LIMITS):
-    """(class of the packet, offset of its variable header, offset behind the packet); None if more octets are
-    needed. Raises an MQTTError for a wrong header and for a packet that is too large.
+    """Return (class of the packet, offset of its variable header, offset behind the packet); None if more
+    octets are needed. Raises an MQTTError for a wrong header and for a packet that is too large.
     """
     if at >= end:
         return None
@@ -145,8 +145,9 @@ def _after_properties(octets, at, end, packet_end):
 
 def last_packet(error, version, connected):
     """The octets that a server sends before it closes because of an MQTTError; b"" if the version has no such
-    packet. ``connected``: the CONNECT was accepted; otherwise the error may name the version.
+    packet. ``connected``: the CONNECT was accepted.
     """
+    # Before that, the error may name the version.
     if connected:
         if version < MQTT_5:
             return b""  # [MQTT-4.8.0-1] of 3.1.1: close

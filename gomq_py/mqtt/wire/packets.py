@@ -208,8 +208,7 @@ class ConnectPacket(Packet):
 
 
 def _name(reader, what):
-    """Read a string, and refuse control characters."""
-    # It will be in logs and queue names.
+    """Read a string, and refuse control characters, because it will be in logs and queue names."""
     text = reader.utf8_string(what)
     if fault := topics.text_fault(what, text):
         raise reader.fault(fault)

@@ -227,11 +227,11 @@ class DataDir:
         self._note_anew({**self._logs, name: left})
 
     def keep_cluster_name(self, is_first):
-        """Read the broker's cluster name from its file. If it has none, choose a name and save it, so that it
-        outlives a rename of the machine.
+        """Read the broker's cluster name from its file, or choose one and save it, so that it outlives a
+        rename of the machine. Blocks; for boot. Raises OSError.
 
-        ``is_first``: at the end of a first boot; the name then gets a random suffix. Without it: gomq@HOST,
-        as in earlier versions. Blocks; for boot. Raises OSError.
+        ``is_first``: the name of a first boot gets a random suffix; otherwise it is gomq@HOST, as in earlier
+        versions.
         """
         path = self._at(CLUSTER_NAME)
         make_way(self._files, path)
@@ -520,7 +520,9 @@ def last_end_of(path):
 
 
 def listed_in(path):
-    """{folder: segment_list.Listed} of the last run; empty unless it ended in order and wrote the list."""
+    """Return {folder: segment_list.Listed} of the last run; empty unless it ended in order and wrote the
+    list.
+    """
     return _listed(path, last_end_of(path))
 
 

@@ -189,7 +189,7 @@ class FlushFailures:
         self._replace_at_s = 0.0  # when a failed log's owner is asked again to replace it
 
     def counts(self):
-        """(number of failed folders, number of failed logs)."""
+        """Return (number of failed folders, number of failed logs)."""
         return len(self._folders), len(self._logs)
 
     def tell_of_logs(self, logs, failures, unbegun):

@@ -4,8 +4,7 @@
   request, and the drop of a message whose copy lies elsewhere. It waits for the local disk and for every
   acknowledger.
 - ``when_on_disk``, for housekeeping: files that are used again or removed, logs that replace another. It
-waits
-  for the local disk only, because nobody was promised anything.
+  waits for the local disk only, because nobody was promised anything.
 
 Above ``storage.flush.group_commit``, whose GroupCommit is told what to flush. An *acknowledger* stands for
 another place that keeps a copy of this node's data, such as a follower:

@@ -131,15 +131,14 @@ class Block:
         return 0
 
     def accept(self, buffer):
-        """Let the next walk begin at ``at``, where the last one ended as MISSING because records before it
-        are lost. Returns the ordinal of the record there.
+        """Let the next walk begin behind lost records: at ``at``, where the last walk ended as MISSING.
+        Returns the ordinal of the record there.
         """
         self.next_ordinal = octets.le32(octets.pointer(buffer), self.at + 16)
         return self.next_ordinal
 
     def skip(self):
-        """Let the next walk begin behind the record at ``at``, where the last one ended as SPOILED (damaged
-        content).
+        """Let the next walk begin behind the damaged record at ``at``, where the last walk ended as SPOILED.
         """
         self.at += self.skipped
         self.next_ordinal += 1
@@ -156,8 +155,8 @@ class Block:
         return record.find(p, at, end, seed, self.next_ordinal)
 
     def other_kind(self, row, buffer):
-        """(kind, flags, routing, properties), the last two as stored bytes, of a row whose properties are not
-        AMQP basic ones; None for a row with basic properties.
+        """Return (kind, flags, routing, properties), the last two as stored bytes, of a row whose properties
+        are not AMQP basic ones; None for a row with basic properties.
         """
         exchange_at = octets.le32(octets.pointer(self.starts), 4 * row)
         if buffer[exchange_at - 39] == AMQP:

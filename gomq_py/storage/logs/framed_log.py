@@ -227,7 +227,7 @@ class FramedLog:
 
 
 def reserve(files, file, count=ROOM_AHEAD):
-    """Reserve room on the disk, so that a log keeps appends in memory until the next flush. Blocks."""
+    """Reserve room on the disk behind a log's end, for appends that are written at the next flush. Blocks."""
     try:
         files.reserve(file, count)
     except OSError:

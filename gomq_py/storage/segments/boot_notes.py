@@ -12,8 +12,8 @@ class BootNotes:
         self._has_ended = False
 
     def note_settled(self, folder, number, segment, runs):
-        """Remember for has_record() that all messages of a segment are acked. ``segment``: None if its msgs
-        file is missing; then ``runs`` are the ranges that its acks file acks.
+        """Remember for has_record() that all messages of a segment are acked. ``runs``: the ranges that its
+        acks file acks, needed if its msgs file is missing (``segment`` None).
         """
         if not self._has_ended:
             self.settled.setdefault(folder, {})[number] = segment, runs

@@ -19,9 +19,12 @@ UNKNOWN = -1
 
 
 class DamageNotes:
-    """Collects the damage found in all stores of a broker. ``lost``: {folder: messages lost}; ``places``:
-    {folder: damaged places}; ``known``: {stream's folder: ranges reported by an earlier run}; ``kept_paths``:
-    set of the copies' paths.
+    """Collects the damage found in all stores of a broker.
+
+        lost          {folder: messages lost}
+        places        {folder: damaged places}
+        known         {stream's folder: ranges reported by an earlier run}
+        kept_paths    set of the copies' paths
 
     A thread that reopens a queue writes here, too: each folder has one writer at a time.
     """

@@ -658,8 +658,8 @@ def _each_file(spares):
 
 
 def _drop_each(names, parts):
-    """In a thread, without logging: make the Changes ``names``, and call each (function, *arguments) of
-    ``parts``, which frees disk space. Returns [(Change, error or None)].
+    """In a thread: make the Changes ``names``, then call each (function, *arguments) of ``parts``, which free
+    disk space. Returns [(Change, error or None)]. Logs nothing.
     """
     outcomes = []
     for name in names:

@@ -66,7 +66,9 @@ class Recovered:
         return array("Q", self._runs) if self._runs is not None else array("Q")
 
     def failed_before(self, at):
-        """(failed deliveries of the record at ``at`` in earlier runs, index + 1 of its COUNT entry or 0)."""
+        """Return (failed deliveries of the record at ``at`` in earlier runs, index + 1 of its COUNT entry or
+        0).
+        """
         kept = self.counts.get(at)
         if kept is not None:
             return kept[0], kept[1] + 1
@@ -81,8 +83,8 @@ class Recovered:
     # records
 
     def find(self, store, segment, at):
-        """Position of the next ready record from ``at`` on; ``segment.end`` if there is none; -1 if a thread
-        must read bytes first: then go on from ``looked_at``. Raises OSError.
+        """Position of the next ready record from ``at`` on, or ``segment.end`` without one. -1: a thread must
+        read bytes first, and the search then goes on from ``looked_at``. Raises OSError.
         """
         # Ready: neither acked, picked nor damaged. Damage on the way is reported and marked as acked.
         while True:
@@ -193,8 +195,8 @@ class Recovered:
         return False
 
     def look_ahead(self, store, segment, at):
-        """Have a thread read the next part of the file if the cursor, at ``at``, is close to the end of the
-        part read. Returns the position at which the cursor must call this next.
+        """Have a thread read the next part of the file, if the cursor, at ``at``, is near the end of what was
+        read. Returns the position from which the cursor must call this again.
         """
         proven = self.proven if self.proof is None else self.proof.end
         due = max(proven - AHEAD_BYTES // 2, proven // 2)

@@ -361,7 +361,7 @@ class MessageStore(segment_log.SegmentLog):
     # called by Browser
 
     def end_of_log(self):
-        """(segment number, position) of the end of the newest message; (0, 0) without segments."""
+        """Return (segment number, position) of the end of the newest message; (0, 0) without segments."""
         self._end_stage()
         if self._last is None:
             return 0, 0
@@ -415,7 +415,6 @@ class MessageStore(segment_log.SegmentLog):
 
     def _next_shelf(self):
         """UNCACHED if the queue grows, whose records are written with system calls; else None."""
-        # With the cursor in the write segment, records are written through the mapping.
         return UNCACHED if self.durable and self.read_segment is not self._write else self._shelf
 
     def _stop(self, failure):

@@ -112,7 +112,7 @@ class Recovery:
             self.store.begin_behind(max((*numbers, *listed)))
 
     def _counts_listed(self):
-        """{segment number: messages left} of the last orderly stop; empty if that is unknown."""
+        """Return {segment number: messages left} of the last orderly stop; empty if that is unknown."""
         return {} if self.listed is None else self.listed.counts
 
     def _report(self):
@@ -254,8 +254,8 @@ class Recovery:
             segment.restore_acked(scanner.acked, scanner.acked_bytes)
 
     def _scan(self, segment, head, missing=None):
-        """Check every record of an unsealed segment, or of one shorter than its seal ``missing``, then flush
-        and seal it. New ordinals are higher than those of missing records.
+        """Check every record of a segment that has no seal, or ends before its seal ``missing`` says; then
+        flush and seal it. New records get higher ordinals than the missing ones.
         """
         # At a promoted follower's boot all segments are flushed and sealed together (unsealed).
         unsealed = self.store.pool.boot.unsealed

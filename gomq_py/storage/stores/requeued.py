@@ -77,7 +77,7 @@ class LocationHeap:
         return True
 
     def by_segment(self):
-        """{segment number: number of locations in the heap}, for locations of one level."""
+        """Return {segment number: number of locations in the heap}, for locations of one level."""
         counted = {}
         number = count = 0
         for at in range(self.count):

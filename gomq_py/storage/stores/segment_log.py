@@ -82,7 +82,7 @@ class SegmentLog(_store.Store):
             self.opener = Opener()
 
     def be_unawaited(self):
-        """Let confirms and other promises no longer wait for later appends, except after mark()."""
+        """Let promises (confirms...) not wait for the flush of later appends, unless mark() is called."""
         self._is_unawaited = True
 
     def lie_in(self, folder):
@@ -123,8 +123,8 @@ class SegmentLog(_store.Store):
             self._close_files()
 
     def listed(self):
-        """The Listed of this store's folder for the segment list, once the store is closed; None if it has no
-        segments, or was fenced.
+        """The Listed of this store's folder, once the store is closed; None if it has no segments, or was
+        fenced.
         """
         if self._fenced or not self._segments:
             return None
@@ -172,7 +172,9 @@ class SegmentLog(_store.Store):
                 self.listener.store_fenced(self, error)
 
     def layout(self):
-        """[(segment number, capacity, approximate bytes of records not yet acked)], oldest segment first."""
+        """Return [(segment number, capacity, approximate bytes of records not yet acked)], oldest segment
+        first.
+        """
         found = []
         self._end_stage()
         for number in sorted(self._segments):
@@ -298,8 +300,8 @@ class SegmentLog(_store.Store):
     # the stage: records that are collected before they are written
 
     def _has_stage(self, size):
-        """Reserve the write buffer for the next record, of this size. Returns False if that is impossible;
-        the buffer then holds no records of this store. Raises StoreClosed if a full buffer cannot be written.
+        """Get room for a record of this size in the write buffer, by writing it out if full. Returns False if
+        there is none; the buffer then has no record of this store. Raises StoreClosed after a failed write.
         """
         if self._staged and self._staged + size > self._stage.capacity and not self._write_staged():
             raise self.failure
@@ -312,8 +314,8 @@ class SegmentLog(_store.Store):
         self._staged += size
 
     def _append_uncached(self, segment, message, size):
-        """Append a record to the write buffer. Returns False if it cannot take the record; it then holds no
-        records of this store. Raises StoreClosed if a full buffer could not be written.
+        """Append a record to the write buffer. Returns False if that is impossible, with no record of this
+        store in the buffer. Raises StoreClosed if a full buffer could not be written.
         """
         # For a part of the segment's file that is not in the page cache: a first write through the mapping
         # clears a page and faults.
@@ -421,7 +423,7 @@ class SegmentLog(_store.Store):
         return (self.folder,) if self._outer is None else (self._outer, self.folder)
 
     def _begin_small(self):
-        """Use no write segment any more, and begin with a small one again."""
+        """Have no write segment; the next one is small again."""
         self._unexpect()
         self._write = None
         self._expect_at = _NEVER

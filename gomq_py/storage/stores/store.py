@@ -70,8 +70,8 @@ class Store:
     # whether a message is stored, for records elsewhere that were made before it
 
     def place_of(self, size):
-        """The position, as a number, of a record of ``size`` bytes if it is appended next, on the lowest
-        level of priority. No later run puts another record there.
+        """A number for the place at which a record of ``size`` bytes would be appended next, on the lowest
+        level of priority. No later run uses that place again.
         """
         return 0
 

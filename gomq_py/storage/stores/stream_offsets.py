@@ -56,7 +56,7 @@ def unreadable(content):
 
 
 def stream_of(content):
-    """The first half of the incarnation in the file's head, in hex, with which the stream's folder name ends.
+    """The 16 hex digits with which the stream's folder name ends: half of the incarnation in the file's head.
     """
     return content[12:20].hex()
 
@@ -89,7 +89,9 @@ class StreamOffsets:
         return None if kept is None else kept[1]
 
     def items(self):
-        """[(tag, offset, time of the last put, Unix milliseconds)], the most recently moved consumer last."""
+        """Return [(tag, offset, time of the last put, Unix milliseconds)], the most recently moved consumer
+        last.
+        """
         return [
             (tag, kept[1], kept[2]) for tag, kept in sorted(self._slots.items(), key=lambda item: item[1][2])
         ]

@@ -61,8 +61,8 @@ class StreamRecovery(Recovery):
         return self._report()
 
     def _check_positions(self, found):
-        """Log that the file of consumers' positions is not as the last orderly stop left it, or is another
-        stream's, and copy its content ``found``.
+        """Log that the file of consumers' positions, with the content ``found``, is not as the last orderly
+        stop left it, or is another stream's. Copies it.
         """
         left = None if self.listed is None else self.listed.positions
         if left is None:

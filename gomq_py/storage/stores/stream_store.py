@@ -139,9 +139,9 @@ class StreamStore(segment_log.SegmentLog):
         return self._order[low] if low < len(self._order) else None
 
     def enter(self, segment, can_wait):
-        """Register a reader in the segment, which stays mapped until leave(). Returns True; False if its file
-        cannot be opened (the store is then fenced), or has no name yet, or if ``can_wait`` is true and a
-        thread opens it first. In these cases the reader waits for the listener's ``segment_opened``.
+        """Register a reader in the segment, which stays mapped until leave(). Returns True. False if the
+        reader must wait for the listener's ``segment_opened``, because the file has no name yet or
+        (``can_wait``) a thread opens it. False, too, if the file cannot be opened, which fences the store.
         """
         if self.pool.has_unnamed and segment.is_open and not self.has_name(segment):
             return False
@@ -251,8 +251,8 @@ class StreamStore(segment_log.SegmentLog):
     # retention
 
     def oldest(self):
-        """(messages, bytes of records, last timestamp in Unix milliseconds) of the oldest segment; None if it
-        is also the newest, which is never dropped.
+        """Return (messages, bytes of records, last timestamp in Unix milliseconds) of the oldest segment;
+        None if it is also the newest, which is never dropped.
         """
         if len(self._order) < 2:
             return None
