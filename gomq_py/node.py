@@ -1,8 +1,9 @@
-"""Node: opens one data folder in this process, as leader or follower. Creates the parts of a broker and
-passes them to each other.
+"""Node: opens one data folder in this process, as leader or follower.
 
-- A *leader* has read the folder (``Broker.recover``) and serves it: broker, protocol servers, listeners. - A
-*follower* keeps a copy of its leader's files in it (``cluster.follower``) and serves no client; its
+Creates the parts of a broker and passes them to each other.
+
+- A *leader* has read the folder (``Broker.recover``) and serves it: broker, protocol servers, listeners.
+- A *follower* keeps a copy of its leader's files in it (``cluster.follower``) and serves no client; its
   management listeners tell its role. ``promote`` turns it into a leader.
 
 The launcher and every other program that runs a broker use this module, the only one that knows all parts.

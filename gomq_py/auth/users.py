@@ -30,12 +30,9 @@ _SLACK = 1000
 
 
 class User:
-    """One user: login, rights and limits.
-
-        state             its ``revision`` (ExchangeState) changes with the permissions, which outdates cached
-                          routes
-        login_revision    changes when the password or tags change or the user is deleted (LoginProof)
-        limits            {name: whole number}, set by the operator; see broker.policies.limits
+    """One user: login, rights and limits ({name: whole number}, see broker.policies.limits).
+    ``state.revision`` (ExchangeState) changes with the permissions, which outdates cached routes.
+    ``login_revision`` changes when the password or tags change or the user is deleted (LoginProof).
     """
 
     __slots__ = (

@@ -111,8 +111,8 @@ class ElectedMembership:
         self._coordinator = self._connect()
 
     def start(self, on_elected: Callable[[], None], on_deposed: Callable[[str], None]) -> None:
-        """Begin to look for the cluster. ``on_elected()`` is to make the node a leader,
-        ``on_deposed(reason)`` to begin it anew as a follower; both return at once.
+        """Begin to look for the cluster. ``on_elected()`` makes the node a leader, ``on_deposed(reason)``
+        begins it anew as a follower; both return at once.
         """
         self._callbacks = on_elected, on_deposed
         self._beginning = gevent.spawn(self._begin)

@@ -310,9 +310,9 @@ class Properties:
 
 
 def due_ms(p, at, end, arrived_ms):
-    """Unix milliseconds at which a message is due, by its checked header entries in [``at``, ``end``);
-    NOT_DELAYED if no header delays it; UNTOLD if that cannot be told in place. ``arrived_ms``: its arrival,
-    Unix milliseconds.
+    """Unix milliseconds at which a message is due, by its checked header entries in [``at``, ``end``).
+    NOT_DELAYED if no header delays it; UNTOLD if the octets must be decoded to tell. ``arrived_ms``: its
+    arrival, Unix milliseconds.
     """
     delay_at = deliver_at = -1
     while at < end:

@@ -82,7 +82,9 @@ def _options(command, ctx):
 
 
 def _named(word):
-    """(name of the option in a word, or None; whether the word also has the value, as in ``--vhost=x``)."""
+    """Return (name of the option in a word, or None; whether the word also has the value, as in
+    ``--vhost=x``).
+    """
     if word.startswith("--"):
         name, has_value, _ = word.partition("=")
         return name, bool(has_value)

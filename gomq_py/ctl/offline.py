@@ -119,8 +119,8 @@ class Definitions:
         }
 
     def folders(self):
-        """({names of folders in use below queues/}, {second part, behind the dot, of names of deleted
-        folders}).
+        """Return (names of the folders in use below queues/, as a set; names of deleted folders, as a set,
+        without the first part up to the dot).
         """
         owned = {
             (vhost, prefix + name): record["incarnation"]

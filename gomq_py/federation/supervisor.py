@@ -149,8 +149,8 @@ class LinkContext:
             raise ValueError(f"uri: {error}") from None
 
     def check_set_setter(self, vhost, name, value, by):
-        """Raise ValueError if the set overrides an exchange or queue upstream with one that user ``by``, its
-        setter, may not use.
+        """Raise ValueError if user ``by`` may not use the exchange or queue upstream that the set names in
+        place of an upstream's own.
         """
         for entry in value:
             upstream = entry["upstream"]

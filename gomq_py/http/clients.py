@@ -64,8 +64,8 @@ class Clients:
         return len(self._clients)
 
     def has_room(self):
-        """True if another client may connect. A full port closes the client awaited longest, if for
-        PATIENCE_S at least; ``room_again()`` is called when there may be room.
+        """True if another client may connect. Otherwise makes room as _end_the_slowest() does;
+        ``room_again()`` is called when there may be room.
         """
         if len(self._clients) < self._settings.http_max_connections:
             return True
@@ -136,8 +136,8 @@ class Clients:
             self._until_late.start(min(left) - now)
 
     def _end_the_slowest(self):
-        """Of the address with the most awaited clients, close the one awaited longest. If that was less than
-        PATIENCE_S, close no client, and call ``room_again`` later.
+        """Close one client for which the server waits: of the address with the most such clients, the one
+        awaited longest. If that was less than PATIENCE_S, close none, and call ``room_again`` later.
         """
         awaited = [client for client in self._clients if client.awaited_since is not None and not client.late]
         ranks = Counter(client.host for client in awaited)

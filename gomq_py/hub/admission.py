@@ -248,9 +248,9 @@ class Gate:
         return self._slow.get(network_of(host), 0.0) > self._clock()
 
     def _drop_the_slowest(self, newcomer: str) -> bool:
-        """Shut down the oldest pending connection of the address that has most of them. Returns False if that
-        connection is younger than PATIENCE_S. That of a slow address is shut down at any age if ``newcomer``,
-        an address, is not slow.
+        """Shut down the oldest pending connection of the address that has most of them. Returns False, and
+        spares it, if it is younger than PATIENCE_S, unless its address is slow and the address ``newcomer``
+        is not.
         """
         greediest = max(self._pending_of, key=self._pending_of.__getitem__)
         admitted = next(one for one in self._pending if network_of(one.host) == greediest)

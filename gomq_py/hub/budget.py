@@ -4,11 +4,11 @@ BodyBudget is for message bodies being received, LargeOutput for large messages 
 octets and stores none. A holder is a body or consumer that holds octets; an account is a user in a virtual
 host.
 
-The first ``limit`` octets go to everybody, first come, first served. Those from ``limit`` to ``most`` go only
-to holders within their share: for an account, half of what is left of them; for a connection, an eighth of
-what is left of their first half. A holder beyond its share waits. While anybody waits, holders beyond their
-share must make progress at a least speed; the connections of slower ones are closed, the slowest first, until
-there is room.
+The first ``limit`` octets go to everybody, first come, first served. The octets from ``limit`` to ``most``,
+the reserve, go only to holders within their share. An account's share is half of what is left of the reserve.
+A connection's share is an eighth of what is left of the first half of the reserve. A holder beyond its share
+waits. While anybody waits, such holders must make progress at a least speed; the connections of slower ones
+are closed, the slowest first, until there is room.
 """
 import time
 from itertools import chain, islice, zip_longest

@@ -252,8 +252,7 @@ class Scheduler:
                 LOG.exception("writing out %r failed", taker.name)
 
     def _put_behind(self):
-        """Write out many touched TurnTakers, and give them their turn after the TurnTakers that wait already.
-        """
+        """Write out many touched TurnTakers, and put them behind those that wait for their turn already."""
         # A turn then writes more at once: in a flood to 5000 sinks, the messages of six polls instead of one.
         touched = self.touched
         self.touched = []

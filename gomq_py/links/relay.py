@@ -54,10 +54,7 @@ class Delivered:
 
 
 class Unfit(Exception):
-    """Adds a header to properties. ``key``: the header's encoded name. ``entry``: the encoded header, for
-    messages that have neither this key nor a user id; ``entry_again``: the same for redelivered ones. For
-    messages with the key and no user id, results of ``edit`` are cached (links.ends.TargetEnd).
-    """
+    """The next message can never be sent to this target. ``args``: (reason, checksum of the message)."""
 
 
 class HeaderStamp:
@@ -211,7 +208,7 @@ class Relay:
     # private from here on
 
     def unit(self, p, out, at, end):
-        """Process one frame or message. Returns its end; ``at`` if another walk must complete it."""
+        """Process the frame or message at ``at``. Returns its end; ``at`` if a later walk must process it."""
         method_end = self.frame_end(p, at, end)
         if method_end == at:
             return at

@@ -172,8 +172,8 @@ class SourceReader(Source):
             self._owner.refused(count, error)
 
     def try_again(self):
-        """After a pause, requeue refused messages of which no copy was kept. Of a stream, which cannot
-        requeue, fail.
+        """After the pause, requeue the refused messages that were not kept. If the source is a stream, which
+        cannot requeue, end the session with an error.
         """
         # The link then reconnects and goes on after the last settled offset.
         self._is_pausing = False

@@ -240,7 +240,7 @@ class Listener:
             self._path_id = None
 
     def has_room_for(self, address: Any) -> bool:
-        """Whether a client of another node may be adopted now."""
+        """Whether a client of another node may be adopted now; otherwise too many wait for their login."""
         # Otherwise too many would wait for their login.
         return self._socket.fileno() < 0 or not self._must_wait(address)
 

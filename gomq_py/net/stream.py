@@ -299,8 +299,8 @@ class Stream:
 
     def read_into(self, target, count):
         """Receive the next ``count`` octets, the rest of a large frame, straight into the view
-        ``target.room(count)``, and report them by ``target.came(count)``, in one or several calls. For the
-        end of a process() that has finished all octets read.
+        ``target.room(count)``, and report them by ``target.came(count)``, in one or several calls. The parser
+        calls this last in process(), when it has finished all octets.
         """
         if count:
             if self.receive_parts is None and self.pending is None:  # most clients send no large body

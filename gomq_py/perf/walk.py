@@ -200,10 +200,8 @@ class SequenceCheck:
     publisher, the lower 48 count its messages from 0. From ``filled_from`` on, every body must equal
     ``filler``, unless that is empty.
 
-        following    u64 per publisher: the next number in order
-        counts       u64 per publisher: count of messages
-        sums         u64 per publisher: sum of their numbers; with the count it shows whether exactly the
-                     published messages arrived
+    ``following``, ``counts`` and ``sums`` have a u64 per publisher: the next number in order, count and sum
+    of its messages' numbers. Count and sum show whether exactly the published messages arrived.
     """
 
     __slots__ = (

@@ -341,9 +341,7 @@ class Elector:
         return Again(*self._election(view, Compare(LEADER, CREATE, 0)))
 
     def _other_election(self, view: View, kept: Kept) -> Decision:
-        """``leader`` is of another election than the one by which this node leads: a successor's, or, with
-        this node's present lease, that of an Again that was won.
-        """
+        """What to do when ``leader`` is of another election than the one by which this node leads."""
         if not kept.lease:
             return _without(kept)
         leader = decoded(kept, LeaderRecord.decode)

@@ -70,7 +70,7 @@ class InSyncRecord(NamedTuple):
 
     @classmethod
     def decode(cls, value: bytes) -> "InSyncRecord":
-        """Raises RecordError."""
+        """Decode a stored value. Raises RecordError."""
         found = _decode(value, ("epoch", "members"), ("positions",))
         members, positions = found["members"], found.get("positions", {})
         if not isinstance(members, dict) or not 1 <= len(members) <= MAX_MEMBERS:

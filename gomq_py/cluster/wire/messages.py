@@ -141,7 +141,7 @@ class Welcome(NamedTuple):
 
     @property
     def flags(self):
-        """The last octet."""
+        """The last octet of the message."""
         return self.is_sync + 2 * self.counts_received + 4 * self.is_successor
 
     def encode(self):
