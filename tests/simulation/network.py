@@ -397,8 +397,10 @@ class End:
     def setsockopt(self, *_):
         """Nothing comes of it."""
 
-    def getsockopt(self, *_):
-        """There is nothing to say. Raises OSError."""
+    def getsockopt(self, level, option, *_):
+        """There is a buffer, and nothing else to say. Raises OSError."""
+        if (level, option) == (system_socket.SOL_SOCKET, system_socket.SO_SNDBUF):
+            return WINDOWS[-1]
         raise OSError(errno.ENOPROTOOPT, os.strerror(errno.ENOPROTOOPT))
 
 

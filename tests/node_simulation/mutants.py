@@ -1,0 +1,2 @@
+"""Mutants: faults of the nodes' runtime that the simulation must find."""
+MUTANTS = {}

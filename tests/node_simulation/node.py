@@ -1,0 +1,115 @@
+"""Node: a machine of the cluster, and a process on it, which lives as the launcher has it."""
+import gevent
+from gevent.event import Event
+
+from gomq_py.config.settings import Settings
+from gomq_py.node import Node as Broker
+from tests.simulation.network import ADDRESS, Listening, WaitingSocket
+from tests.simulation.process import SEGMENT_BYTES, Machine, Process
+
+AMQP_PORT, CLUSTER_PORT = 5670, 5680
+DEMOTION_S = 10.0  # as launcher.DEMOTION_S
+# Between a process's end and the next one's boot: after an exec, a service manager, a machine.
+AGAIN_S, RESTART_S, MACHINE_S = 0.05, (0.1, 1.0, 5.0), (1.0, 5.0)
+
+
+class Node(Machine):
+    """Number 1 to 3. It starts its next process by itself. ``opened(process)`` is called when doors are open.
+    """
+
+    def __init__(self, world, network, folder, number, etcd, options, opened):
+        super().__init__(world, network, folder, f"node{number}")
+        self.make = NodeProcess
+        self.doors = {"amqp": AMQP_PORT + number}
+        self.port = CLUSTER_PORT + number
+        self.etcd = etcd
+        self.options = options
+        self.opened = opened
+        self._restarts = world.random(f"restarts of {self.name}")
+        network.places[self.port] = self.name
+
+    @property
+    def process(self):
+        """The latest one."""
+        return self.processes[-1]
+
+    def boot(self):
+        """Start a process."""
+        self.start(self._ended)
+
+    def _ended(self):
+        again_s = AGAIN_S if self.process.is_deposed else self._restarts.choice(RESTART_S)
+        if self.process.has_lost_power:
+            again_s = self._restarts.choice(MACHINE_S)
+            self._be_off(again_s)
+        self.world.after(again_s, self.boot)
+
+    def lose_power(self):
+        """The machine is off for some seconds."""
+        self.process.has_lost_power = True
+        if not self.process.is_alive:  # it would be started meanwhile
+            self.world.counts["power cuts"] += 1
+            self._cut_disk()
+            return
+        self.cut_power()
+
+    def _cut_disk(self):
+        from tests.support.power_cut import Disk
+        self.boots += 1
+        self.disk = Disk(self.disk.cut(self._root()), self._random)
+
+    def _be_off(self, for_s):
+        for other in [*self.network.places.values()]:
+            if other != self.name:
+                self.network.cut_way(other, self.name, for_s)
+                self.network.cut_way(self.name, other, for_s)
+
+
+class NodeProcess(Process):
+    """``leads``: its doors are open. ``is_deposed``: it ends because it leads no more."""
+
+    is_deposed = has_lost_power = False
+
+    @property
+    def leads(self):
+        """Whether its doors are open."""
+        return self.is_alive and self.is_ready and self.node is not None and self.node.broker is not None
+
+    def _boot(self):
+        machine, elected = self.machine, Event()
+        settings = Settings(
+            data_dir=machine.disk.root, data_dir_lock=False, segment_size=SEGMENT_BYTES, amqp_port=-1,
+            mqtt_port=-1, http_port=-1, metrics_http_port=-1, slow_sync_warning=0, clustering=True,
+            clustering_port=machine.port, advertised_uri=f"{ADDRESS}:{machine.port}", **machine.options)
+        try:
+            self.node = Broker(settings)
+            self.node.follow()
+            self.node.open_follower_doors(elected.set, self._deposed)
+            elected.wait()
+            self.node.promote([
+                (name, WaitingSocket(fileno=Listening(self, port).fileno()))
+                for name, port in machine.doors.items()])
+        except Exception as error:
+            self.fault("cannot boot", error)
+            self.die("ends")
+        self.is_ready = True
+        self.world.say(self._name, "is ready")
+        machine.opened(self)
+
+    def _deposed(self, reason):
+        self.world.say(self._name, f"is deposed: {reason}")
+        gevent.spawn(self._begin_anew).name = "demotion"
+
+    def _begin_anew(self):
+        self.is_ready = False
+        self.is_deposed = True
+        stop = gevent.spawn(self._close)
+        stop.name = "stop"
+        stop.join(DEMOTION_S)
+        self.die("begins anew")
+
+    def _close(self):
+        try:
+            self.node.close()
+        except Exception as error:
+            self.fault("cannot stop", error)
