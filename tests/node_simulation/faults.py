@@ -38,6 +38,19 @@ def cut_all_power(scenario):
         node.lose_power()
 
 
+def cut_power_at_a_call(scenario):
+    """A machine loses its power in front of a call of its disk, or of a send."""
+    process = _process(scenario)
+    process.loses_power_at = process.moments + 1 + scenario.random.randrange(
+        scenario.random.choice(MOMENTS))
+
+
+def cut_power_of_the_elected(scenario):
+    """The next node that is elected loses its power while it reads its folder, or soon after that."""
+    scenario.elected_loses_power = True
+    scenario.etcd.model.delete("leader")
+
+
 def stop(scenario):
     """A process is stopped, and goes on."""
     process = _process(scenario)
@@ -135,6 +148,6 @@ def _cut(scenario, source, target):
 
 FAULTS = {
     function.__name__: function for function in (
-        kill, kill_at_a_call, kill_all, cut_power, cut_all_power, stop, cut_pair, cut_from_etcd, isolate,
+        kill, kill_at_a_call, kill_all, cut_power, cut_all_power, cut_power_at_a_call, cut_power_of_the_elected, stop, cut_pair, cut_from_etcd, isolate,
         reset, refuse, lose, slow_down, hold, end_leases, depose, delete_leader, slow_disk)
 }

@@ -1,6 +1,8 @@
 """Judge: what must hold, whatever happens.
 
-- When a message is confirmed, every node that etcd would allow to be elected has it on its disk.
+- Every node that etcd would allow to be elected has all confirmed messages on its disk: looked at when one is
+  confirmed, when `isr` changes, and when a node boots.
+- No node boots, or leads, with damage in its folder.
 - Every confirmed message is in the folder of each leader that opens its doors afterwards, once; those of one
   connection in the order in which they were published.
 """
@@ -10,8 +12,9 @@ import shutil
 
 from gomq_py.cluster import identity
 from gomq_py.cluster.core.records import InSyncRecord, decoded
+from gomq_py.ctl import fsck
 from gomq_py.storage.disk import swap
-from gomq_py.storage.disk.data_dir import CLUSTER, NOT_CONTENT, QUEUES
+from gomq_py.storage.disk.data_dir import NOT_CONTENT, QUEUES, SCHEMA
 from gomq_py.storage.disk.plain_files import PlainFiles
 from tests.support.power_cut import DiskFile, DiskFolder
 
@@ -30,6 +33,9 @@ class Judge:
         self._etcd = etcd
         self._folder = os.path.join(folder, "flushed")
         self._connections = {}  # number -> connection
+        self._revision = None  # of `isr`
+        self._seen = {}  # DiskFile -> (octets, numbers in them)
+        etcd.model.watch(self._etcd_has_changed)
 
     def publishes(self, connection):
         """A message is published. Returns its number."""
@@ -48,6 +54,8 @@ class Judge:
         self.opened_count += 1
         self.world.say("judge", f"{process} leads, {len(self.promised)} are promised")
         self.check_folder(process, process.machine.disk.root)
+        if process.node.broker.damage_count():
+            self.world.find(f"{process} leads with damage in its folder")
 
     def check_folder(self, who, root):
         """Everything that was promised is there, in order."""
@@ -65,32 +73,56 @@ class Judge:
                 self.world.find(f"{who} has {number} of {connection} out of order")
             last[connection] = number
 
-    def _check_flushed(self, node, numbers):
-        """A node that may be elected has these on its disk."""
-        record = decoded(self._etcd.model.kept.get("isr"), InSyncRecord.decode)
-        if record is None or self._has_flushed(node.disk, numbers):
-            return
+    def boots(self, node):
+        """A process of it is about to begin, after a kill or a loss of power."""
         shutil.rmtree(self._folder, ignore_errors=True)
-        node.disk.lay_out_flushed(self._folder)
-        swap.finish(PlainFiles(), self._folder, NOT_CONTENT)
-        found = identity.read(self._folder)
-        if found is None or record.members.get(found.node_id.hex(), found.epoch + 1) > found.epoch:
-            return
-        lost = set(numbers) - set(numbers_in(self._folder))
-        if lost:
-            self.world.find(
-                f"{sorted(lost)} confirmed, which {node.name} may lead without in epoch {record.epoch + 1}")
+        shutil.copytree(node.disk.root, self._folder)
+        self._check_copy(node, self.promised, f"boots and would lead, {len(self.promised)} are promised,")
+        if os.path.exists(os.path.join(self._folder, SCHEMA)):
+            for _, text in fsck.check_folder(self._folder).damage:
+                self.world.find(f"{node.name} boots with damage in its folder: {text}")
 
-    @staticmethod
-    def _has_flushed(disk, numbers):
-        """Whether these are in its folder, in what was flushed."""
-        marks = {b"<%d>" % number for number in numbers}
-        queues = disk._nodes[disk.root].names.get(QUEUES)
+    def _etcd_has_changed(self):
+        """Whoever is in `isr` now has all that was promised."""
+        in_sync = self._etcd.model.kept.get("isr")
+        revision = in_sync and in_sync.mod_revision
+        if revision != self._revision:
+            self._revision = revision
+            for node in self.nodes:
+                self._check_flushed(node, self.promised)
+
+    def _check_flushed(self, node, numbers):
+        """If it may be elected, it has these on its disk."""
+        if self._etcd.model.kept.get("isr") and not self._has_flushed(node.disk, numbers):
+            shutil.rmtree(self._folder, ignore_errors=True)
+            node.disk.lay_out_flushed(self._folder)
+            self._check_copy(node, numbers, "may lead")
+
+    def _check_copy(self, node, numbers, what):
+        swap.finish(PlainFiles(), self._folder, NOT_CONTENT)
+        record = decoded(self._etcd.model.kept.get("isr"), InSyncRecord.decode)
+        found = identity.read(self._folder)
+        if record and found and record.members.get(found.node_id.hex(), found.epoch + 1) <= found.epoch:
+            lost = sorted(set(numbers) - set(numbers_in(self._folder)))
+            if lost:
+                self.world.find(f"{node.name} {what} without {lost[:9]} in epoch {record.epoch + 1}")
+
+    def _has_flushed(self, disk, numbers):
+        """Whether these are in its folder, in what was flushed, and no sync is under way."""
+        names = disk._nodes[disk.root].names
+        queues, there = names.get(QUEUES), set()
         for folder in queues.names.values() if isinstance(queues, DiskFolder) else ():
             for name, file in folder.names.items() if isinstance(folder, DiskFolder) else ():
                 if isinstance(file, DiskFile) and name.startswith(SEGMENT):
-                    marks -= {mark for mark in marks if mark in file.octets}
-        return not marks and swap.SYNC not in disk._nodes[disk.root].names
+                    there |= self._numbers_of(file)
+        return there.issuperset(numbers) and swap.SYNC not in names
+
+    def _numbers_of(self, file):
+        octets, numbers = self._seen.get(file, (None, None))
+        if octets is not file.octets:
+            octets, numbers = file.octets, {int(number) for number in MARK.findall(file.octets)}
+            self._seen[file] = octets, numbers
+        return numbers
 
 
 def numbers_in(root):
@@ -102,6 +134,3 @@ def numbers_in(root):
                 with open(os.path.join(folder, name), "rb") as file:
                     numbers += [int(number) for number in MARK.findall(file.read())]
     return numbers
-
-
-__all__ = ["Judge", "numbers_in", "CLUSTER"]

@@ -1,2 +1,109 @@
-"""Mutants: faults of the nodes' runtime that the simulation must find."""
+"""Mutants: faults of the nodes' runtime, or of what it relies on, that the simulation must find.
+
+``MUTANTS[name]()`` puts one into this process, for good.
+"""
+from gomq_py.cluster import elected
+from gomq_py.cluster.applier import Applier
+from gomq_py.cluster.elected import ElectedMembership
+from gomq_py.cluster.follower import Follower
+from gomq_py.cluster.follower_link import FollowerLink
+from gomq_py.cluster.leader import Leader
+from gomq_py.cluster.leadership import Leadership
+from gomq_py.cluster.staging import Staging
+from gomq_py.storage.stores.unsealed import Unsealed
+
 MUTANTS = {}
+
+
+def mutant(function):
+    """Register a function under its name."""
+    MUTANTS[function.__name__] = function
+    return function
+
+
+@mutant
+def sealed_before_the_flush():
+    """A promoted boot seals what it has scanned, and flushes then."""
+    def seal(unsealed):
+        segments, unsealed._segments = unsealed._segments, []
+        for path, head, seal in segments:
+            unsealed._seal(path, head, seal)
+        unsealed._segments = segments[:0]
+        original(unsealed)
+
+    original = Unsealed.seal
+    Unsealed.seal = seal
+
+
+@mutant
+def acknowledged_when_received():
+    """What a follower has received counts before it is flushed."""
+    Leader._counted = lambda leader, link: link.received
+
+
+@mutant
+def flushed_when_applied():
+    """A follower says that what it has applied is flushed."""
+    def work(applier, batch, is_due):
+        done, is_flushed = original(applier, batch, is_due)
+        if applier.staging is None:
+            applier.flushed = applier._applied
+        return done, is_flushed
+
+    original = Applier._work
+    Applier._work = work
+
+
+@mutant
+def promises_do_not_wait():
+    """The local disk is enough."""
+    ElectedMembership.guard = lambda membership, durability: None
+
+
+@mutant
+def epoch_not_raised():
+    """A follower that resumes does not note the epoch of its leader."""
+    Follower._raise_epoch = lambda follower, epoch: None
+
+
+@mutant
+def sync_swapped_before_its_flush():
+    """A sync takes the folder's place while some of it is in memory only."""
+    Staging._flush_everything = lambda staging: None
+
+
+@mutant
+def deposed_leader_keeps_its_promises():
+    """A leader that leads no more answers what waits, as if it were safe."""
+    def end(leadership):
+        leadership._has_ended = True
+        leadership.promises.require(())
+        leadership.promises.hold(False)
+        leadership.stop()
+
+    Leadership.end = end
+
+
+@mutant
+def identity_not_written_when_elected():
+    """The epoch of an elected node is in its memory only."""
+    def of_elected(files, root, cluster_id, epoch):
+        found = elected.identities.read(root)
+        return found._replace(cluster_id=cluster_id, epoch=epoch)
+
+    ElectedMembership.take = lambda membership, cluster, epoch: setattr(
+        membership, "_identity", of_elected(
+            membership._files, membership._root, bytes.fromhex(cluster), epoch))
+
+
+@mutant
+def acknowledged_before_the_swap():
+    """What a sync has brought counts before it is in the folder."""
+    def work(applier, batch, is_due):
+        done = original(applier, batch, is_due)
+        if applier.staging is not None:
+            applier.flushed = applier._applied
+        return done
+
+    original = Applier._work
+    Applier._work = work

@@ -1,11 +1,15 @@
 """Node: a machine of the cluster, and a process on it, which lives as the launcher has it."""
+import os
+
 import gevent
 from gevent.event import Event
 
 from gomq_py.config.settings import Settings
 from gomq_py.node import Node as Broker
+from tests.simulation.follower import OWN
 from tests.simulation.network import ADDRESS, Listening, WaitingSocket
 from tests.simulation.process import SEGMENT_BYTES, Machine, Process
+from tests.support.power_cut import Disk
 
 AMQP_PORT, CLUSTER_PORT = 5670, 5680
 DEMOTION_S = 10.0  # as launcher.DEMOTION_S
@@ -14,17 +18,18 @@ AGAIN_S, RESTART_S, MACHINE_S = 0.05, (0.1, 1.0, 5.0), (1.0, 5.0)
 
 
 class Node(Machine):
-    """Number 1 to 3. It starts its next process by itself. ``opened(process)`` is called when doors are open.
+    """Number 1 to 3. It starts its next process by itself. ``elected(process)`` is called when its
+    process is to lead, the Judge hears of its boots.
     """
 
-    def __init__(self, world, network, folder, number, etcd, options, opened):
+    def __init__(self, world, network, folder, number, etcd, options, elected, judge):
         super().__init__(world, network, folder, f"node{number}")
         self.make = NodeProcess
         self.doors = {"amqp": AMQP_PORT + number}
         self.port = CLUSTER_PORT + number
         self.etcd = etcd
         self.options = options
-        self.opened = opened
+        self.elected, self.judge = elected, judge
         self._restarts = world.random(f"restarts of {self.name}")
         network.places[self.port] = self.name
 
@@ -35,26 +40,36 @@ class Node(Machine):
 
     def boot(self):
         """Start a process."""
+        self._note_files()
+        self.judge.boots(self)
         self.start(self._ended)
+
+    def _note_files(self):
+        """Let the disk know of a file that a process has made and was killed before it noted that."""
+        for folder, folders, names in os.walk(self.disk.root):
+            for name in [*folders, *names]:
+                path = os.path.join(folder, name)
+                if not (self.disk.knows(path) or folder == self.disk.root and name in OWN):
+                    (self.disk.folder_born if name in folders else self.disk.born)(path)
 
     def _ended(self):
         again_s = AGAIN_S if self.process.is_deposed else self._restarts.choice(RESTART_S)
         if self.process.has_lost_power:
             again_s = self._restarts.choice(MACHINE_S)
+            self._cut_disk()
             self._be_off(again_s)
         self.world.after(again_s, self.boot)
 
     def lose_power(self):
         """The machine is off for some seconds."""
         self.process.has_lost_power = True
-        if not self.process.is_alive:  # it would be started meanwhile
-            self.world.counts["power cuts"] += 1
+        if self.process.is_alive:
+            self.process.die("the power is cut")
+        else:
             self._cut_disk()
-            return
-        self.cut_power()
 
     def _cut_disk(self):
-        from tests.support.power_cut import Disk
+        self.world.counts["power cuts"] += 1
         self.boots += 1
         self.disk = Disk(self.disk.cut(self._root()), self._random)
 
@@ -69,6 +84,18 @@ class NodeProcess(Process):
     """``leads``: its doors are open. ``is_deposed``: it ends because it leads no more."""
 
     is_deposed = has_lost_power = False
+    loses_power_at = None  # the moment in front of which it does
+
+    def moment(self, what):
+        super().moment(what)
+        if self.moments == self.loses_power_at:
+            self.machine.lose_power()
+
+    def die(self, how):
+        if self.is_alive and self.has_lost_power:
+            for socket in self.sockets.values():
+                socket.vanish()
+        super().die(how)
 
     @property
     def leads(self):
@@ -86,6 +113,7 @@ class NodeProcess(Process):
             self.node.follow()
             self.node.open_follower_doors(elected.set, self._deposed)
             elected.wait()
+            machine.elected(self)
             self.node.promote([
                 (name, WaitingSocket(fileno=Listening(self, port).fileno()))
                 for name, port in machine.doors.items()])
@@ -94,7 +122,7 @@ class NodeProcess(Process):
             self.die("ends")
         self.is_ready = True
         self.world.say(self._name, "is ready")
-        machine.opened(self)
+        machine.judge.opened(self)
 
     def _deposed(self, reason):
         self.world.say(self._name, f"is deposed: {reason}")

@@ -13,11 +13,12 @@ PERSISTENT = 2
 
 
 class Publisher(AMQPClient):
-    """``judge`` hears of what is published and confirmed."""
+    """``judge`` hears of what is published and confirmed. ``share``: of acts in which it publishes."""
 
     def __init__(self, world, network, name, judge, ports):
         super().__init__(world, network, name, None, [(PublishingChannel, judge)], ports[0])
         self._ports = ports
+        self.share = 1.0
 
     def _connect(self):
         there = [port for port in self._ports if port in self._network.listening]
@@ -62,7 +63,8 @@ class PublishingChannel:
 
     def act(self, is_calm):
         """Publish something, unless it is calm."""
-        if self._is_open and not is_calm and len(self._unconfirmed) < MOST_UNCONFIRMED:
+        may_publish = self._is_open and not is_calm and len(self._unconfirmed) < MOST_UNCONFIRMED
+        if may_publish and self._client.random.random() < self._client.share:
             number = self._judge.publishes(f"{self._client.name} {self._connections}")
             self._tag += 1
             self._unconfirmed[self._tag] = number

@@ -14,9 +14,11 @@ from tests.simulation.clock import CLOCK
 from tests.simulation.world import World
 from tests.support.mirror import folder_content
 
-START_S, STORM_S, RECOVERY_S, QUIET_S = 2.0, 12.0, 90.0, 10.0
+START_S, STORM_S, RECOVERY_S, QUIET_S = 1.5, 10.0, 90.0, 10.0
 NEXT_FAULT_S = (0.3, 1.0, 3.0)
 LOOK_S = 0.1
+CALM_SHARE = 0.1
+BOOT_MOMENTS = 80  # calls of the disk, of a node that is elected, until its doors are open
 
 
 class Scenario:
@@ -34,7 +36,7 @@ class Scenario:
             "ack_timeout": self.random.choice((1, 3))}
         world.say("world", f"{options}")
         self.nodes = self.judge.nodes = [
-            Node(world, self.network, folder, number, self.etcd, options, self.judge.opened)
+            Node(world, self.network, folder, number, self.etcd, options, self._elected, self.judge)
             for number in (1, 2, 3)]
         ports = [AMQP_PORT + number for number in (1, 2, 3)]
         self.publishers = [
@@ -42,6 +44,7 @@ class Scenario:
             for number in range(self.random.choice((1, 2)))]
         self.kinds = self.random.sample(sorted(FAULTS), self.random.randint(1, len(FAULTS)))
         self.faults = 0
+        self.elected_loses_power = False  # the next one, while it boots
         self._most_faults = faults
         self._looked_s = 0.0
 
@@ -64,6 +67,12 @@ class Scenario:
         for process in self._leading():
             self.judge.check_folder(process, process.machine.disk.root)
 
+    def _elected(self, process):
+        """A node is to lead."""
+        if self.elected_loses_power:
+            process.loses_power_at = process.moments + 1 + self.random.randrange(BOOT_MOMENTS)
+            self.elected_loses_power = False
+
     def _go_wrong_later(self, after_s=0.0):
         self.world.after(
             after_s + self.random.expovariate(1 / self.random.choice(NEXT_FAULT_S)), self._go_wrong)
@@ -82,8 +91,11 @@ class Scenario:
         self.network.heal()
         self.network.calm()
         self.etcd.calm()
+        self.elected_loses_power = False
+        for publisher in self.publishers:
+            publisher.share = CALM_SHARE
         for node in self.nodes:
-            node.process.dies_at = None
+            node.process.dies_at = node.process.loses_power_at = None
             node.weather.clear_up()
 
     def _leading(self):
