@@ -30,7 +30,7 @@ def run_all(arguments):
     if asked.mutant:
         MUTANTS[asked.mutant]()
     out = sys.stdout if len(seeds) == 1 else None
-    began_s, failed, promised, struck = time.monotonic(), 0, 0, {}
+    failed, promised, struck = 0, 0, {}
     for seed, result in in_children(asked.jobs, partial(judge, asked.faults, out), seeds):
         result = result or died(seed)
         print(result["text"], flush=True)
@@ -42,7 +42,7 @@ def run_all(arguments):
             break
     if len(seeds) > 1:
         print(", ".join(f"{name} {count}" for name, count in sorted(struck.items())))
-        print(f"{len(seeds)} seeds, {failed} failed, {promised} promised")
+        print(f"{len(seeds)} seeds, {failed} failed, {promised} confirmed")
     return 1 if failed else 0
 
 
@@ -87,12 +87,12 @@ def run_here(faults, out, seed):
         scenario = Scenario(seed, path, out, faults)
         steer(scenario.world)
         scenario.run()
-    world, promised = scenario.world, len(scenario.judge.promised)
+    world, promised = scenario.world, scenario.judge.confirmed_count
     text = (
         f"seed {seed}: {'FAILED' if world.findings else 'ok'}, trace {world.trace.digest()}, "
         f"{CLOCK.now_s:.1f} virtual s, {world.events} events, {scenario.faults} faults, "
         f"{world.counts['boots']} boots, {world.counts['power cuts']} power cuts, "
-        f"{scenario.judge.opened_count} leaders, {promised} promised, "
+        f"{scenario.judge.opened_count} leaders, {promised} confirmed, "
         f"{time.process_time() - began_s:.2f} s of CPU")
     return {"text": "\n    ".join([text, *world.findings[:3]]), "failed": bool(world.findings),
             "promised": promised, "faults": dict(world.faults)}

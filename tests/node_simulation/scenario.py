@@ -4,12 +4,12 @@ In a storm processes and machines fail and the network is cut; then all that end
 sync, publishers are answered, and folders are equal once nothing is published.
 """
 from gomq_py.storage.disk.data_dir import OF_THIS_NODE
+from tests.node_simulation.clients import ConsumingChannel, PublishingChannel, QueueClient
 from tests.node_simulation.etcd import Etcd
 from tests.node_simulation.faults import FAULTS
 from tests.node_simulation.judge import Judge
 from tests.node_simulation.network import Ways
 from tests.node_simulation.node import AMQP_PORT, Node
-from tests.node_simulation.publisher import Publisher
 from tests.simulation.clock import CLOCK
 from tests.simulation.world import World
 from tests.support.mirror import folder_content
@@ -40,8 +40,11 @@ class Scenario:
             for number in (1, 2, 3)]
         ports = [AMQP_PORT + number for number in (1, 2, 3)]
         self.publishers = [
-            Publisher(world, self.network, f"publisher{number}", self.judge, ports)
+            QueueClient(world, self.network, f"publisher{number}", PublishingChannel, self.judge, ports)
             for number in range(self.random.choice((1, 2)))]
+        self.consumers = [
+            QueueClient(world, self.network, f"consumer{number}", ConsumingChannel, self.judge, ports)
+            for number in range(self.random.choice((0, 1, 1)))]
         self.kinds = self.random.sample(sorted(FAULTS), self.random.randint(1, len(FAULTS)))
         self.faults = 0
         self.elected_loses_power = False  # the next one, while it boots
@@ -57,11 +60,11 @@ class Scenario:
         if world.run(START_S + STORM_S, lambda: bool(world.findings)):
             return
         self._calm()
-        promised = len(self.judge.promised)
-        if not world.run(world.now_s + RECOVERY_S, lambda: self._has_recovered(promised)):
+        confirmed = self.judge.confirmed_count
+        if not world.run(world.now_s + RECOVERY_S, lambda: self._has_recovered(confirmed)):
             world.find(f"it has not recovered: {self._state()}")
-        for publisher in self.publishers:
-            publisher.is_calm = True
+        for client in self.publishers + self.consumers:
+            client.is_calm = True
         if not world.findings and not world.run(world.now_s + QUIET_S, self._is_quiet):
             world.find(f"it is not quiet: {self._state()}, {self._differences()}")
         for process in self._leading():
@@ -92,8 +95,8 @@ class Scenario:
         self.network.calm()
         self.etcd.calm()
         self.elected_loses_power = False
-        for publisher in self.publishers:
-            publisher.share = CALM_SHARE
+        for client in self.publishers + self.consumers:
+            client.share = CALM_SHARE
         for node in self.nodes:
             node.process.dies_at = node.process.loses_power_at = None
             node.weather.clear_up()
@@ -108,7 +111,7 @@ class Scenario:
         self._looked_s = self.world.now_s + LOOK_S
         return True
 
-    def _has_recovered(self, promised):
+    def _has_recovered(self, confirmed):
         if self.world.findings:
             return True
         if not self._look():
@@ -116,7 +119,7 @@ class Scenario:
         leading = self._leading()
         return (
             len(leading) == 1 and len(self._members(leading[0])) == len(self.nodes)
-            and len(self.judge.promised) > promised + 5)
+            and self.judge.confirmed_count > confirmed + 5)
 
     @staticmethod
     def _members(process):
@@ -138,7 +141,7 @@ class Scenario:
             if first.get(name) != other.get(name) and name not in OF_THIS_NODE})
 
     def _state(self):
-        said = [f"{len(self.judge.promised)} promised, leading: {[str(one) for one in self._leading()]}"]
+        said = [f"{self.judge.confirmed_count} confirmed, leading: {[str(one) for one in self._leading()]}"]
         for node in self.nodes:
             membership = node.process.node and node.process.node._membership
             coordination = membership and membership._coordination

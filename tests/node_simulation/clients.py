@@ -1,6 +1,8 @@
-"""Publisher: an AMQP client that publishes durable messages with confirms to one queue, through whichever
-node leads, each message once.
+"""Clients of the queue: publishers of durable messages with confirms, each message once, and consumers that
+acknowledge some; through whichever node leads.
 """
+import re
+
 from gomq_py.amqp.wire import methods
 from gomq_py.amqp.wire.frames import content_frames, method_frame
 from gomq_py.content.properties import Properties
@@ -10,13 +12,17 @@ QUEUE = "jobs"
 MOST_UNCONFIRMED = 20
 SIZES = (0, 0, 100, 1000, 20000)
 PERSISTENT = 2
+PREFETCHES = (1, 10, 100)
+MARK = re.compile(rb"<(\d+)>")  # in front of each body: the number of the message
 
 
-class Publisher(AMQPClient):
-    """``judge`` hears of what is published and confirmed. ``share``: of acts in which it publishes."""
+class QueueClient(AMQPClient):
+    """With a channel of the class ``kind``. ``judge`` hears of what is published, confirmed, delivered and
+    acknowledged. ``share``: of acts in which it does something.
+    """
 
-    def __init__(self, world, network, name, judge, ports):
-        super().__init__(world, network, name, None, [(PublishingChannel, judge)], ports[0])
+    def __init__(self, world, network, name, kind, judge, ports):
+        super().__init__(world, network, name, None, [(kind, judge)], ports[0])
         self._ports = ports
         self.share = 1.0
 
@@ -93,3 +99,53 @@ class PublishingChannel:
     def _tell(self, method):
         self._client.waits()
         self._client.tell(self._number, method)
+
+
+class ConsumingChannel:
+    """A channel of a client that consumes."""
+
+    def __init__(self, client, number, judge):
+        self._client, self._number, self._judge = client, number, judge
+        self.lose()
+
+    def open(self, end):
+        """There is a connection."""
+        prefetch = self._client.random.choice(PREFETCHES)
+        for method in (
+                methods.ChannelOpen(), methods.QueueDeclare(queue=QUEUE, durable=True),
+                methods.BasicQos(prefetch_count=prefetch), methods.BasicConsume(queue=QUEUE)):
+            self._client.tell(self._number, method)
+
+    def lose(self):
+        """The connection is lost."""
+        self._held = {}  # delivery tag -> number of the message
+
+    shut = lose
+
+    def awaits(self):
+        """It waits for nothing that is promised."""
+        return ()
+
+    @staticmethod
+    def is_idle():
+        """Whether it waits for nothing."""
+        return True
+
+    def check_confirmed(self):
+        """It never closes."""
+
+    def act(self, is_calm):
+        """Acknowledge something, or everything, unless it is calm."""
+        if self._held and not is_calm and self._client.random.random() < self._client.share:
+            tag, multiple = self._client.random.choice(list(self._held)), self._client.random.random() < 0.5
+            tags = [other for other in self._held if other == tag or multiple and other < tag]
+            numbers = [self._held.pop(other) for other in tags]
+            self._client.say(f"acks {numbers}")
+            self._judge.acked(numbers)
+            self._client.tell(self._number, methods.BasicAck(delivery_tag=tag, multiple=multiple))
+
+    def take(self, method, *content):
+        """A method has come."""
+        if isinstance(method, methods.BasicDeliver):
+            self._held[method.delivery_tag] = int(MARK.match(content[1])[1])
+        self._client.heard()
