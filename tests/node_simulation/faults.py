@@ -146,6 +146,8 @@ def _cut(scenario, source, target):
         scenario.network.cut_way(target, source, for_s)
 
 
+# Faults by which `leader` goes before its leader knows that its time is over.
+ENDS_LEASES = {"end_leases", "depose", "delete_leader", "cut_power_of_the_elected"}
 FAULTS = {
     function.__name__: function for function in (
         kill, kill_at_a_call, kill_all, cut_power, cut_all_power, cut_power_at_a_call, cut_power_of_the_elected, stop, cut_pair, cut_from_etcd, isolate,

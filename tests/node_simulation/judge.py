@@ -2,6 +2,7 @@
 
 - Every node that etcd would allow to be elected has all confirmed messages on its disk: looked at when one is
   confirmed, when `isr` changes, and when a node boots.
+- A leader delivers nothing past the deadline of its lease, nor while another one does.
 - No node boots, or leads, with damage in its folder.
 - Every confirmed message is in the folder of each leader that opens its doors afterwards, once; those of one
   connection in the order in which they were published.
@@ -35,6 +36,7 @@ class Judge:
         self.nodes = []
         self.promised = {}
         self.opened_count = 0
+        self.leases_end_in_time = True  # and no earlier
         self._etcd = etcd
         self._folder = os.path.join(folder, "flushed")
         self._connections = {}  # number -> connection
@@ -69,8 +71,18 @@ class Judge:
         self.opened_count += 1
         self.world.say("judge", f"{process} leads, {len(self.promised)} are promised")
         self.check_folder(process, process.machine.disk.root)
+        for other in [one for node in self.nodes for one in node.processes[-1:]]:
+            if self.leases_end_in_time and other is not process and other.delivers:
+                self.world.find(f"{process} has opened its doors, and {other} delivers")
         if process.node.broker.damage_count():
             self.world.find(f"{process} leads with damage in its folder")
+
+    def turned(self, process, began_s):
+        """A turn of a process is over that has begun at this time."""
+        if process.delivers:
+            left_s = process.leadership.lease_left_s
+            if left_s < 0 and began_s >= self.world.now_s + left_s:
+                self.world.find(f"{process} delivers {-left_s:.3f} s after the deadline of its lease")
 
     def check_folder(self, who, root):
         """Everything that was promised is there, in order."""

@@ -4,15 +4,20 @@
 """
 from gomq_py.cluster import elected
 from gomq_py.cluster.applier import Applier
+from gomq_py.cluster.core.lease import Lease
 from gomq_py.cluster.elected import ElectedMembership
 from gomq_py.cluster.follower import Follower
 from gomq_py.cluster.follower_link import FollowerLink
 from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.leadership import Leadership
+from gomq_py.cluster.replica import Replica
 from gomq_py.cluster.staging import Staging
+from gomq_py.hub.gate import Gate
 from gomq_py.storage.stores.unsealed import Unsealed
+from tests.simulation.clock import CLOCK
 
 MUTANTS = {}
+ANSWERED = Lease.answered
 
 
 def mutant(function):
@@ -107,3 +112,31 @@ def acknowledged_before_the_swap():
 
     original = Applier._work
     Applier._work = work
+
+
+@mutant
+def barrier_missing():
+    """A follower does not flush where its leader has."""
+    Replica.flushed = lambda replica: None
+
+
+@mutant
+def gate_not_shut():
+    """A fenced leader delivers."""
+    Gate.shut = lambda gate: None
+
+
+@mutant
+def clock_not_looked_at():
+    """A leader is fenced when it looks at its followers next."""
+    Leadership._look_at_clock = lambda leadership: None
+
+
+@mutant
+def keepalive_counts_from_its_answer():
+    """The deadline of a lease counts from when a keepalive was answered, and not from when it was sent."""
+    Lease.answered = _answered_now
+
+
+def _answered_now(lease, sent_s, is_alive):
+    ANSWERED(lease, CLOCK.now_s if is_alive else sent_s, is_alive)

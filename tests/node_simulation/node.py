@@ -86,6 +86,22 @@ class NodeProcess(Process):
     is_deposed = has_lost_power = False
     loses_power_at = None  # the moment in front of which it does
 
+    def turn(self, at_s):
+        began_s = self.world.now_s
+        super().turn(at_s)
+        self.machine.judge.turned(self, began_s)
+
+    @property
+    def leadership(self):
+        """The Leadership of a leader, else None."""
+        coordination = self.node and self.node._membership and self.node._membership._coordination
+        return coordination and coordination.leadership
+
+    @property
+    def delivers(self):
+        """Whether it is at work, and its gate is open."""
+        return self.leads and not self.node.hub.gate.is_shut and self.world.now_s >= self._stalled_until_s
+
     def moment(self, what):
         super().moment(what)
         if self.moments == self.loses_power_at:

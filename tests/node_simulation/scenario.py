@@ -6,7 +6,7 @@ sync, publishers are answered, and folders are equal once nothing is published.
 from gomq_py.storage.disk.data_dir import OF_THIS_NODE
 from tests.node_simulation.clients import ConsumingChannel, PublishingChannel, QueueClient
 from tests.node_simulation.etcd import Etcd
-from tests.node_simulation.faults import FAULTS
+from tests.node_simulation.faults import ENDS_LEASES, FAULTS
 from tests.node_simulation.judge import Judge
 from tests.node_simulation.network import Ways
 from tests.node_simulation.node import AMQP_PORT, Node
@@ -46,6 +46,7 @@ class Scenario:
             QueueClient(world, self.network, f"consumer{number}", ConsumingChannel, self.judge, ports)
             for number in range(self.random.choice((0, 1, 1)))]
         self.kinds = self.random.sample(sorted(FAULTS), self.random.randint(1, len(FAULTS)))
+        self.judge.leases_end_in_time = not ENDS_LEASES.intersection(self.kinds)
         self.faults = 0
         self.elected_loses_power = False  # the next one, while it boots
         self._most_faults = faults
@@ -118,14 +119,8 @@ class Scenario:
             return False
         leading = self._leading()
         return (
-            len(leading) == 1 and len(self._members(leading[0])) == len(self.nodes)
+            len(leading) == 1 and len(leading[0].leadership.in_sync.members) == len(self.nodes)
             and self.judge.confirmed_count > confirmed + 5)
-
-    @staticmethod
-    def _members(process):
-        coordination = process.node._membership._coordination
-        leadership = coordination and coordination.leadership
-        return leadership.in_sync.members if leadership else {}
 
     def _is_quiet(self):
         if self.world.findings:
