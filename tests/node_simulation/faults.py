@@ -1,6 +1,8 @@
 """Faults that a storm consists of. Each is a function of the Scenario, which it hits at once; most end by
 themselves after some seconds.
 """
+from gomq_py.cluster import identity
+from gomq_py.cluster.core.records import InSyncRecord, decoded
 from tests.node_simulation.network import ETCD
 
 MOMENTS = (1, 5, 30, 200)  # before a kill in front of a call
@@ -49,6 +51,30 @@ def cut_power_of_the_elected(scenario):
     """The next node that is elected loses its power while it reads its folder, or soon after that."""
     scenario.elected_loses_power = True
     scenario.etcd.model.delete("leader")
+
+
+def end(scenario):
+    """A process ends in order: a leader hands over first."""
+    process = _process(scenario)
+    if process.is_alive and process.node is not None and process.node.role is not None:
+        process.end()
+
+
+def hand_over(scenario):
+    """An operator asks for another leader."""
+    for node in scenario.nodes:
+        if node.process.leads:
+            node.process.hand_over()
+
+
+def wipe(scenario):
+    """A follower, while another node is in sync, comes back with an empty folder."""
+    node = scenario.random.choice(scenario.nodes)
+    record = decoded(scenario.etcd.model.kept.get("isr"), InSyncRecord.decode)
+    others = [identity.read(other.disk.root) for other in scenario.nodes if other is not node]
+    if record is not None and node.process.leadership is None and any(
+            found is not None and found.node_id.hex() in record.members for found in others):
+        node.wipe()
 
 
 def stop(scenario):
@@ -150,6 +176,6 @@ def _cut(scenario, source, target):
 ENDS_LEASES = {"end_leases", "depose", "delete_leader", "cut_power_of_the_elected"}
 FAULTS = {
     function.__name__: function for function in (
-        kill, kill_at_a_call, kill_all, cut_power, cut_all_power, cut_power_at_a_call, cut_power_of_the_elected, stop, cut_pair, cut_from_etcd, isolate,
-        reset, refuse, lose, slow_down, hold, end_leases, depose, delete_leader, slow_disk)
+        end, hand_over, kill, kill_at_a_call, kill_all, cut_power, cut_all_power, cut_power_at_a_call, cut_power_of_the_elected, stop, cut_pair, cut_from_etcd, isolate,
+        reset, refuse, lose, slow_down, hold, end_leases, depose, delete_leader, slow_disk, wipe)
 }

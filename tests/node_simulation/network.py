@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import gevent
 
-from tests.simulation.network import ADDRESS, Network, WaitingSocket
+from tests.simulation.network import ADDRESS, Listening, Network, WaitingSocket
 
 ETCD = "etcd"
 
@@ -63,6 +63,27 @@ class Ways(Network):
     def delay_s(self, crosses=False):
         delay_s = super().delay_s()
         return delay_s + max(0.0, self._cut_until_s.get(crosses, 0.0) - self.world.now_s)
+
+
+class Lasting(WaitingSocket):
+    """A listening socket that several descriptors of a process share, until all are closed."""
+
+    def dup(self):
+        """One more descriptor."""
+        return Lasting(fileno=Shared(self._sock).fileno())
+
+
+class Shared(Listening):
+    """One more descriptor of a Listening, which its process keeps to its end."""
+
+    def __init__(self, listening):
+        self.process, self.name, self.is_closed = listening.process, listening.name, False
+        self._listening, self._address = listening, listening._address
+        self._accept, self.is_readable = listening._accept, listening.is_readable
+        self._descriptor = self.process.descriptor_of(self)
+
+    def close(self):
+        self.is_closed = True
 
 
 class Dialling(WaitingSocket):

@@ -5,9 +5,11 @@ import gevent
 from gevent.event import Event
 
 from gomq_py.config.settings import Settings
+from gomq_py.errors import ClusterError
 from gomq_py.node import Node as Broker
+from tests.node_simulation.network import Lasting, Shared
 from tests.simulation.follower import OWN
-from tests.simulation.network import ADDRESS, Listening, WaitingSocket
+from tests.simulation.network import ADDRESS, Listening
 from tests.simulation.process import SEGMENT_BYTES, Machine, Process
 from tests.support.power_cut import Disk
 
@@ -68,6 +70,14 @@ class Node(Machine):
         else:
             self._cut_disk()
 
+    def wipe(self):
+        """Another machine with an empty folder takes its place."""
+        if self.process.is_alive:
+            self.process.die("is lost with its machine")
+        self.boots += 1
+        os.mkdir(self._root())
+        self.disk = Disk(self._root(), self._random)
+
     def _cut_disk(self):
         self.world.counts["power cuts"] += 1
         self.boots += 1
@@ -122,23 +132,43 @@ class NodeProcess(Process):
         machine, elected = self.machine, Event()
         settings = Settings(
             data_dir=machine.disk.root, data_dir_lock=False, segment_size=SEGMENT_BYTES, amqp_port=-1,
-            mqtt_port=-1, http_port=-1, metrics_http_port=-1, slow_sync_warning=0, clustering=True,
+            mqtt_port=-1, http_port=-1, metrics_http_port=-1, slow_sync_warning=0, default_user_only_loopback=False, clustering=True,
             clustering_port=machine.port, advertised_uri=f"{ADDRESS}:{machine.port}", **machine.options)
         try:
             self.node = Broker(settings)
             self.node.follow()
-            self.node.open_follower_doors(elected.set, self._deposed)
+            self.node.open_follower_doors(elected.set, self._deposed, [
+                (name, Lasting(fileno=Shared(Listening(self, port)).fileno()))
+                for name, port in machine.doors.items()])
             elected.wait()
             machine.elected(self)
-            self.node.promote([
-                (name, WaitingSocket(fileno=Listening(self, port).fileno()))
-                for name, port in machine.doors.items()])
+            self.node.promote()
         except Exception as error:
             self.fault("cannot boot", error)
             self.die("ends")
         self.is_ready = True
         self.world.say(self._name, "is ready")
         machine.judge.opened(self)
+
+    def end(self):
+        """SIGTERM."""
+        self.spawn(self._end)
+
+    def _end(self):
+        self.is_ready = False
+        self.node.drain()
+        self._close()
+        self.die("has ended")
+
+    def hand_over(self):
+        """An operator asks for another leader."""
+        self.spawn(self._hand_over)
+
+    def _hand_over(self):
+        try:
+            self.node.change_cluster("transfer_leadership")
+        except ClusterError as error:
+            self.world.say(self._name, f"does not hand over: {error}")
 
     def _deposed(self, reason):
         self.world.say(self._name, f"is deposed: {reason}")

@@ -4,12 +4,13 @@ from types import SimpleNamespace
 
 import gevent
 
-from gomq_py.cluster import boot_keepalives, elected, forwarding, leader, link, login, refusals
+from gomq_py.cluster import boot_keepalives, elected, leader, link, login, refusals
 from gomq_py.cluster.boot_keepalives import BootKeepalives
 from gomq_py.cluster.stream import EventStream
+from gomq_py.hub import loop_socket
 from gomq_py.storage.disk import data_dir
 from tests.node_simulation.etcd import Coordinator
-from tests.node_simulation.network import SOCKETS
+from tests.node_simulation.network import SOCKETS, Dialling, Lasting
 from tests.simulation import steering
 from tests.simulation.clock import CLOCK
 from tests.simulation.network import Listening, WaitingSocket
@@ -25,7 +26,7 @@ def steer(world):
     elected._client_of_etcd = Coordinator
     for module in (elected, link, refusals):
         module.socket = SOCKETS
-    forwarding.gevent = gevent
+    loop_socket._PLAIN += Dialling, Lasting
     leader.bind_tcp = _bound
     _draw_nonces()
     _keep_order()

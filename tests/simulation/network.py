@@ -386,6 +386,8 @@ class End:
         """A number that no real descriptor has."""
         return -1 if self.is_closed else self.descriptor
 
+    detach = fileno
+
     def getsockname(self):
         """Our address."""
         return self.address
