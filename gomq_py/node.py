@@ -90,12 +90,13 @@ class Node:
         OSError, StoreError; the caller must then call ``close``.
         """
         settings = self.settings
+        broker: Any = None
         if self._membership is not None:
             self._membership.check_content(self._data_dir.path)
         self._data_dir.open()
         if self._membership is not None:
             self._membership.lead(
-                self._data_dir.path, self._files.register, lambda: self.broker.damage_count())
+                self._data_dir.path, self._files.register, lambda: broker.damage_count())
         self._committer = GroupCommit(
             self._files, enabled=settings.sync, slow_s=settings.slow_sync_warning, slice_clock=SliceClock)
         self.durability = Durability(self._committer)
