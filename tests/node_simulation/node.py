@@ -97,9 +97,10 @@ class NodeProcess(Process):
     loses_power_at = None  # the moment in front of which it does
 
     def turn(self, at_s):
-        began_s = self.world.now_s
+        began_s, turns = self.world.now_s, self.hub.loop.iteration
         super().turn(at_s)
-        self.machine.judge.turned(self, began_s)
+        if self.hub.loop.iteration > turns:
+            self.machine.judge.turned(self, began_s)
 
     @property
     def leadership(self):
