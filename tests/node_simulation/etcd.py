@@ -22,8 +22,8 @@ REFUSED_SHARE, HELD_SHARE, SLOW_SHARE = 0.7, 0.5, 0.3
 
 
 class Etcd:
-    """``model``: the EtcdModel. ``loss``: part of requests and answers that are lost; ``slow_s``: most that is
-    added to a way; ``holds``: some transactions arrive when there is no leader the next time.
+    """``model``: the EtcdModel. ``loss``: part of requests and answers that are lost; ``slow_s``: most that
+    is added to a way; ``holds``: some transactions arrive when there is no leader the next time.
     """
 
     def __init__(self, world, network):

@@ -176,6 +176,7 @@ def _cut(scenario, source, target):
 ENDS_LEASES = {"end_leases", "depose", "delete_leader", "cut_power_of_the_elected"}
 FAULTS = {
     function.__name__: function for function in (
-        end, hand_over, kill, kill_at_a_call, kill_all, cut_power, cut_all_power, cut_power_at_a_call, cut_power_of_the_elected, stop, cut_pair, cut_from_etcd, isolate,
-        reset, refuse, lose, slow_down, hold, end_leases, depose, delete_leader, slow_disk, wipe)
+        end, hand_over, kill, kill_at_a_call, kill_all, cut_power, cut_all_power, cut_power_at_a_call,
+        cut_power_of_the_elected, stop, cut_pair, cut_from_etcd, isolate, reset, refuse, lose, slow_down,
+        hold, end_leases, depose, delete_leader, slow_disk, wipe)
 }

@@ -1,11 +1,11 @@
 """Judge: what must hold, whatever happens.
 
-- Every node that etcd would allow to be elected has all confirmed messages on its disk: looked at when one is
-  confirmed, when `isr` changes, and when a node boots.
+- Every node that etcd would allow to be elected has on its disk all messages that were confirmed, and that no
+  consumer has acknowledged: looked at when one is confirmed, when `isr` changes, and when a node boots.
+- A leader that opens its doors has all of them, each once; those of one connection are in the order in which
+  they were published.
 - A leader delivers nothing past the deadline of its lease, nor while another one does.
 - No node boots, or leads, with damage in its folder.
-- Every confirmed message is in the folder of each leader that opens its doors afterwards, once; those of one
-  connection in the order in which they were published.
 """
 import contextlib
 import os

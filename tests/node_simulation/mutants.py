@@ -7,7 +7,6 @@ from gomq_py.cluster.applier import Applier
 from gomq_py.cluster.core.lease import Lease
 from gomq_py.cluster.elected import ElectedMembership
 from gomq_py.cluster.follower import Follower
-from gomq_py.cluster.follower_link import FollowerLink
 from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.leadership import Leadership
 from gomq_py.cluster.replica import Replica
@@ -17,27 +16,12 @@ from gomq_py.storage.stores.unsealed import Unsealed
 from tests.simulation.clock import CLOCK
 
 MUTANTS = {}
-ANSWERED = Lease.answered
 
 
 def mutant(function):
     """Register a function under its name."""
     MUTANTS[function.__name__] = function
     return function
-
-
-@mutant
-def sealed_before_the_flush():
-    """A promoted boot seals what it has scanned, and flushes then."""
-    def seal(unsealed):
-        segments, unsealed._segments = unsealed._segments, []
-        for path, head, seal in segments:
-            unsealed._seal(path, head, seal)
-        unsealed._segments = segments[:0]
-        original(unsealed)
-
-    original = Unsealed.seal
-    Unsealed.seal = seal
 
 
 @mutant
@@ -63,12 +47,6 @@ def flushed_when_applied():
 def promises_do_not_wait():
     """The local disk is enough."""
     ElectedMembership.guard = lambda membership, durability: None
-
-
-@mutant
-def epoch_not_raised():
-    """A follower that resumes does not note the epoch of its leader."""
-    Follower._raise_epoch = lambda follower, epoch: None
 
 
 @mutant
@@ -102,19 +80,6 @@ def identity_not_written_when_elected():
 
 
 @mutant
-def acknowledged_before_the_swap():
-    """What a sync has brought counts before it is in the folder."""
-    def work(applier, batch, is_due):
-        done = original(applier, batch, is_due)
-        if applier.staging is not None:
-            applier.flushed = applier._applied
-        return done
-
-    original = Applier._work
-    Applier._work = work
-
-
-@mutant
 def barrier_missing():
     """A follower does not flush where its leader has."""
     Replica.flushed = lambda replica: None
@@ -135,8 +100,25 @@ def clock_not_looked_at():
 @mutant
 def keepalive_counts_from_its_answer():
     """The deadline of a lease counts from when a keepalive was answered, and not from when it was sent."""
-    Lease.answered = _answered_now
+    def answered(lease, sent_s, is_alive):
+        original(lease, CLOCK.now_s if is_alive else sent_s, is_alive)
+
+    original = Lease.answered
+    Lease.answered = answered
 
 
-def _answered_now(lease, sent_s, is_alive):
-    ANSWERED(lease, CLOCK.now_s if is_alive else sent_s, is_alive)
+@mutant
+def leads_without_a_flush():
+    """A node that is elected flushes nothing that it has received; its boot seals that all the same."""
+    def stop(follower):
+        follower._applier._flush_at = None
+        return original(follower)
+
+    def seal(unsealed):
+        for segment in unsealed._segments:
+            unsealed._seal(*segment)
+        unsealed._segments = []
+        unsealed.close()
+
+    original = Follower.stop
+    Follower.flush, Follower.stop, Unsealed.seal = lambda follower: None, stop, seal

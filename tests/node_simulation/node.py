@@ -133,8 +133,9 @@ class NodeProcess(Process):
         machine, elected = self.machine, Event()
         settings = Settings(
             data_dir=machine.disk.root, data_dir_lock=False, segment_size=SEGMENT_BYTES, amqp_port=-1,
-            mqtt_port=-1, http_port=-1, metrics_http_port=-1, slow_sync_warning=0, default_user_only_loopback=False, clustering=True,
-            clustering_port=machine.port, advertised_uri=f"{ADDRESS}:{machine.port}", **machine.options)
+            mqtt_port=-1, http_port=-1, metrics_http_port=-1, slow_sync_warning=0,
+            default_user_only_loopback=False, clustering=True, clustering_port=machine.port,
+            advertised_uri=f"{ADDRESS}:{machine.port}", **machine.options)
         try:
             self.node = Broker(settings)
             self.node.follow()
