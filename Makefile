@@ -21,6 +21,7 @@
 # make simulate SEEDS="--mutant all 1-1000"   which seed finds each known fault; --twins compares the compiled modules
 # make simulate-cluster SEEDS=10000   elections, in-sync set and promises of a cluster under faults that a seed draws; SEED=38 with its trace
 # make simulate-cluster SEEDS="1-2000 --mutant all"   which seed finds each known fault
+# make simulate-nodes SEEDS=1000   three whole nodes of a cluster, their disks and network, beside a model of etcd; SEED=38, --mutant as above
 # make cluster-rounds SEEDS=1-300   three nodes, etcd and clients through faults that a seed chooses; SEEDS=7 for
 #              one; some 10 s each. The logs of a round that fails are shown, and kept in build/cluster-rounds
 # make load     Locust's users at a broker for a minute: rates, latencies, what it cost (LOAD_USERS, LOAD_SECONDS, LOAD_SHAPE)
@@ -46,7 +47,7 @@ SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 COMPILE := $(BIN)/python setup.py -q build_ext --inplace
 
-.PHONY: run test check lint docs screenshots bench bench-scaling expectations kills fuzz asan processors harness fuzz-http simulate simulate-cluster cluster-rounds load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
+.PHONY: run test check lint docs screenshots bench bench-scaling expectations kills fuzz asan processors harness fuzz-http simulate simulate-cluster simulate-nodes cluster-rounds load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -121,6 +122,9 @@ simulate: $(VENV)/dev.stamp
 
 simulate-cluster: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.cluster_simulation $(or $(SEED),$(if $(findstring -,$(SEEDS)),,1-)$(SEEDS))
+
+simulate-nodes: $(VENV)/dev.stamp
+	@$(BIN)/python -m tests.node_simulation $(or $(SEED),$(if $(findstring -,$(SEEDS)),,1-)$(SEEDS))
 
 cluster-rounds: $(VENV)/dev.stamp build
 	GOMQ_CLUSTER_ROUNDS=$(SEEDS) GOMQ_ROUNDS_KEEP=$(CURDIR)/build/cluster-rounds \

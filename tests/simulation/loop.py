@@ -54,6 +54,7 @@ class Loop:
         self._callbacks = deque()
         self._timers = []  # heap of (due, draw, number, Timer, its start)
         self._sockets = {}  # started IO watchers, as keys
+        self._checks = {}  # started check watchers, as keys
         self._numbers = count()
         self._turn_at_s = None  # of the turn that the world has been asked for
 
@@ -83,6 +84,10 @@ class Loop:
         """A watcher that calls while the socket is ready."""
         return SocketWatcher(self, self._process.sockets[fd], events)
 
+    def check(self, ref=True, priority=None):
+        """A watcher that calls after each poll, before timers and sockets: it has the highest priority."""
+        return Check(self)
+
     def now(self):
         """The time of this turn."""
         return self._now_s
@@ -106,7 +111,7 @@ class Loop:
         """What would still call somebody, for who looks for leaks."""
         timers = [timer for _, _, _, timer, start in self._timers
                   if timer.active and timer.start_number == start]
-        return [watcher.callback for watcher in [*timers, *self._sockets]]
+        return [watcher.callback for watcher in [*timers, *self._sockets, *self._checks]]
 
     def _check_hub(self):
         """Nothing that runs for one process asks the loop of another."""
@@ -133,6 +138,9 @@ class Loop:
         self._run_callbacks()
         self.polls += 1
         self._now_s = CLOCK.now_s
+        for watcher in list(self._checks):
+            if watcher.active:
+                watcher.fire()
         timers, sockets = self._due_timers(), self._ready_sockets()
         if len(sockets) > 1:
             self._random.shuffle(sockets)
@@ -205,6 +213,15 @@ class Loop:
         """It is not asked any more."""
         self._sockets.pop(watcher, None)
 
+    def add_check(self, watcher):
+        """It is called after each poll."""
+        self._check_hub()
+        self._checks[watcher] = None
+
+    def discard_check(self, watcher):
+        """It is not called any more."""
+        self._checks.pop(watcher, None)
+
 
 class Watcher:
     """As libev's: ``active`` from start() to stop()."""
@@ -275,6 +292,22 @@ class Timer(Watcher):
         self.loop.call(self, callback, args)
         if not self.active:
             self.callback = self.args = None
+
+
+class Check(Watcher):
+    """Calls after each poll."""
+
+    def start(self, callback, *args, update=False):
+        super().start(callback, *args)
+        self.loop.add_check(self)
+
+    def stop(self):
+        super().stop()
+        self.loop.discard_check(self)
+
+    def fire(self):
+        """There was a poll."""
+        self.loop.call(self, self.callback, self.args)
 
 
 class SocketWatcher(Watcher):

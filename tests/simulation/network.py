@@ -386,6 +386,8 @@ class End:
         """A number that no real descriptor has."""
         return -1 if self.is_closed else self.descriptor
 
+    detach = fileno
+
     def getsockname(self):
         """Our address."""
         return self.address
@@ -397,8 +399,10 @@ class End:
     def setsockopt(self, *_):
         """Nothing comes of it."""
 
-    def getsockopt(self, *_):
-        """There is nothing to say. Raises OSError."""
+    def getsockopt(self, level, option, *_):
+        """There is a buffer, and nothing else to say. Raises OSError."""
+        if (level, option) == (system_socket.SOL_SOCKET, system_socket.SO_SNDBUF):
+            return WINDOWS[-1]
         raise OSError(errno.ENOPROTOOPT, os.strerror(errno.ENOPROTOOPT))
 
 

@@ -41,6 +41,7 @@ class Machine:
 
     follower = None
     has_followed = False
+    make = None  # of a process, in place of Process
 
     def __init__(self, world, network, folder, name=""):
         self.world = world
@@ -59,7 +60,7 @@ class Machine:
     def start(self, ended):
         """Boot the broker; ``ended()`` is called at its end, however that comes. Returns the Process."""
         self.world.counts["boots"] += 1
-        self.processes.append(Process(self, len(self.processes) + 1, ended))
+        self.processes.append((self.make or Process)(self, len(self.processes) + 1, ended))
         return self.processes[-1]
 
     def cut_power(self):

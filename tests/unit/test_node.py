@@ -389,6 +389,22 @@ def test_address_that_cannot_be_had_leaves_no_other_one_open(settings):
             socket.create_connection(("127.0.0.1", port)).close()
 
 
+def test_follower_that_logs_in_while_its_leader_ends_is_not_met_by_a_fault(settings, monkeypatch):
+    """The leader asks for damage at each login that needs a sync, and listens until its end."""
+    membership = mock.Mock(replicators=())
+    monkeypatch.setattr(node_module, "_membership", lambda settings: membership)
+    settings.cluster = True
+    node = Node(settings)
+    node.lead()
+    _, _, damage_count = membership.lead.call_args.args
+    counts = []
+    membership.close = lambda: counts.append(damage_count())
+
+    node.close()
+
+    assert counts == [0]
+
+
 @pytest.mark.parametrize("room, end", [
     ("doors", "close"), ("hub", "take_leave"), ("broker", "close"), ("_committer", "stop"), ("hub", "close")])
 def test_end_that_fails_at_one_step_does_all_others_and_says_so(settings, monkeypatch, room, end, caplog):
