@@ -30,7 +30,8 @@ class PlayedLeader:
         self.tls = None
 
     def accept(
-            self, secret=SECRET, cluster_id=CLUSTER, epoch=1, can_resume=True, counts_received=False, run=RUN):
+            self, secret=SECRET, cluster_id=CLUSTER, epoch=1, can_resume=True, counts_received=False,
+            run=RUN):
         """Let a follower in, in this leader's ``run``, that of RUN or one behind it; returns its Hello."""
         self.greet()
         login = LeaderLogin(

@@ -47,8 +47,8 @@ class Register:
         self._last_id = 0
 
     def go_on(self, ids, told):
-        """Before ``seed``: the folder is a copy of another one's, whose register had these ``ids``, {path:
-        id}, after ``told`` events. They stay if there are exactly these files; otherwise ``diverged`` is told.
+        """Before ``seed``: the folder is a copy of another one, whose register had these ``ids``, {path: id},
+        after ``told`` events. They stay if there are exactly these files; otherwise ``diverged`` is told.
         """
         self._former_ids, self.told = ids, told
         self._last_id = max(ids.values(), default=0)
