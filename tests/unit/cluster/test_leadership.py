@@ -69,7 +69,7 @@ def begin():
     def start(address, is_connected=False):
         coordinator = Noting()
         in_sync = InSync(
-            NODE, 2, 1, InSyncRecord(2, {NODE: 1, FORMER: 1}), 1, LONG_S, FORMER)
+            NODE, 2, 1, InSyncRecord(2, {NODE: 1, FORMER: 1}), 1, 1, LONG_S, FORMER)
         one = Leadership(coordinator, Promises(), Lease(5.0), in_sync, former=(FORMER, address))
         one._leader = SimpleNamespace(
             progress={FORMER: Progress(0, False)} if is_connected else {}, take_leavers=set)
