@@ -9,7 +9,7 @@ from collections import deque
 import gevent
 from gevent.event import Event
 
-from gomq_py.cluster.former_run import FormerRun
+from gomq_py.cluster.former_run import EXACT_FLUSHES, Past
 from gomq_py.cluster.replica import Replica
 from gomq_py.cluster.staging import Staging
 from gomq_py.cluster.wire import events
@@ -27,12 +27,6 @@ FLUSH_S = 0.2
 # For so long after a flush of the leader each batch is flushed at once: the leader is flushing it, too, for
 # somebody who waits. So both disks work at the same time.
 HURRY_S = 0.05
-# Memory for the last frames that were applied, which a new leader sends to followers that are behind it; each
-# takes LAST_OCTETS besides its payload. Followers of one leader are less than a second apart.
-LAST_OCTETS, FRAME_OCTETS = 4 << 20, 300
-# A copy is exact behind so many flushes of the leader: what a thread of the leader had written when the sync
-# read it was told with the flush that was under way then, or with the next one.
-EXACT_FLUSHES = 2
 
 
 class Applier:
@@ -57,12 +51,8 @@ class Applier:
         self._failed = failed
         self._flush_s = flush_s
         self._replica = None
-        self._former: FormerRun | None = None  # the data folder as it stays until a sync is swapped in
-        self._last = deque()  # frames that were applied
-        self._last_octets = self._begin = 0  # the last frames go on behind this position
-        self._is_cut = False  # an event was applied in part
+        self._past = Past(trusts_disk)
         self._next_identity = None
-        self._trusts_disk = trusts_disk
         self._frames = deque()
         self._flush_at = None  # time of the next flush; None: nothing was applied since the last one
         self._hurried_until = 0.0
@@ -78,8 +68,9 @@ class Applier:
         """
         if self._replica is not None and self.failure is None:
             return self.received
-        is_sound = self._trusts_disk and not (self.staging is not None and self.staging.is_doubtful)
-        return self._former.position if self._former is not None and is_sound else None
+        past, staging = self._past, self.staging
+        is_sound = past.trusts_disk and not (staging is not None and staging.is_doubtful)
+        return past.former.position if past.former is not None and is_sound else None
 
     @property
     def former(self):
@@ -88,14 +79,13 @@ class Applier:
         """
         replica = self._replica
         if replica is None or self.failure is not None:
-            return self._former
-        is_exact = replica.flushes >= EXACT_FLUSHES and not self._is_cut
-        return FormerRun(self._applied, replica.paths, self._begin, tuple(self._last), is_exact)
+            return self._past.former
+        return self._past.present(self._applied, replica)
 
     @property
     def is_doubtful(self):
         """Whether a flush or a read has failed, and no sync was swapped in since."""
-        return not self._trusts_disk or any(
+        return not self._past.trusts_disk or any(
             target is not None and target.is_doubtful for target in (self.staging, self._replica))
 
     def start(self):
@@ -111,7 +101,7 @@ class Applier:
         self._wake.set()
         if self._greenlet is not None:
             self._greenlet.join()
-        self._former = self.former
+        self._past.former = self.former
         try:
             in_thread(self._close)
         except OSError as error:
@@ -125,7 +115,7 @@ class Applier:
         """
         if self.staging is None:
             self.flush()
-        self._former = self.former
+        self._past.former = self.former
         self._give_up()
         self.received = self.flushed = self._applied = 0
         in_thread(self._stage)
@@ -135,7 +125,7 @@ class Applier:
     def go_on(self):
         """Give up a sync under way, and go on behind ``place``. Raises OSError. May switch."""
         if self._replica is None:
-            former = self._former
+            former = self._past.former
             self._give_up()
             self.received = self.flushed = self._applied = former.position
             in_thread(self._open_again, former)
@@ -229,7 +219,7 @@ class Applier:
         self.failure = error
         if self.staging is None:  # a sync that fails leaves the data folder as it was
             self.damage = self.damage or error
-            self._former = None
+            self._past.former = None
         self._forget()
         try:
             self._failed()
@@ -251,7 +241,7 @@ class Applier:
             events.decode(frame.payload, target)
             is_staged = self.staging is not None
             if not is_staged:
-                self._keep(frame)
+                self._past.applied(frame, self._applied)
             self._applied = frame.position
             done += 1
             if is_staged and target.is_whole:
@@ -267,36 +257,20 @@ class Applier:
         self.flushed = self._applied
         return done, True
 
-    def _keep(self, frame):
-        """Keep a frame that was applied, in place of older ones."""
-        self._is_cut = frame.position == self._applied
-        self._last.append(frame)
-        self._last_octets += len(frame.payload) + FRAME_OCTETS
-        while self._last_octets > LAST_OCTETS:
-            dropped = self._last.popleft()
-            self._last_octets -= len(dropped.payload) + FRAME_OCTETS
-            self._begin = dropped.position
-
-    def _begin_anew(self, position):
-        """Keep what comes behind this position from now on."""
-        self._last.clear()
-        self._last_octets, self._begin, self._is_cut = 0, position, False
-
     def _complete(self):
         identity = self._next_identity._replace(position=self._applied)
         replica = self.staging.complete(identity)
         self.identity = identity
         self.staging = None
-        self._trusts_disk = True
-        self.damage = self._former = None
-        self._begin_anew(self._applied)
+        self.damage = None
+        self._past.begin(self._applied)
         self._replica = replica  # last: from now on the hub may ask the leader to go on
         return replica
 
     def _stage(self):
-        self._trusts_disk = not self.is_doubtful
+        self._past.trusts_disk = not self.is_doubtful
         self._close()
-        self.staging = Staging(self._files, self._root, self._trusts_disk)
+        self.staging = Staging(self._files, self._root, self._past.trusts_disk)
 
     def _open_again(self, former):
         """Give up the sync, and open the data folder as it was before."""

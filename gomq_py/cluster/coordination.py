@@ -100,6 +100,11 @@ class Member(Protocol):
     def lead_on(self, epoch: int) -> None:
         """Go on as leader in a higher epoch."""
 
+    def end_links(self) -> None:
+        """End the links to followers, which promise nothing any more. A follower that hears a leader lets it
+        be elected again first.
+        """
+
     def deposed(self, reason: str) -> None:
         """Stop leading or following. This Coordination has ended."""
 
@@ -167,6 +172,11 @@ class Coordination:
         """
         if not self._has_ended:
             self._depose(reason, stays)
+
+    def hand_over(self) -> None:
+        """Stop leading before this node ends, so that another one is elected meanwhile. May switch."""
+        if not self._has_ended:
+            self._cease()
 
     def override(self, what: Callable[[Any, str, str, int], Transaction]) -> None:
         """Change the cluster's keys for an operator by ``what``, a function of core.overrides. Raises
@@ -474,13 +484,19 @@ class Coordination:
     def _depose(self, reason: str, stays: bool = False) -> None:
         LOG.warning("this node leads no more: %s", reason)
         self.decision = Deposed(reason)
+        self._cease(stays)
+        self._member.deposed(reason)
+
+    def _cease(self, stays: bool = False) -> None:
+        """Promise and deliver nothing any more, and let another node be elected. May switch."""
         self._end()
         if self.leadership is not None:
             self.leadership.end()
+            if not stays:
+                self._member.end_links()
         self._forget_lease()
         if stays:
             self._wait_for_successor()
-        self._member.deposed(reason)
 
     def _wait_for_successor(self) -> None:
         """Wait until etcd names a leader. May switch."""

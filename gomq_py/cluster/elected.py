@@ -260,6 +260,11 @@ class ElectedMembership:
         if self._serving is not None:
             self._serving.leader.lead_on(epoch)
 
+    def end_links(self) -> None:
+        """Send followers the changes up to now, and close their connections. May switch."""
+        if self._serving is not None:
+            self._serving.close()
+
     def deposed(self, reason: str) -> None:
         """Have the node begin anew."""
         self._reason = reason
@@ -311,12 +316,14 @@ class ElectedMembership:
             self._coordination.kept_alive(self._keepalives.lease, *self._keepalives.kept)
 
     def drain(self) -> None:
-        """Wait, before an orderly end, until every node in sync has everything. May switch."""
-        # One of them then leads at once. A leader that is fenced or alone does not wait.
-        if self._serving is not None:
+        """Before an orderly end, wait until every node in sync has everything, and let one of them lead while
+        this node closes. A leader that is fenced or alone does not wait. May switch.
+        """
+        if self._serving is not None and self._coordination is not None:
             with contextlib.suppress(ClusterError):
                 self._serving.check_transfer()
-                self._serving.drain()
+                if not self._serving.drain():
+                    self._coordination.hand_over()
 
     def change(self, what: str, node: str = "") -> None:
         """Do what an operator asks for. Raises ClusterError, OSError. May switch.

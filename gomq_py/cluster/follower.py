@@ -92,7 +92,6 @@ class Follower:
         self.is_copy = False
         self._login_with = secret, name
         self._address: Any = (host, port) if host else None
-        self._shown = format_address((host, port)) if host else ""
         self._tls = tls
         self._refused = refused
         self._file = file
@@ -150,7 +149,6 @@ class Follower:
         if address == self._address:
             return
         self._address = address
-        self._shown = "" if address is None else format_address(address)
         self._error, self._pause_s = "", FIRST_PAUSE_S
         self._hang_up()
         self._is_free.wait()
@@ -213,6 +211,10 @@ class Follower:
             self._leader_position, self._applier.octets,
             time.monotonic() - self._heard[0][1] if self._heard else 0.0, self._error,
             min(self._skews_s, default=None))
+
+    @property
+    def _shown(self) -> str:
+        return "" if self._address is None else format_address(self._address)
 
     # the greenlet
 

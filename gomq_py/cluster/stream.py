@@ -126,13 +126,13 @@ class EventStream(Replicator):
     """
 
     __slots__ = (
-        "run", "epoch", "position", "octets", "made", "kept", "unread", "wakes", "kept_most", "_inside",
+        "epoch", "position", "octets", "made", "kept", "unread", "wakes", "kept_most", "_inside",
         "_compresses", "_unread_most", "_pending", "_is_due", "_chain", "_first", "_last", "_marks", "_added",
-        "_dead", "_freeing", "_is_keeping", "_followers", "_former", "_timer", "_has_failed",
+        "_dead", "_freeing", "_is_keeping", "_followers", "_runs", "_timer", "_has_failed",
     )
 
     def __init__(self, root, epoch=0, compresses=True, kept_most=KEPT_OCTETS, unread_most=UNREAD_OCTETS):
-        self.run = os.urandom(16)
+        self._runs = {os.urandom(16): float("inf")}  # this run, then those before it: see FormerRun.runs
         self.epoch = epoch
         self.position = 0
         self.octets = self.made = 0
@@ -153,9 +153,13 @@ class EventStream(Replicator):
         self._freeing = None
         self._is_keeping = False
         self._followers = 0
-        self._former = None  # see succeed
         self._timer = None
         self._has_failed = False
+
+    @property
+    def run(self):
+        """The random id of this run."""
+        return next(iter(self._runs))
 
     # what the storage tells: see replication.Replicator
 
@@ -217,7 +221,8 @@ class EventStream(Replicator):
         other followers find their place here. ``epoch``: of the frames from now on.
         """
         assert self._last is self._first and not self._is_keeping
-        self.position, self.epoch, self._former = former.position, epoch, former
+        self.position, self.epoch = former.position, epoch
+        self._runs.update(former.runs)
         self._first = self._last = Entry(self._chain, former.begin, True, 0)
         self._is_keeping = True
         self._timer = gevent.spawn_later(ALONE_S, self._stop_keeping)
@@ -264,8 +269,7 @@ class EventStream(Replicator):
         """The Entry from which a follower with the events of ``run`` up to ``position`` goes on; None if it
         needs a sync.
         """
-        is_known = run == self.run or self._former is not None and self._former.has(run, position)
-        if not is_known or not self._is_keeping:
+        if position > self._runs.get(run, -1) or not self._is_keeping:
             return None
         entry = self.end()
         if entry.position != position:

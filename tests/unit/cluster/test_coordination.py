@@ -128,6 +128,10 @@ class Node:
     def lead_on(self, epoch):
         self.told.append(("lead on", epoch))
 
+    def end_links(self):
+        self.told.append("end links")
+        self.leader_at_end = leader_in(self.coordination._coordinator)
+
     def deposed(self, reason):
         self.told.append("deposed")
         self.reason = reason
@@ -453,6 +457,22 @@ def test_stop_lets_another_node_be_elected_at_once(etcd, begin):
     node.coordination.stop()
 
     assert leader_in(etcd) is None and "deposed" not in node.told
+
+
+@pytest.mark.parametrize("how, is_deposed", [
+    (lambda coordination: coordination.hand_over(), False),
+    (lambda coordination: coordination.resign("an operator asks"), True),
+])
+def test_leader_that_hands_over_delivers_nothing_and_hangs_up_first(etcd, begin, how, is_deposed):
+    """A follower that hears its leader waits, so that the leader may be elected again."""
+    node = begin()
+    wait(lambda: node.is_open)
+
+    how(node.coordination)
+
+    assert node.told.count("end links") == 1 and node.leader_at_end is not None
+    assert leader_in(etcd) is None and node.leadership.is_fenced
+    assert ("deposed" in node.told) == is_deposed
 
 
 def test_emptied_etcd_fences_the_leader(etcd, begin):

@@ -16,6 +16,7 @@ from gomq_py.cluster.leadership import Leadership
 from tests.support.waiting import in_time, wait_until
 
 NODE, FORMER = "a" * 32, "f" * 32
+LONG_S = 1e4
 
 
 class Failing:
@@ -68,7 +69,7 @@ def begin():
     def start(address, is_connected=False):
         coordinator = Noting()
         in_sync = InSync(
-            NODE, 2, 1, InSyncRecord(2, {NODE: 1, FORMER: 1}), 1, ack_timeout_s=10_000, former=FORMER)
+            NODE, 2, 1, InSyncRecord(2, {NODE: 1, FORMER: 1}), 1, 1, LONG_S, FORMER)
         one = Leadership(coordinator, Promises(), Lease(5.0), in_sync, former=(FORMER, address))
         one._leader = SimpleNamespace(
             progress={FORMER: Progress(0, False)} if is_connected else {}, take_leavers=set)

@@ -396,7 +396,9 @@ def test_close_returns_when_all_is_freed(tmp_path, monkeypatch):
 
 
 def test_followers_of_the_former_run_find_their_place(tmp_path):
-    """A copy at position 9, whose last frames begin behind 3; the frame of position 7 is part of a range."""
+    """A copy at position 9, whose last frames begin behind 3; the second one of position 7 is a part of the
+    next event.
+    """
     stream = EventStream(tmp_path)
     kept = [frames.Frame(frames.EVENTS, 6, position, b"%d" % position) for position in (5, 7, 7, 9)]
     former = FormerRun(9, {}, 3, kept, True, {b"former": 9, b"earlier": 4})
