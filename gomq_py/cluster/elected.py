@@ -38,7 +38,7 @@ from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.settings import Settings
 from gomq_py.errors import ClusterError
 from gomq_py.hub.threads import in_thread
-from gomq_py.net.listener import format_address
+from gomq_py.net.listener import bind_tcp, format_address
 from gomq_py.observability.log import logger
 from gomq_py.storage.disk.data_dir import CLUSTER, content_of
 from gomq_py.storage.disk.open_file import CAN_FLUSH_FILE_SYSTEMS
@@ -99,11 +99,15 @@ class ElectedMembership:
         return True
 
     def follow(self, root: str) -> None:
-        """Read the folder's identity, and check the settings. Blocks. Raises ClusterError, OSError, TLSError.
+        """Read the folder's identity, and check the settings. Blocks. Raises BindError, ClusterError,
+        OSError, TLSError.
         """
         settings = self._settings
         advertised(settings)  # both raise their errors before the node has started
         leader_tls(settings)
+        # a port that is taken would end the node whenever it is elected; a follower must not hold it, because
+        # others take a leader for gone whose address refuses them
+        bind_tcp(settings.clustering_bind, settings.clustering_port, 1).close()
         if settings.cluster_secret_file or settings.cluster_password:
             self._secret = read_secret(settings)
         self._file = IdentityFile(

@@ -121,6 +121,7 @@ class FollowerLogin:
         self.done = False
         self._hello = hello.encode()
         self._challenge: Any = None
+        self.refused_in = 0  # epoch of which a leader that has refused this node says to be; it has no proof
         self._signed = b""
         self._next: dict[int, Any] | None = {frames.CHALLENGE: self._challenged}
 
@@ -132,6 +133,7 @@ class FollowerLogin:
         """The bytes to send for a received frame; empty once ``done``. Raises LoginRefused."""
         if frame.kind == frames.REFUSED:
             self._next = None
+            self.refused_in = 0 if self._challenge is None else self._challenge.epoch
             text = messages.Refused.decode(frame.payload).text
             raise (CopiedFolder if text == COPIED else LoginRefused)(f"the leader refuses: {text!r}")
         return _step(self, frame)

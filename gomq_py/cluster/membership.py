@@ -71,7 +71,10 @@ class Membership:
         return False
 
     def _has_later_epoch(self, found: Identity) -> bool:
-        """Whether ``cluster_leader`` answers and proves to lead the same cluster in a later epoch."""
+        """Whether ``cluster_leader`` answers and proves to lead the same cluster in a later epoch. One that
+        refuses this node, because damage was found in its folder, for example, has no need to prove it: where
+        two might lead, this one follows.
+        """
         from gomq_py.cluster.follower import FAULTS
         from gomq_py.cluster.link import Link
         from gomq_py.cluster.login import FollowerLogin
@@ -88,7 +91,7 @@ class Membership:
                 finally:
                     link.end()
         except FAULTS:
-            return False
+            return login.refused_in > found.epoch
         return login.epoch > found.epoch
 
     def _address(self) -> tuple[str, int]:

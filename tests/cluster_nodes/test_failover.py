@@ -1,13 +1,19 @@
 """Three nodes and a real etcd: one is elected, another one takes over, and nothing confirmed is lost."""
+import base64
 import json
+import os
+import shutil
 import signal
 
 import pika
 import pytest
 
+from gomq_py.cluster import identity
+from gomq_py.cluster.core.records import InSyncRecord
 from gomq_py.storage.format.head import SEAL_AT, SYNCED_AT
 from tests.ctl.running import Runner, done
 from tests.support.elected import ELECTION_S, Client, Cluster
+from tests.support.etcd_process import text
 from tests.support.mirror import differing
 from tests.support.waiting import in_time, wait_until
 
@@ -46,6 +52,39 @@ def test_killed_leader_is_replaced_and_readmitted_without_a_loss(cluster):
     client.publish(50)
 
     check(client)
+
+
+def test_older_copy_of_a_folder_of_the_same_epoch_leads_nobody(tmp_path, etcd):
+    """It is put back while all nodes are down, and its node comes first."""
+    with Cluster(tmp_path, etcd, environment={"GOMQ_TEST_NOTE_S": "0.1"}) as cluster:
+        leader = cluster.wait_in_sync(3)
+        node = next(node for node in cluster.nodes if node is not leader)
+        client = Client(cluster).connect()
+        client.publish(50)
+        shutil.copytree(node.data_dir, tmp_path / "copy")
+        copied = identity.read(tmp_path / "copy")
+        client.publish(200)
+        wait_until(lambda: noted(etcd, copied.node_id.hex()) > copied.position, ELECTION_S)
+        for other in cluster.nodes:
+            other.kill()
+        shutil.rmtree(node.data_dir)
+        os.rename(tmp_path / "copy", node.data_dir)
+
+        node.spawn()
+        wait_until(
+            lambda: "it was put back" in node.figures.get("reason", ""), ELECTION_S, lambda: node.log_text)
+        for other in cluster.nodes:
+            if other is not node:
+                other.spawn()
+
+        cluster.wait_in_sync(3)
+        check(client)
+
+
+def noted(etcd, node):
+    """The position that `isr` has of a node."""
+    (kept,) = etcd.call("kv/range", key=text(b"gomq/isr"))["kvs"]
+    return InSyncRecord.decode(base64.b64decode(kept["value"])).positions.get(node, 0)
 
 
 def test_followers_of_a_killed_leader_go_on_at_the_next_one_without_a_sync(cluster):

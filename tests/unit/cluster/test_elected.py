@@ -1,4 +1,5 @@
 """Elected membership: what the coordination is told of the folder, and changes that operators ask for."""
+import socket
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from gomq_py.cluster.membership import Membership
 from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.settings import Settings
 from gomq_py.errors import ClusterError
+from gomq_py.net.listener import BindError
 from gomq_py.net.tls import TLSError
 from gomq_py.storage.disk.plain_files import PlainFiles
 
@@ -34,6 +36,16 @@ def membership(tmp_path):
     made._follower = Follower()
     made._forwarder = SimpleNamespace(leader_changed=lambda: None)
     return made
+
+
+def test_node_whose_cluster_port_is_taken_does_not_start(tmp_path):
+    """It would end whenever it is elected."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = Settings.checked(
+            data_dir=str(tmp_path), clustering_bind="127.0.0.1", clustering_port=taken.getsockname()[1])
+
+        with pytest.raises(BindError):
+            ElectedMembership(settings, connect=SimpleNamespace).follow(str(tmp_path))
 
 
 def test_folder_is_whole_again_after_a_sync(membership):
