@@ -19,6 +19,7 @@ from gomq_py.config.kinds import SECRET_OCTETS
 from gomq_py.config.settings import Settings
 from gomq_py.errors import ClusterError
 from gomq_py.observability.log import logger
+from gomq_py.storage.disk import swap
 from gomq_py.storage.disk.plain_files import PlainFiles
 from gomq_py.storage.disk.replication import Replicator
 
@@ -61,6 +62,8 @@ class Membership:
         found = identities.read(root)
         leader = self._settings.cluster_leader
         if found is None or found.promoted != leader:
+            return True
+        if swap.has_begun(root):  # what was read is of the former content
             return True
         if self._has_later_epoch(found):
             LOG.info("%s leads again, in a later epoch: this node follows it, though it was promoted", leader)

@@ -27,8 +27,8 @@ SHORT = "octets are shorter than a head"
 
 
 class Judge:
-    """Of the ``nodes``, with the Etcd. ``promised``: {number: connection that has published it}, without what a
-    consumer has acknowledged.
+    """Of the ``nodes``, with the Etcd. ``promised``: {number: connection that has published it}, without what
+    a consumer has acknowledged.
     """
 
     def __init__(self, world, etcd, folder):

@@ -41,6 +41,11 @@ def swap(files, root, stays):
     finish(files, root, stays)
 
 
+def has_begun(root):
+    """Whether a swap counts that is not finished: the folder's files are in part the former content's."""
+    return os.path.lexists(os.path.join(root, _MANIFEST))
+
+
 def finish(files, root, stays):
     """Finish a swap that has its manifest, and remove what an unfinished sync or an earlier swap has left.
 
@@ -49,7 +54,7 @@ def finish(files, root, stays):
     if not any(_is_ours(name) for name in os.listdir(root)):
         return
     manifest = os.path.join(root, _MANIFEST)
-    if os.path.lexists(manifest):
+    if has_begun(root):
         names = _read(manifest)
         _remove_former(files, root, {*names, *stays})
         for name in names:

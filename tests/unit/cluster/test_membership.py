@@ -14,6 +14,9 @@ from gomq_py.storage.disk.plain_files import PlainFiles
 from tests.support.played_leader import CLUSTER, RUN, SECRET
 
 
+LEADER = "127.0.0.1:1"  # nobody answers there
+
+
 def refuse(leader, epoch):
     """As a leader does in whose folder damage was found: when the follower has proved who it is."""
     leader.greet()
@@ -35,3 +38,17 @@ def test_node_that_was_promoted_follows_a_later_leader_that_refuses_it(leader, r
 
     assert Membership(settings).must_follow(str(root)) is follows
     playing.get()
+
+
+def test_promoted_node_that_was_killed_while_a_sync_was_swapped_in_follows_on(tmp_path):
+    """Its ``.cluster`` is the former content's still; the next one has the leader's epoch, in which two nodes
+    would lead.
+    """
+    identity.write(PlainFiles(), tmp_path, Identity(b"c" * 16, b"n" * 16, 2, promoted=LEADER))
+    membership = Membership(Settings.checked(
+        data_dir=str(tmp_path), cluster_leader=LEADER, cluster_password="a secret of the cluster"))
+    assert not membership.must_follow(tmp_path)
+
+    (tmp_path / ".sync.manifest").touch()
+
+    assert membership.must_follow(tmp_path)
