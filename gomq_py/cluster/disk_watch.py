@@ -28,6 +28,11 @@ class DiskWatch:
         """Watch a ResourceWatch's looks at the disk."""
         self._probe = resource_watch
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a flush has failed."""
+        return self._flushes is not None and self._flushes.has_failed
+
     def hangs(self) -> bool:
         """Whether anything hangs. To be called every few seconds, because a flush counts from the first call
         that sees it.

@@ -67,7 +67,6 @@ class ElectedMembership:
         self._promises = Promises()
         self._acknowledger = Acknowledger(self._promises, counts_received=not settings.sync)
         self._disk = DiskWatch()
-        self._flushes: Any = None  # a leader's GroupCommit
         self._connect = connect or partial(_client_of_etcd, settings)
         self._coordinator: Any = None
         self._keepalives: Any = None
@@ -246,8 +245,7 @@ class ElectedMembership:
 
     def _doubted(self) -> str:
         """Identity.doubted as it is now."""
-        has_failed = self._flushes is not None and self._flushes.has_failed
-        return this_boot() if has_failed else self._file.identity.doubted
+        return this_boot() if self._disk.has_failed else self._file.identity.doubted
 
     def elected(self, leadership: Leadership, is_first: bool) -> None:
         """Have the node lead."""
@@ -290,8 +288,7 @@ class ElectedMembership:
     def guard(self, durability: Any) -> None:
         """Let each promise of the node's Durability wait for the followers in sync."""
         durability.add(self._acknowledger)
-        self._flushes = durability.disk
-        self._disk.watch_flushes(self._flushes)
+        self._disk.watch_flushes(durability.disk)
 
     def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
         """Serve followers, and wait until doors may open. Raises BindError, OSError. May switch."""

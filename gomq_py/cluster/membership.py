@@ -129,6 +129,10 @@ class Membership:
             return (
                 "a sync is under way, and what this follower has is older: wait until it is streaming, or "
                 "take the older state with --force")
+        if not follower.identity.is_whole and not is_forced:
+            return (
+                "a flush has failed, so this follower may read what is not on its disk: wait until it has "
+                "synced, or take what it reads with --force")
         return ""
 
     def end_following(self, register: Any) -> None:

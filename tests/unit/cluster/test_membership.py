@@ -1,4 +1,6 @@
 """Membership: whether a node that was promoted follows its former leader again."""
+from types import SimpleNamespace
+
 import gevent
 import pytest
 
@@ -52,3 +54,16 @@ def test_promoted_node_that_was_killed_while_a_sync_was_swapped_in_follows_on(tm
     (tmp_path / ".sync.manifest").touch()
 
     assert membership.must_follow(tmp_path)
+
+
+def test_copy_whose_flush_has_failed_is_promoted_by_force_only(root):
+    """Also by another process than the one in which it failed."""
+    membership = Membership(Settings.checked(data_dir=str(root), cluster_leader="other:5679"))
+    torn = Identity(CLUSTER, b"n" * 16, 3, torn=identity.this_boot())
+    membership._follower = SimpleNamespace(is_whole=True, is_syncing=False, identity=torn)
+
+    assert "a flush has failed" in membership.why_not_promote(False)
+    assert membership.why_not_promote(True) == ""
+
+    membership._follower.identity = torn._replace(torn="of an earlier boot")
+    assert membership.why_not_promote(False) == ""
