@@ -27,8 +27,8 @@ SHORT = "octets are shorter than a head"
 
 
 class Judge:
-    """Of the ``nodes``, with the Etcd. ``promised``: {number: connection that has published it}, without what a
-    consumer has acknowledged.
+    """Of the ``nodes``, with the Etcd. ``promised``: {number: connection that has published it}, without what
+    a consumer has acknowledged.
     """
 
     def __init__(self, world, etcd, folder):
@@ -71,9 +71,6 @@ class Judge:
         self.opened_count += 1
         self.world.say("judge", f"{process} leads, {len(self.promised)} are promised")
         self.check_folder(process, process.machine.disk.root)
-        for other in [one for node in self.nodes for one in node.processes[-1:]]:
-            if self.leases_end_in_time and other is not process and other.delivers:
-                self.world.find(f"{process} has opened its doors, and {other} delivers")
         if process.node.broker.damage_count():
             self.world.find(f"{process} leads with damage in its folder")
 
@@ -83,6 +80,9 @@ class Judge:
             left_s = process.leadership.lease_left_s
             if left_s < 0 and began_s >= self.world.now_s + left_s:
                 self.world.find(f"{process} delivers {-left_s:.3f} s after the deadline of its lease")
+            for other in [one for node in self.nodes for one in node.processes[-1:] if one is not process]:
+                if self.leases_end_in_time and other.delivers and other.leadership.lease_left_s > 0:
+                    self.world.find(f"{process} delivers, and so does {other}")
 
     def check_folder(self, who, root):
         """Everything that was promised is there, in order."""
