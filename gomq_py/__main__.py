@@ -1,9 +1,9 @@
 """``gomq-py`` and ``python -m gomq_py``: the broker.
 
 Monkey-patches the standard library first, for libraries that the broker uses; broker code never relies on the
-patch. Two parts of gevent that the broker does not use are switched off: its plugin search, which imports 3
-MB of mail and archive modules, and its patch of subprocess. ssl is patched only when it is imported, because
-OpenSSL takes 5 MB that a broker without TLS saves.
+patch. Two unused parts of gevent are switched off: its plugin search, which imports 3 MB of mail and archive
+modules, and its patch of subprocess. ssl is patched only when it is imported, because OpenSSL takes 5 MB that
+a broker without TLS saves.
 """
 import sys
 from importlib import import_module
@@ -13,12 +13,11 @@ from gevent import config, events, monkey
 
 
 class SslPatcher:
-    """A module finder (importlib) that patches ssl for gevent when ssl or gevent.ssl is first imported. It
-    stays until the patch has succeeded: an import may fail, and a caller may look for a module without
-    importing it.
-    """
+    """A module finder (importlib) that patches ssl for gevent when ssl or gevent.ssl is first imported."""
 
     @classmethod
+    # It stays until the patch has succeeded: an import may fail, and a caller may look for a module without
+    # importing it.
     def find_spec(cls, name, path=None, target=None):
         """Return the spec of ssl or gevent.ssl; None for any other module."""
         if name not in ("ssl", "gevent.ssl"):

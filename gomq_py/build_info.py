@@ -1,9 +1,9 @@
 """Build information: tells version, interpreter, compiled modules and their sources.
 
-A leaf: this module imports no other part of the package and only reads files, so that ``--build-info`` also
-answers on a broken installation, and setup.py can ask which modules to compile. The build writes a digest of
-a module's sources into the compiled module, as its ELF build ID; the tests refuse a module if its sources
-have another digest. File times are ignored, because a checkout, a copy or an unpacked archive changes them.
+A leaf that imports no other part of the package and only reads files: ``--build-info`` also answers on a
+broken installation, and setup.py asks which modules to compile. The build writes a digest of a module's
+sources into the compiled module, as its ELF build ID. The tests refuse a module whose sources have another
+digest. File times are ignored, because a checkout, a copy or an unpacked archive changes them.
 """
 import importlib.util
 import os

@@ -21,10 +21,9 @@ HTTP, HTTPS, METRICS, CONTROL = "http", "https", "metrics", "control"
 
 
 class Served(NamedTuple):
-    """Names of the settings of one protocol's listeners.
-
-    ``tls``: name of the listener over TLS. ``is_needed``: True if the broker does not start when the port is
-    in use. Otherwise it starts without the port, unless the configuration names the port.
+    """Names of the settings of one protocol's listeners. ``tls``: name of the listener over TLS.
+    ``is_needed``: the broker does not start when the port is in use; otherwise it starts without the port,
+    unless the configuration names the port.
     """
 
     bind: str
@@ -83,11 +82,16 @@ class Doors:
         inherited: Sequence[tuple[str, Any]] = (),
         forward: Callable[[str], Callable[..., Any]] | None = None,
     ):
-        """``handlers``: {protocol of PROTOCOLS: (function that serves a socket, admission gate, whether that
-        function never switches)}. ``make_side_door(protocol, socket, tls)`` makes a listener of another
-        protocol. ``turns`` (hub.turns) schedules TLS handshakes. ``inherited``: (name, listening socket)
-        pairs. ``forward(listener)``, of a follower, returns the function that serves the clients of a
-        listener in place of the handlers', also over TLS, which the leader ends.
+        """How to serve each listener:
+
+            handlers             {protocol of PROTOCOLS: (function that serves a socket, admission gate,
+                                 whether that function never switches)}
+            make_side_door(protocol, socket, tls)
+                                 makes a listener of another protocol
+            turns                schedules TLS handshakes (hub.turns)
+            inherited            (name, listening socket) pairs
+            forward(listener)    of a follower: returns the function that serves the listener's clients in
+                                 place of the handlers', also over TLS, which the leader ends
         """
         self._settings = settings
         self._handlers = handlers
@@ -246,8 +250,9 @@ class Doors:
         self, address: str, option: str, is_needed: bool = False, reuse_port: bool = False
     ) -> list[Any]:
         """Return [listening socket], or [] if the port is -1, or if a default port is in use and not
-        ``is_needed``: then a second broker on the machine still serves AMQP.
+        ``is_needed``.
         """
+        # Without it a second broker on the machine still serves AMQP.
         settings, port = self._settings, getattr(self._settings, option)
         if port < 0:
             return []
@@ -260,9 +265,9 @@ class Doors:
             return []
 
     def _open_control(self) -> None:
-        """Open gomq-py-ctl's unix socket. A failure ends the boot only if the configuration names the path.
-        Without a named path, no socket is opened if the management API is off.
-        """
+        """Open gomq-py-ctl's unix socket."""
+        # A failure ends the boot only if the configuration names the path. Without a named path, no socket is
+        # opened if the management API is off.
         settings = self._settings
         path = settings.control_unix_path
         asked_for = "control_unix_path" in settings.origins and path != control.AUTO

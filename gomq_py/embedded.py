@@ -1,8 +1,8 @@
 """Embedding: runs a broker in any program: ``with gomq_py.Broker() as broker: connect(broker.amqp_url)``.
 
-Like cli it runs a launcher, but in a native thread with a hub of its own, so that it works in any program,
-monkey-patched or not, and several times in one process. Other threads' calls reach that thread through one
-inbox. Importing this module brings in neither gevent nor the broker.
+Like cli it runs a launcher, but in a native thread with a hub of its own. So it works in any program,
+monkey-patched or not, and several times in one process. Calls from other threads reach that thread through
+one inbox. Importing this module imports neither gevent nor the broker.
 """
 import atexit
 import os
@@ -159,8 +159,8 @@ class Broker:
             self._launcher.abandon()
 
     def _is_running(self):
-        """True from the start of the broker's thread until it has released everything; then the broker can be
-        started again on the same data.
+        """True from the start of the broker's thread until it has released everything. Then it can be started
+        again.
         """
         return self._ended is not None and self._ended.locked()
 
@@ -215,7 +215,7 @@ class Broker:
         if not self._is_running():
             raise RuntimeError(
                 "the broker is not running: it has an address once start() has returned, or inside of `with`"
-            )
+            ) from self._failure
         raise RuntimeError(
             f"the broker has no {protocol}: its {protocol}_port is {self._options.get(protocol + '_port')}"
         )
@@ -227,7 +227,7 @@ class Broker:
         may switch greenlets but must not block the thread.
         """
         if self._knock is None:
-            raise RuntimeError("the broker is not running")
+            raise RuntimeError("the broker is not running") from self._failure
         _, allocate_lock = _native_threads()
         done = allocate_lock()
         done.acquire()
@@ -292,6 +292,7 @@ class Broker:
             Settings.checked(data_dir=self.data_dir, **self._options), listening=self._adopted()
         )
         launcher.on_promoted = lambda: self._note_addresses(launcher)
+        launcher.on_failed = self._end
         launcher.on_deposed = self._deposed
         launcher.start()
         try:
@@ -316,8 +317,12 @@ class Broker:
 
     def _deposed(self, reason):
         """Stop, because another node leads: only a new broker is a follower again."""
-        self._failure = RuntimeError(
-            f"this broker has stopped, because it leads its cluster no more: {reason}")
+        self._end(RuntimeError(
+            f"this broker has stopped, because it leads its cluster no more: {reason}"))
+
+    def _end(self, failure):
+        """Stop; ``serve_forever`` raises the failure, and it is the cause of other calls' errors."""
+        self._failure = failure
         self._stopping.set()
 
     def _adopted(self):
@@ -332,9 +337,8 @@ class Broker:
 
 
 def _import_ahead(with_management):
-    """Import the modules that the broker's thread needs. Must run before that thread starts. If the calling
-    thread runs greenlets, its hub is made here, too.
-    """
+    """Import the modules that the broker's thread needs, before that thread starts."""
+    # If the calling thread runs greenlets, its hub is made here, too.
     import gomq_py.launcher  # noqa: F401
     if with_management:
         import gomq_py.http.door  # noqa: F401

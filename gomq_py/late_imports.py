@@ -1,11 +1,9 @@
 """Late imports: lets the broker import modules when it first needs them.
 
 A leaf. A running broker may lack a descriptor to read a file, or its package may have been deleted. So
-callers import under ``with importing``, before any change of state: if the import fails, the request is
-refused, and the next attempt may succeed.
-
-The package may also have been upgraded. Compiled modules rely on each other's layout: a mix of old and new
-once killed the broker. So ``Unreplaced`` refuses imports from a package that was replaced after the start.
+callers import under ``with importing``, before any change of state: a failed import refuses the request, and
+the next attempt may succeed. The package may also have been upgraded, and compiled modules of two versions
+together may kill the broker: ``Unreplaced`` then refuses imports.
 """
 import os
 from collections.abc import Iterator
@@ -29,8 +27,8 @@ def _package() -> Any:
 
 
 class Unreplaced:
-    """A module finder for sys.meta_path that only refuses: an import from this package raises ImportError if
-    the package's files were replaced after the start.
+    """A module finder for sys.meta_path that refuses imports from this package if its files were replaced
+    after the start.
     """
 
     begun = _package()

@@ -58,7 +58,8 @@ class BootError(Exception):
 class Launcher:
     """Runs one broker in this process. The command calls ``run``; programs call ``start`` and ``stop``.
 
-    ``on_promoted()`` is called when a follower has become the leader. ``on_deposed(reason)``: when a node
+    ``on_promoted()`` is called when a follower has become the leader; ``on_failed(error)`` when one that was
+    elected, or that an operator has promoted, could not, and is closed. ``on_deposed(reason)``: when a node
     that was elected leads no more; by default the program begins anew in this process, as a follower.
     """
 
@@ -82,6 +83,7 @@ class Launcher:
         self._promotion: Any = None
         self._is_promoting = self._has_failed = False
         self.on_promoted: Callable[[], None] = _do_nothing
+        self.on_failed: Callable[[Exception], None] = self._end_run
         self.on_deposed: Callable[[str], None] | None = None
         self._demotion: Any = None
 
@@ -117,6 +119,8 @@ class Launcher:
             return EXIT_ABORTED if self._has_failed else EXIT_STOPPED
         finally:
             gevent.killall(helpers)
+            if self._demotion is not None:  # it has begun to stop the node
+                self._demotion.join(DEMOTION_S)
             self.stop()
             self._lift_limit()
             self._systemd.close()
@@ -229,8 +233,8 @@ class Launcher:
         self.on_promoted()
 
     def _promote_when_asked(self) -> None:
-        """Promote this follower once an operator asks, or it is elected. If that fails, end the process. May
-        switch.
+        """Promote this follower once an operator asks, or it is elected. If that fails, call ``on_failed``.
+        May switch.
         """
         self._asked_to_promote.wait()
         try:
@@ -238,9 +242,7 @@ class Launcher:
         except (BootError, RuntimeError) as error:
             expected = isinstance(error.__cause__, (*BOOT_ERRORS, OSError))
             LOG.critical("%s", error, exc_info=None if expected else error.__cause__)
-            self._has_failed = True
-            if self._asked_to_stop is not None:
-                self._asked_to_stop.set()
+            self.on_failed(error)
             return
         garbage.freeze()
         self._systemd.ready(self._where())
@@ -271,9 +273,13 @@ class Launcher:
             os.execve(sys.executable, sys.orig_argv, environment)
         except OSError as error:  # the program was replaced, for example: who has started it starts it anew
             LOG.critical("the program cannot begin anew, and ends: %s", error)
-            self._has_failed = True
-            if self._asked_to_stop is not None:
-                self._asked_to_stop.set()
+            self._end_run(error)
+
+    def _end_run(self, _error: Exception) -> None:
+        """Let ``run`` end as after a failure. Does not switch."""
+        self._has_failed = True
+        if self._asked_to_stop is not None:
+            self._asked_to_stop.set()
 
     def _where(self) -> str:
         """Return the names and addresses of the open listeners, as text for the log."""

@@ -94,6 +94,7 @@ class Node:
         if self._membership is not None:
             self._membership.check_content(self._data_dir.path)
         self._data_dir.open()
+        broker: Broker  # made below; a node that closes has no self.broker, and followers may still log in
         if self._membership is not None:
             self._membership.lead(
                 self._data_dir.path, self._files.register, lambda: broker.damage_count())
@@ -157,14 +158,15 @@ class Node:
         self._membership.start(promote, deposed)
 
     def promote(self, inherited: Any = ()) -> None:
-        """Make a follower the leader, and open its listeners. What has come from the leader is on disk first.
+        """Make a follower the leader, and open its listeners. All changes received from the leader are
+        flushed first.
 
         Blocks. May switch. ``inherited``: see ``open_doors``. Raises what ``lead`` and ``open_doors`` raise;
         after an error the caller calls ``close``.
         """
         assert self.role == FOLLOWER, self.role
         if self._membership is not None:
-            self._membership.end_following()
+            self._membership.end_following(self._files.register)
         if self.doors is not None:
             self.doors.close()
             self.doors = None
@@ -176,12 +178,12 @@ class Node:
         self.open_doors((*inherited, *unserved))
 
     def why_not_promote(self, is_forced: bool) -> str:
-        """Why this node is not to be promoted now, or ""; ``is_forced``: also to an older state."""
+        """Why this node is not to be promoted now, or "". ``is_forced``: an unfinished sync is no reason."""
         return self._membership.why_not_promote(is_forced)
 
     def change_cluster(self, what: str, node: str = "") -> None:
-        """Do what an operator asks for: "accept_damage", "adopt", "force_leader", "transfer_leadership", or
-        "forget_node" with the name or id of another ``node``.
+        """Do what an operator asks for: "accept_damage", "adopt", "force_leader", "transfer_leadership", to
+        another ``node`` if one is named, or "forget_node" with the other's name, address or id.
 
         Raises ClusterError where that is not possible now; OSError. May switch.
         """
@@ -248,9 +250,8 @@ class Node:
         return self.broker.cluster_name
 
     def _has_wills_to_publish(self) -> bool:
-        """True if MQTT is served over WebSockets, and an earlier run of the broker left wills to publish. The
-        MQTT server publishes them, so it must then be created at boot, not for its first client.
-        """
+        """True if MQTT is served over WebSockets, and an earlier run of the broker left wills to publish."""
+        # The MQTT server publishes them, so it must then be created at boot, not for its first client.
         is_open = self.settings.mqtt_websocket and any(
             listener.protocol in (HTTP, HTTPS) for listener in self.listeners)
         return is_open and any(vhost.extras[EXTRA].wills.count for vhost in self.broker.vhosts.values())

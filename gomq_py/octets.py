@@ -10,9 +10,8 @@ from struct import Struct
 
 
 def _extension():
-    """Import the C extension of the package crc32c without its ``__init__``, which imports importlib.metadata
-    and so 3 MB of modules for mail and archives.
-    """
+    """Import the C extension of the package crc32c without its ``__init__``."""
+    # That imports importlib.metadata and so 3 MB of modules for mail and archives.
     name = "crc32c._crc32c"
     if name in sys.modules:
         return sys.modules[name]
@@ -81,8 +80,6 @@ def crc32c(seed, p, start, count):
 
 def pointer(buffer):
     """Return a C pointer to the start of a buffer in compiled modules, the buffer itself in plain Python.
-
-    The caller must keep the buffer alive and its size unchanged while it uses the pointer, and drop the
-    pointer before it closes an mmap.
+    While the pointer is used, the buffer must stay alive and keep its size; an mmap must not be closed.
     """
     return buffer

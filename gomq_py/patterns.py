@@ -1,10 +1,10 @@
 """Patterns: matches clients' regular expressions (policies, permissions, scopes of tokens, filters of lists)
 within limits of time and memory.
 
-A leaf. The standard library's matcher may take hours for a few characters, for example ``(a+)+$``, and
-nothing can interrupt it; the ``regex`` library takes the same grammar and a time-out. Nested repetition
-counts, whose memory has no bound, are refused before compilation. The library is imported for the first
-pattern other than MATCH_ALL: it takes 1.5 MB, and most brokers have no other pattern.
+A leaf. The standard library's matcher may take hours for a few characters, as for ``(a+)+$``, and nothing can
+interrupt it; the ``regex`` library takes the same grammar and a time-out. Nested repetition counts, whose
+memory has no bound, are refused before compilation. The library (1.5 MB) is imported for the first pattern
+other than MATCH_ALL.
 """
 import re
 import time
@@ -67,9 +67,8 @@ class Pattern:
         return self._budget_s < BUDGET_S
 
     def _found_by_own_clock(self, name):
-        """Match once more after a time-out, with the time of this thread only: the matcher's own clock also
-        counts the time of other threads, which must not cost a user a right. Raises TimeoutError.
-        """
+        """Match once more after a time-out, by the time of this thread only. Raises TimeoutError."""
+        # The matcher's own clock also counts the time of other threads, which must not cost a user a right.
         for _ in range(TRIES):
             began = self._clock()
             try:
@@ -101,9 +100,8 @@ class Globs:
 
 
 def _is_all_of(name, parts):
-    """True if the name consists of these parts in this order, with any text between them. Looks for each part
-    at its first occurrence only, because a later one never matches more.
-    """
+    """True if the name consists of these parts in this order, with any text between them."""
+    # Looks for each part at its first occurrence only, because a later one never matches more.
     first, last = parts[0], parts[-1]
     if len(parts) == 1:
         return name == first

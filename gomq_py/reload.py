@@ -1,10 +1,9 @@
 """Reload: reads the configuration again and applies the options that can change while the broker runs; after
 an error it applies nothing.
 
-Used by the launcher. All steps that can fail come first: parsing, certificates, the log file; steps that read
-files run in a thread. So a bad file or a certificate without its key leaves the old configuration in force,
-with one line in the log. An option is applied if its table entry says that it takes effect at run time; the
-log names the changed options that need a restart.
+Used by the launcher. All steps that can fail come first: parsing, certificates, the log file. Steps that read
+files run in a thread. So a bad file leaves the old configuration in force, with one line in the log. The
+table of options says which take effect at run time; the log names the changed options that need a restart.
 """
 from collections.abc import Callable
 from typing import Any

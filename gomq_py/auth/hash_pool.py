@@ -1,7 +1,7 @@
 """Hash pool: computes costly password hashes in a few threads, which clients' addresses use in turn.
 
-Unauthenticated peers can trigger any number of hashes. So hashes occupy only some threads of the hub's pool,
-which name lookups, files and keys need too, and every address gets as many hashes computed as any other.
+Unauthenticated peers can trigger any number of hashes. So hashes take only some threads of the hub's pool,
+which also serves name lookups, files and keys, and each address gets as many hashes as any other.
 """
 import os
 

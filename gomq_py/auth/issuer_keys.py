@@ -5,8 +5,8 @@ says, and fetches them again when a token names an unknown key.
     (OpenID Connect Discovery 1.0 §4, RFC 7517 §5)
 
 Fetches run in the hub's thread pool, one at a time, with a limit on time and size. Expired keys are used
-while new keys are fetched, so that a slow issuer delays no login, and are dropped after LIVES times their
-lifetime. Keys that nobody asks for are not fetched.
+while new ones are fetched, so that a slow issuer delays no login; after LIVES times their lifetime they are
+dropped. Keys that nobody asks for are not fetched.
 """
 import http.client
 import json
@@ -90,7 +90,7 @@ class IssuerKeys:
             self._fetched_s = self._now_s()
 
     def _fetch_keys(self):
-        """({kid: JWK}, seconds to keep them or None). Runs in a thread. Raises OSError, ValueError."""
+        """Return ({kid: JWK}, seconds to keep them or None). Runs in a thread. Raises OSError, ValueError."""
         discovered, _ = self._fetch(self._issuer.rstrip("/") + DISCOVERY)
         named = discovered.get("issuer")
         if not isinstance(named, str) or named.rstrip("/") != self._issuer.rstrip("/"):

@@ -1,7 +1,7 @@
 """Labels: checks the lengths of user names, tags and descriptions.
 
-All protocols and imports use these limits; RabbitMQ has none. Each list of users or virtual hosts shows all
-labels, and the log keeps them, so a label of a megabyte would make every answer a megabyte longer.
+All protocols and imports use these limits; RabbitMQ has none. Lists of users and virtual hosts show all
+labels, so one of a megabyte would make every answer a megabyte longer.
 """
 from gomq_py.errors import PreconditionFailed
 

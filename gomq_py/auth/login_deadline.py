@@ -15,7 +15,6 @@ PAUSE_S = 120
 
 class LoginDeadline:
     """``with LoginDeadline(seconds, error):`` raises ``error`` in this greenlet when its block takes longer.
-
     Time in ``with deadline.paused():`` blocks does not count, up to PAUSE_S seconds in all.
     """
 

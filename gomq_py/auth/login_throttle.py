@@ -1,13 +1,12 @@
 """Login throttle: slows down clients that guess passwords; a right password only has to wait.
 
 Failures are counted per user name at an address, and per address. Below the limit a password is checked at
-once. Above the limit every attempt waits until earlier failures are forgotten, whether its password is right
-or wrong, so that neither the time nor the answer reveals anything. Attempts behind a full wait queue are
-refused unchecked. A user name that has once logged in from an address waits for its own failures only, not
-for failures of other clients behind that address.
+once. Above it every attempt waits until earlier failures are forgotten, with a right password or a wrong one,
+so that neither time nor answer reveals anything. Attempts behind a full wait queue are refused unchecked. A
+user name that has once logged in from an address waits for its own failures only.
 
 All protocols share one throttle. An attempt counts as failed while it is being checked, so that parallel
-attempts get no more checks than successive attempts. Memory is bounded: the least recently used counters are
+attempts get no more checks than successive ones. Memory is bounded: the least recently used counters are
 dropped, and so are counters without failures when a new name comes.
 """
 import functools
@@ -52,8 +51,8 @@ class LoginThrottle:
         )
 
     def is_known(self, name, address):
-        """Whether the name has logged in from this address and has no remembered failures there, so that a
-        right password need not wait.
+        """Whether the name has logged in from this address, without remembered failures there: it need not
+        wait.
         """
         key = network_of(address), name[:NAME_LENGTH]
         if key not in self._known or key in self._names:
@@ -142,17 +141,16 @@ class _Counters:
             del self._counters[oldest]
 
     def drop_if_clean(self, key):
-        """Drop the counter of ``key`` if it has neither failures nor attempts. Many such counters could
-        otherwise evict the counters of names whose passwords are being guessed.
-        """
+        """Drop the counter of ``key`` if it has neither failures nor attempts."""
+        # Many such counters could otherwise evict the counters of names whose passwords are being guessed.
         counter = self._counters.get(key)
         if counter is not None and counter.is_clean():
             del self._counters[key]
 
 
 class _Place(Event):
-    """A waiting attempt: an Event that is set when the attempt must check whether it may go on. ``refused``:
-    the attempt is refused, because the wait queue has become too long.
+    """A waiting attempt, whose Event is set when it must check whether it may go on. ``refused``: the wait
+    queue was too long.
     """
 
     refused = False
@@ -220,9 +218,9 @@ class _Counter:
         return self._failures + 1 > self._limit
 
     def _shorten(self):
-        """Refuse all waiting attempts but the first WAITING. While checks run, any number of attempts may
-        wait; if the checks fail, the last of these attempts would wait for hours.
-        """
+        """Refuse all waiting attempts but the first WAITING."""
+        # While checks run, any number of attempts may wait; if the checks fail, the last of these would wait
+        # for hours.
         while len(self._waiting) > WAITING:
             last = self._waiting.pop()
             last.refused = True

@@ -39,8 +39,8 @@ class Logins:
             return user
 
     def login_at_once(self, name, password, address):
-        """The User, if this password was verified before, and the name has logged in from this address and
-        has not failed since then. Otherwise None: then call login().
+        """The User, if this password was verified before, and the name needs no wait at this address
+        (LoginThrottle.is_known). Otherwise None: then call login().
         """
         if self._backends[0] == LOCAL and self._throttle.is_known(name, address):
             return self._users.get_verified(name, password, address)
@@ -80,8 +80,8 @@ class Logins:
         user.renew(self._tokens.verify(token))
 
     def ask_ahead(self, name, password, address=""):
-        """Call this before Users.set_user() with a password: if the user's hash is costly, compares the
-        password with it in a thread, and remembers a match. May switch.
+        """Compare the password with the user's hash in a thread if the hash is costly, and remember a match.
+        For callers of Users.set_user(), before the call. May switch.
         """
         if self._users.is_costly(name, password):
             self._matching_hash(name, password, address)

@@ -59,15 +59,15 @@ class Permission:
 
 class TopicPermission:
     """The routing keys with which a user may publish to (write) and bind from (read) one topic exchange.
-    Immutable.
+    Immutable. Without one, all keys are allowed.
 
     ``{username}``, ``{vhost}`` and ``{client_id}`` in an expression stand for the connection's values,
-    escaped: a user called ``.*`` gets no more rights than others. Without a TopicPermission for an exchange
-    all keys are allowed.
+    escaped.
     """
 
     __slots__ = ("user", "vhost", "exchange", "write", "read", "_patterns", "_by_client")
 
+    # A user called ``.*`` gets no more rights than others.
     def __init__(self, user, vhost, exchange, write, read):
         """Raises ValueError for an invalid regular expression."""
         self.user = user

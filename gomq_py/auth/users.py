@@ -30,11 +30,9 @@ _SLACK = 1000
 
 
 class User:
-    """One user: login, rights and limits.
-
-    ``state.revision`` (an ExchangeState) changes with every change of the permissions, which outdates cached
-    routes. ``login_revision`` changes when the password or tags change or the user is deleted (LoginProof).
-    ``limits``: {name: whole number}, set by the operator; broker.policies.limits explains them.
+    """One user: login, rights and limits ({name: whole number}, see broker.policies.limits).
+    ``state.revision`` (ExchangeState) changes with the permissions, which outdates cached routes.
+    ``login_revision`` changes when the password or tags change or the user is deleted (LoginProof).
     """
 
     __slots__ = (
@@ -116,10 +114,11 @@ class LoginProof:
 class Users:
     """Keeps all users by name; has no users before ``open``.
 
-    ``make_state()`` makes each user's ``state``; ``only_local``: names of users who may log in from this
-    machine only; ``left`` and ``note`` go to the DefinitionLog. ``on_change(record)``, if set, is called with
-    each written change before it takes effect. ``rights_watchers`` are called with the User after its
-    permissions or tags have changed; they must not raise.
+        make_state()         makes each user's ``state``
+        only_local           names of users who may log in from this machine only
+        left, note           go to the DefinitionLog
+        on_change(record)    if set, called with each written change before it takes effect
+        rights_watchers      called with a User whose permissions or tags have changed; must not raise
     """
 
     def __init__(self, files, path, committer, scheduler, make_state, only_local=(), left=None, note=None):
@@ -197,9 +196,10 @@ class Users:
         )
 
     def costs_left(self, name):
-        """bcrypt costs for ``passwords.spend`` in a thread, after refusing a login of this name. So every
-        refusal takes as long as for the costliest hash, and does not reveal which users exist.
+        """bcrypt costs for ``passwords.spend``, to be called in a thread after a login of this name was
+        refused.
         """
+        # So every refusal takes as long as for the costliest hash, and does not reveal which users exist.
         if self._costliest is None:
             self._costliest = max(
                 (passwords.bcrypt_cost(user.password_hash) for user in self._users.values()), default=0
@@ -211,9 +211,8 @@ class Users:
         return (self._costliest,) if self._costliest else ()
 
     def matching_hash(self, name, password):
-        """The user's hash if this password matches it, else None. A verified password is remembered.
-
-        May run in a thread, during which the user may change: call ``is_hash_of`` afterwards.
+        """The user's hash if this password matches it, else None. A verified password is remembered. May run
+        in a thread: then call ``is_hash_of`` afterwards, because the user may have changed.
         """
         # an unknown name takes as long, so the time reveals nothing
         user = self._users.get(name, _NOBODY)
@@ -254,13 +253,14 @@ class Users:
         self, name, password=None, password_hash=None, hashing_algorithm=passwords.SHA256, tags=(), grants=()
     ):
         """Create a user, or set its password and tags. A user without password and hash cannot log in by
-        password.
+        password. ``grants``: vhosts in which the user gets all rights. Raises ValueError, PreconditionFailed,
+        OSError.
 
-        Raises ValueError, PreconditionFailed, OSError. ``grants`` are vhosts in which the user gets all
-        rights; a crash leaves both user and rights or neither. An unchanged password keeps its hash, because
-        a new salt would end the user's sessions; if the hash is costly, the caller must call Logins.ask_ahead
-        first. A call that changes nothing writes nothing.
+        An unchanged password keeps its hash; if the hash is costly, the caller must call Logins.ask_ahead
+        first.
         """
+        # A new salt would end the user's sessions. A crash leaves both user and rights or neither. A call
+        # that changes nothing writes nothing.
         algorithm = passwords.algorithm_named(hashing_algorithm)
         check_user_name(name)
         check_tags(tags)
@@ -358,8 +358,8 @@ class Users:
         self.delete_topic_permissions(name, vhost)
 
     def forget_vhosts(self, vhosts):
-        """At boot, remove all rights in these vhosts, whose deletion a crash interrupted. Removed records are
-        kept in a file beside the log. Blocks.
+        """At boot, remove all rights in these vhosts, whose deletion a crash interrupted. Blocks. The removed
+        records are kept in a file beside the log.
         """
         left = [
             (user, record)
@@ -407,9 +407,8 @@ class Users:
         return not self.is_costly(user.name, password) and self.matching_hash(user.name, password) is not None
 
     def _proof(self, password_hash, password):
-        """The digest (bytes) that stands for a verified password in the cache. It is useless outside this
-        process, and changes with the user's hash.
-        """
+        """The digest (bytes) that stands for a verified password in the cache."""
+        # It is useless outside this process, and changes with the user's hash.
         octets = password.encode("utf-8", "surrogateescape") if isinstance(password, str) else bytes(password)
         # keyed, as HMAC is, at a fifth of its cost
         return blake2b(password_hash.encode() + b"\0" + octets, key=self._cache_key).digest()
@@ -497,8 +496,8 @@ class Users:
                 LOG.error("users: permissions of %r in vhost %r are left out: %s", user.name, vhost, error)
 
     def _snapshot(self):
-        """A generator of functions that return the present record of a user, limit or right (or None), for
-        compaction of the log.
+        """Yield functions that return the present record of a user, limit or right, or None. For compaction
+        of the log.
         """
         for name in list(self._users):
             yield partial(self._login_now, name)

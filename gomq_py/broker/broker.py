@@ -42,12 +42,16 @@ DEFAULT_VHOST = "/"
 
 
 class Broker:
-    """Owns all that a node serves: ``vhosts`` (by name), ``users``, ``logins``, ``user_limits``, and the
-    hub's ``scheduler``, which runs their background jobs.
+    """Owns all that a node serves.
 
-    ``tables`` limits the depth and length of tables. Protocol servers wait for ``durability`` before they
-    answer about durable entities, and report to ``events``. ``resource_watch`` raises ``alarms`` once the
-    node has started it; an alarm reaches all connections of the hub.
+        vhosts            {name: VHost}
+        users, logins, user_limits
+        scheduler         the hub's, which runs background jobs
+        tables            limits of the depth and length of tables
+        durability        asked by protocol servers before they answer about durable entities
+        events            told by them what happens
+        resource_watch    raises ``alarms``, which reach all connections of the hub, once the node has started
+                          it
     """
 
     def __init__(self, data_dir, files, durability, settings, hub, kinds=None):
@@ -141,7 +145,7 @@ class Broker:
             self._log_exchange = log_exchange.LogExchange(self.vhosts[DEFAULT_VHOST], self.scheduler)
 
     def damage(self):
-        """(count of damaged messages found in this run, paths of the files with quarantined data)."""
+        """Return (count of damaged messages found in this run, paths of the files with quarantined data)."""
         notes = self._pool.damage
         kept = [path for path in sorted(notes.kept_paths) if os.path.lexists(path)]
         return notes.records, kept + self._data_dir.kept_paths()
@@ -355,7 +359,7 @@ class Broker:
         return self._factory.removing.union(*leaving)
 
     def _disown_if_deleted(self, user):
-        """After a change of a user's rights, reapply the policies that the user has set. If the user was
+        """Reapply the policies that a user has set, because the user's rights have changed. If the user was
         deleted, first forget that the user has set parameters.
         """
         concerned = [vhost for vhost in self.vhosts.values() if vhost.policies.are_set_by(user.name)]
@@ -389,11 +393,9 @@ class Broker:
         return vhost
 
     def _make_defaults(self):
-        """Make vhost / if there is no vhost and, at the first boot, the first users with all rights in it.
-
-        A damaged or emptied users' file gets no new user: ``guest`` with its known password must not come
-        back.
-        """
+        """Make vhost / if there is no vhost and, at the first boot, the first users with all rights in it."""
+        # A damaged or emptied users' file gets no new user: ``guest`` with its known password must not come
+        # back.
         is_first = self.users.is_new
         if self._log.is_new:
             vhost = self.vhosts[DEFAULT_VHOST] = self._new_vhost(DEFAULT_VHOST, "", ())
@@ -410,7 +412,9 @@ class Broker:
         self._data_dir.keep_cluster_name(is_first)
 
     def _first_users(self):
-        """[(name, password hash, hash algorithm)] of the configured first users, or of the default user."""
+        """Return [(name, password hash, hash algorithm)] of the configured first users, or of the default
+        user.
+        """
         settings = self.settings
         if settings.first_users:
             return [

@@ -1,5 +1,5 @@
-"""Envelope: reads the properties of a published message that the broker itself needs: sender, lifetime,
-persistence and further routing keys.
+"""Envelope: reads what the broker needs of a message's properties: sender, lifetime, persistence, routing
+keys.
 
 The AMQP, MQTT and HTTP servers make an Envelope of each message that a client publishes; envelope_of() makes
 it from basic properties. broker.verbs.publishing checks the message by its Envelope. Pure functions of
@@ -22,11 +22,9 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class Envelope:
-    """Reads the properties of one message. ``kind`` and ``flags`` tell in which protocol's form the
-    properties are encoded (content.forms).
-
-    The publish path calls the methods in the order of their definition here, so that every protocol reports
-    the same fault of a message that has several faults.
+    """Reads the properties of one message, which ``kind`` and ``flags`` tell how to decode (content.forms).
+    The publish path calls the methods in the order of their definition, so that of several faults every
+    protocol reports the same.
     """
 
     __slots__ = ()

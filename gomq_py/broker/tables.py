@@ -1,9 +1,9 @@
 """Tables: limits the depth, length and size of nested values from peers (arguments, headers, parameters), for
 all protocols.
 
-The decoders refuse nesting that could exhaust the stack. The limits here are set by the operator: a frame of
-128 KiB holds up to 130 000 entries, and each becomes an object. JSON may be deeper and longer than any AMQP
-frame; JSON values are shown, exported and delivered later, so the same limits apply before they are stored.
+The decoders refuse nesting that could exhaust the stack. The operator sets the limits here: a frame of 128
+KiB holds up to 130 000 entries, and each becomes an object. They apply to JSON values, too, before these are
+stored.
 """
 import math
 
@@ -42,7 +42,7 @@ class TableLimits:
             self.safe_octets = min(self.safe_octets, NEST_OCTETS * depth)
 
     def fault_of(self, value):
-        """Text of the limit that the value exceeds, to be put behind the value's name; otherwise None."""
+        """The limit that the value exceeds, as text to put behind the value's name; otherwise None."""
         depth, level, entries = 0, [value] if isinstance(value, (dict, list)) else [], 0
         while level:
             if depth > self.depth:

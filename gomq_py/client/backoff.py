@@ -35,13 +35,12 @@ class Backoff:
 
 
 class Attempts:
-    """Counts consecutive failures, for example of attempts to connect.
-
-    A success does not reset the count at once: a peer that accepts clients and drops them at once would be
-    tried after the shortest wait each time. The count is reset by worked(), or by a failure that comes after
-    the success by more than the next wait.
+    """Counts consecutive failures, for example of attempts to connect. The count is reset by worked(), or by
+    a failure that comes long after a success: by more than the next wait.
     """
 
+    # A success does not reset the count at once: a peer that accepts clients and drops them at once would be
+    # tried after the shortest wait each time.
     __slots__ = ("count", "_backoff", "_clock", "_succeeded_at_s")
 
     def __init__(self, backoff, clock=time.monotonic):

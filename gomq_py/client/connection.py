@@ -39,15 +39,17 @@ _CONTROL_MOST = 8
 
 
 class Connection(Stream):
-    """An AMQP connection. The constructor connects and logs in.
+    """An AMQP connection. The constructor connects and logs in. It raises ConnectionClosed with the broker's
+    reason, Timeout, or OSError if nothing listens.
 
-    It raises ConnectionClosed with the broker's reason, Timeout, or OSError if nothing listens.
-
-    ``url``: a text or client.url.Parameters; keyword arguments override its query. ``heartbeat_s``,
-    ``frame_max`` and ``channel_max``: the requested values as arguments, the negotiated values as attributes;
-    0: no limit. ``timeout_s`` limits each wait for an answer. ``socket_module`` may be ``gevent.socket``.
-    ``connected``: a connected socket of that module, which the Connection then owns. ``wary``: limit what an
-    untrusted broker sends (client.stream); only for callers that do not consume.
+        url              a text or client.url.Parameters; keyword arguments override its query
+        heartbeat_s, frame_max, channel_max
+                         as arguments the requested values, as attributes the negotiated ones; 0: no limit
+        timeout_s        limits each wait for an answer
+        socket_module    may be ``gevent.socket``
+        connected        a connected socket of that module, which the Connection then owns
+        wary             limit what an untrusted broker sends (client.stream); only for callers that do not
+                         consume
     """
 
     def __init__(
@@ -105,11 +107,11 @@ class Connection(Stream):
 
     def take_ready(self):
         """Handle the input that has arrived, call consumers, and send a due heartbeat, without waiting for
-        input. Returns False if there was no input.
+        input. Returns False if there was no input. Raises the errors of ``drain``. May switch, because it may
+        write.
 
-        For a loop that polls ``fileno`` among others, at least every ``due_in`` seconds. Call ``take_ready``
-        until it returns False, because TLS may hold bytes that no poll reports. Raises the errors of
-        ``drain``. May switch, because it may write.
+        For a loop that polls ``fileno`` among others, at least every ``due_in`` seconds. Call it until it
+        returns False, because TLS may hold bytes that no poll reports.
         """
         came = self.receive_ready()
         return bool(self._call_consumers()) or came

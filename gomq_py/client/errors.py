@@ -24,9 +24,8 @@ class ClosedError(ClientError):
         self._first = None
 
     def again(self):
-        """Return a copy to raise. The stored error itself must not be raised: its traceback would refer to
-        the connection that stores it, a reference cycle.
-        """
+        """Return a copy to raise; the stored error itself must not be raised."""
+        # Its traceback would refer to the connection that stores it, a reference cycle.
         copy = type(self)(self.reply_code, self.reply_text, self.class_id, self.method_id)
         copy._first = self._first or self
         return copy

@@ -1,15 +1,13 @@
 """Link: a connection with a thread of its own, which reconnects and runs functions that other threads post.
 
-The client serves one thread at a time and does nothing in the background; a program that publishes from many
+The client serves one thread at a time and does nothing in the background. A program that publishes from many
 threads, or consumes while it works, needs a thread for the connection and its heartbeats. In a program
-patched by gevent the thread is a greenlet.
+patched by gevent the thread is a greenlet. Posted functions must not wait, except for answers of the broker.
 
-Only one thread at a time changes the state of a link and of its users (publisher, workers), so this state
-needs no locks. Usually that is the link's thread. While the link's thread only waits for the socket, it lends
-this right to a caller that waits for one answer: the caller then serves the connection (``serve``,
+Only one thread at a time, usually the link's, changes the state of a link and of its users (publisher,
+workers), so this state needs no locks. While the link's thread only waits for the socket, it lends this right
+to a caller that waits for one answer, which then serves the connection itself (``serve``,
 gomq_py.client.turn).
-
-Posted functions must not wait, except for answers of the broker.
 """
 
 import contextlib
@@ -44,14 +42,15 @@ _LINKS: weakref.WeakSet = weakref.WeakSet()
 class Link:
     """Keeps a connection open by a thread, which reconnects after a loss. ``start`` connects first.
 
-    The thread calls ``on_up(connection)`` after each connect, to declare and consume, ``on_down(error)``
-    after each loss, and ``on_end(error)`` once at the end, with the last error or, after ``close``, None. It
-    calls ``on_channel_closed(error)`` when the broker has closed a channel; this function returns True if it
-    has opened another channel, False to reconnect.
-
-    ``backoff``: the waits between attempts and their number, counted anew after ``worked()`` or a lasting
-    connection. ``final``: classes of errors of ``on_up`` after which no further attempt is made. ``options``:
-    passed to Connection.
+        on_up(connection)            called after each connect, to declare and consume
+        on_down(error)               called after each loss
+        on_end(error)                called once at the end, with the last error or, after ``close``, None
+        on_channel_closed(error)     called when the broker has closed a channel; returns True if it has
+                                     opened another one, False to reconnect
+        backoff                      the waits between attempts and their number, counted anew after
+                                     ``worked()`` or a lasting connection
+        final                        classes of errors of ``on_up`` after which no further attempt is made
+        options                      passed to Connection
     """
 
     def __init__(
@@ -139,13 +138,11 @@ class Link:
 
     def serve(self, future, timeout_s, function, *args):
         """Call ``function(*args)`` in the caller's thread, and serve the connection there until ``future`` is
-        done or ``timeout_s`` has passed. Returns True if the function was called, False if the link's thread
-        is busy.
-
-        May return True before the future is done; the link's thread then goes on. The function must write
-        little (32 KiB) and must not wait. Greenlets must not call this: it would block the other greenlets of
-        their thread.
+        done or ``timeout_s`` has passed. Returns False, without a call, if the link's thread is busy.
         """
+        # May return True before the future is done; the link's thread then goes on. The function must write
+        # little (32 KiB) and must not wait. Greenlets must not call this: it would block the other greenlets
+        # of their thread.
         turn = self._turn
         if turn is None or self._inbox or not turn.take():
             return False

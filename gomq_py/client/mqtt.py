@@ -47,15 +47,17 @@ class Session:
 
 
 class MQTTClient(Stream):
-    """An MQTT client. The constructor connects and logs in.
+    """An MQTT client. The constructor connects and logs in. It raises ConnectionClosed with the server's
+    reason code, Timeout, or OSError if nothing listens.
 
-    It raises ConnectionClosed with the server's reason code, Timeout, or OSError if nothing listens.
-
-    Keyword arguments override the URL's query. ``properties``: of CONNECT. ``will``: a
-    gomq_py.mqtt.wire.packets.Will. Attribute ``connack``: the server's CONNACK. ``timeout_s`` limits each
-    wait for an answer. ``login=False``: connect only the socket; the caller sends CONNECT (``connect``) or
-    other bytes. ``automatic=False``: the caller sends PUBACK, PUBREC and PUBCOMP itself. ``socket_module``
-    may be ``gevent.socket``.
+        url                  keyword arguments override its query
+        properties           of CONNECT
+        will                 a gomq_py.mqtt.wire.packets.Will
+        connack              attribute: the server's CONNACK
+        timeout_s            limits each wait for an answer
+        login=False          connect only the socket; the caller sends CONNECT (``connect``) or other bytes
+        automatic=False      the caller sends PUBACK, PUBREC and PUBCOMP itself
+        socket_module        may be ``gevent.socket``
     """
 
     def __init__(
@@ -259,9 +261,9 @@ class MQTTClient(Stream):
         return self.keep_alive_s
 
     def due_at(self):
-        """Return the monotonic time of the next PINGREQ: half the keep alive after the last PINGREQ or, if
-        that is later, half the keep alive after the last packet of the side that has been silent for longer.
-        """
+        """Return the monotonic time of the next PINGREQ."""
+        # Half the keep alive after the last PINGREQ or, if that is later, half the keep alive after the last
+        # packet of the side that has been silent for longer.
         return max(self._pinged_at, min(self._last_sent, self._last_received)) + self.keep_alive_s / 2
 
     def send_sign_of_life(self):

@@ -69,16 +69,16 @@ class Publisher:
                 raise
 
     def down(self):
-        """Keep all unconfirmed messages for the next connection, because this one is lost."""
+        """Keep all unconfirmed messages for the next connection."""
         self._channel = None
         self._waiting = [*self._unconfirmed.values(), *self._waiting]
         self._unconfirmed = {}
 
     def channel_closed(self, connection, error):
-        """Return True, and open another channel, if the closed channel was the publisher's; else False.
-
-        All unconfirmed messages fail, because any of them may have been the reason.
+        """Return True, and open another channel, if the closed channel was the publisher's; else False. All
+        unconfirmed messages fail.
         """
+        # Any of them may have been the reason.
         if self._channel is None or not error.is_same(self._channel.error):
             return False
         broken, self._unconfirmed = self._unconfirmed, {}
@@ -121,9 +121,8 @@ class Publisher:
                 _end(message, error)
 
     def _wire_form(self, properties):
-        """Return encoded properties. Raises ValueError if they are too large for a frame, because the broker
-        would close the connection, and again the next one, where the message is sent again.
-        """
+        """Return encoded properties. Raises ValueError if they are too large for a frame."""
+        # The broker would close the connection, and again the next one, where the message is sent again.
         if properties is None:
             return None
         octets = properties if isinstance(properties, (bytes, bytearray, memoryview)) else properties.encode()

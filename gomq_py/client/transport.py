@@ -125,7 +125,8 @@ def handshake(ssl, connected, context, host, options, timeout_s):
 
 
 def _shake_hands(ssl, wrapped, timeout_s):
-    """Do the TLS handshake within one time limit; the ssl module's own limit restarts with each byte."""
+    """Do the TLS handshake within one time limit."""
+    # The ssl module's own limit restarts with each byte.
     select = _sibling(ssl, "select")
     until = None if timeout_s is None else time.monotonic() + timeout_s
     while True:

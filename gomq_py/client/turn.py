@@ -1,9 +1,8 @@
 """Turn: decides which thread serves a link's connection: the link's own, or that of a waiting caller.
 
-A caller that hands its message to the link's thread and is woken after the answer costs two thread switches:
-more time than all other work of the client. So while the link's thread only waits for the socket, a caller
-may serve the connection instead: it sends its message itself and reads the answer. It returns this right as
-soon as there is other work.
+Two thread switches, to the link's thread and back, cost more than all other work of the client. So while the
+link's thread only waits for the socket, a caller may serve the connection instead: it sends its message
+itself and reads the answer. It returns this right as soon as there is other work.
 """
 
 import select
@@ -45,7 +44,9 @@ class Turn:
         return True
 
     def wait_as_caller(self, seconds):
-        """In a caller's thread: wait. Returns (something arrived, the link's thread is to be woken)."""
+        """In a caller's thread: wait. Returns (whether something arrived, whether the link's thread must be
+        woken).
+        """
         self.caller_waits = True
         ready = self._caller_waits_for.poll(max(0.0, seconds))
         self.caller_waits = False

@@ -1,7 +1,7 @@
 """Acknowledger: lets a leader's promises wait for the followers in sync, after its own disk.
 
 Between ``storage.flush.durability``, which asks when the local disk has the changes, and the links to
-followers, which tell what their followers have flushed. Nothing here switches.
+followers, which report what these have flushed. Never switches.
 """
 from collections.abc import Callable
 
@@ -9,8 +9,9 @@ from gomq_py.cluster.core.promises import Promises
 
 
 class Acknowledger:
-    """Asks ``promises``. ``counts_received``: a change counts once a follower has received it, since the
-    leader itself flushes nothing (--no-sync). Add this to the Durability before doors open.
+    """Asks ``promises`` (core.promises.Promises). Must be added to the Durability before doors open.
+    ``counts_received``: a change counts once a follower has received it, because the leader itself flushes
+    nothing (--no-sync).
     """
 
     __slots__ = ("counts_received", "promises", "when_safe", "acknowledged")

@@ -25,10 +25,9 @@ REMOVAL_S, LOOK_S = 5.0, 0.05
 
 def figures(
         coordination: Any, node: str, own: Mapping[str, Any], followers: Sequence[Any]) -> dict[str, Any]:
-    """The cluster as the node with this id sees it, for /api/cluster.
-
-    ``own``: the figures of this node as a follower, or an empty mapping; ``followers``: those of a leader's
-    links. Their keys are those of /api/cluster.
+    """The cluster for /api/cluster, as the node with this id sees it. ``own``: the figures of this node as a
+    follower, or an empty mapping; ``followers``: those of a leader's links. Their keys are those of
+    /api/cluster.
     """
     view, decision, leadership = coordination.view, coordination.decision, coordination.leadership
     found: dict[str, Any] = {
@@ -59,7 +58,7 @@ def figures(
 
 
 def _known(view: View, members: Mapping[str, int]) -> dict[str, NodeRecord | None]:
-    """{id: record} of all nodes that etcd knows; None: the record is gone or cannot be read."""
+    """Return {id: record} of all nodes that etcd knows. None: the record is gone or cannot be read."""
     known: dict[str, NodeRecord | None] = dict.fromkeys(members)
     return known | {node: decoded(kept, NodeRecord.decode) for node, kept in view.nodes.items()}
 
@@ -74,7 +73,7 @@ def _members(view: View, in_sync: InSync | None) -> Mapping[str, int]:
 def _node(
         node: str, record: NodeRecord | None, members: Mapping[str, int], leader_node: str,
         state: Mapping[str, Any]) -> dict[str, Any]:
-    """A node of the answer. A state or lag of None is known to the leader only."""
+    """A node as JSON. Only the leader knows a state or lag; elsewhere they are None."""
     is_leader = node == leader_node
     return {
         "node": node, "name": "" if record is None else record.name,
@@ -86,19 +85,33 @@ def _node(
 
 
 def calls(etcd: Any) -> dict[str, Any]:
-    """How long the calls of a cluster.etcd.client.Etcd took, and how many have failed."""
+    """How long the calls of a cluster.etcd.client.Etcd took, and how many failed."""
     taken = etcd.call_seconds
     return {
         "buckets": [list(pair) for pair in taken.cumulative()], "seconds": round(taken.total, 6),
         "failures": etcd.failures}
 
 
+def successor(coordination: Any, node: str, named: str) -> str:
+    """The id of the node that is to lead in place of this one. ``node``, ``named``: see forget. Raises
+    ClusterError unless it is in sync.
+    """
+    members = coordination.leadership.in_sync.members
+    other = _found(named, _known(coordination.view, members))
+    if other == node:
+        raise ClusterError("this node leads already")
+    if other not in members:
+        raise ClusterError(f"{named} is not in sync, and so may not lead: see list_in_sync_replicas")
+    return other
+
+
 def forget(
         coordinator: Coordinator, coordination: Any, node: str, named: str, connected: Sequence[str]) -> None:
     """Remove a node from the in-sync set, and its name from etcd. ``node``: the id of this one, which leads;
-    ``named``: id or name of the other; ``connected``: ids of the followers that are connected.
+    ``named``: id, name or address of the other; ``connected``: ids of the followers that are connected.
 
-    Raises ClusterError if it is not forgotten. May switch.
+    ``node``: the id of this node, which leads; ``named``: id or name of the other; ``connected``: ids of the
+    connected followers.
     """
     leadership = coordination.leadership
     if leadership is None:
@@ -120,19 +133,22 @@ def forget(
 
 
 def _found(named: str, known: Mapping[str, NodeRecord | None]) -> str:
-    """The id of a node that was named. Raises ClusterError."""
+    """The id of the node with this name or id. Raises ClusterError."""
     if named in known:
         return named
-    found = [node for node, record in known.items() if record is not None and record.name == named]
+    found = {
+        node: record.address for node, record in known.items()
+        if record is not None and named in (record.name, record.address)}
     if len(found) > 1:
-        raise ClusterError(f"{len(found)} nodes are named {named!r}: give the id, one of {', '.join(found)}")
+        addresses = ", ".join(sorted(found.values()))
+        raise ClusterError(f"{len(found)} nodes are named {named!r}: give the address, one of {addresses}")
     if not found:
-        raise ClusterError(f"no node has the name or id {named!r}: see cluster_status")
-    return found[0]
+        raise ClusterError(f"no node has the name, address or id {named!r}: see cluster_status")
+    return next(iter(found))
 
 
 def _remove(leadership: Any, node: str, named: str) -> None:
-    """Remove a node from the in-sync set, and wait for it. Raises ClusterError. May switch."""
+    """Remove a node from the in-sync set, and wait until that is done. Raises ClusterError. May switch."""
     in_sync = leadership.in_sync
     in_sync.leave(node)
     with gevent.Timeout(REMOVAL_S, False):

@@ -1,10 +1,10 @@
 """Adoption: the leader serves clients that a follower passes on (``cluster.forwarding``).
 
-A connection that has logged in with FORWARD is a client's from then on: it is given to the listener of this
-node that the client has asked for there, with the client's address, as if it had been accepted here.
+A connection that has logged in with FORWARD is given to this node's listener of the name that the client has
+used at the follower, with the client's address, as if it had been accepted here.
 
-No address that a follower tells is one of this machine. A loopback address, or none, is of the follower's
-machine: such a client is shown as "gomq@NODE", so that users who may only log in from this machine may not.
+A follower's loopback address, or a client without one, is not of this machine. Such a client is shown as
+"gomq@NODE", and so cannot log in as a user who may only come from this machine.
 """
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ class Adoption:
         self._pumps = Pumps()
 
     def why_not(self, forward: Forward) -> str:
-        """Why a client is refused, or ""."""
+        """Why a client is refused, as text; "" if it is not."""
         listener = self._find(forward.listener)
         if listener is None:
             return f"the leader has no listener {forward.listener} now"
@@ -43,10 +43,11 @@ class Adoption:
         return ""
 
     def adopt(self, forward: Forward, connection: Any, is_tls: bool) -> None:
-        """Serve a client, for whom ``why_not`` has returned "". Over TLS this returns at the client's end:
-        the listener gets a socket pair, because the cluster's TLS socket shows a node's certificate, not the
-        client's. May switch.
+        """Serve a client for whom ``why_not`` has returned "". Over TLS this returns at the client's end. May
+        switch.
         """
+        # Over TLS the listener gets a socket pair, because the cluster's TLS socket shows a node's
+        # certificate, not the client's.
         listener = self._find(forward.listener)
         if listener is None:
             return
@@ -66,7 +67,7 @@ class Adoption:
             far.close()
 
     def close(self) -> None:
-        """End the connections over TLS; those without are the listeners'."""
+        """End the connections over TLS; the listeners end the others."""
         self._pumps.close()
 
 

@@ -1,7 +1,7 @@
 """Applier: applies a follower's frames to its data folder, in one thread at a time, and flushes.
 
-Below follower, which reads frames in the hub and hands them over with ``put``. A greenlet takes all frames
-that wait and has a thread apply them; while the thread works, or flushes, the next ones gather.
+Below follower, which reads frames in the hub and hands them over with ``put``. A greenlet takes all waiting
+frames and has a thread apply them; while the thread works, or flushes, the next ones gather.
 """
 import time
 from collections import deque
@@ -9,6 +9,8 @@ from collections import deque
 import gevent
 from gevent.event import Event
 
+from gomq_py.cluster.former_run import EXACT_FLUSHES, Past
+from gomq_py.cluster.replica import Replica
 from gomq_py.cluster.staging import Staging
 from gomq_py.cluster.wire import events
 from gomq_py.hub.threads import in_thread
@@ -33,10 +35,11 @@ class Applier:
     ``received``, ``flushed``: last position that was handed over, and that is on the disk. ``failure``: the
     exception that ended it; ``begin_sync`` begins anew. ``damage``: the exception since which the data folder
     may lack, on the disk, what was received; None once a sync was swapped in. ``progress()`` is called in the
-    hub when a thread has applied or flushed something, ``failed()`` once for a failure.
+    hub when a thread has applied or flushed something, ``failed()`` once for a failure, before anything else
+    is done. ``trusts_disk``: see Staging.
     """
 
-    def __init__(self, files, root, progress, failed, flush_s=FLUSH_S):
+    def __init__(self, files, root, progress, failed, flush_s=FLUSH_S, trusts_disk=True):
         self.received = self.flushed = self._applied = 0
         self.octets = 0  # that wait, or are being applied
         self.failure = self.damage = None
@@ -48,8 +51,8 @@ class Applier:
         self._failed = failed
         self._flush_s = flush_s
         self._replica = None
+        self._past = Past(trusts_disk)
         self._next_identity = None
-        self._trusts_disk = True
         self._frames = deque()
         self._flush_at = None  # time of the next flush; None: nothing was applied since the last one
         self._hurried_until = 0.0
@@ -59,9 +62,31 @@ class Applier:
         self._greenlet = None
 
     @property
-    def can_resume(self):
-        """Whether the leader may go on behind ``received``."""
-        return self._replica is not None and self.failure is None
+    def place(self):
+        """Position behind which the leader of the data folder's run may go on, see ``go_on``; None: the
+        folder needs a sync.
+        """
+        if self._replica is not None and self.failure is None:
+            return self.received
+        past, staging = self._past, self.staging
+        is_sound = past.trusts_disk and not (staging is not None and staging.is_doubtful)
+        return past.former.position if past.former is not None and is_sound else None
+
+    @property
+    def former(self):
+        """The data folder's state as a FormerRun without ``runs``; None if it needs a sync. Call it after
+        ``flush``.
+        """
+        replica = self._replica
+        if replica is None or self.failure is not None:
+            return self._past.former
+        return self._past.present(self._applied, replica)
+
+    @property
+    def is_doubtful(self):
+        """Whether a flush or a read has failed, and no sync was swapped in since."""
+        return not self._past.trusts_disk or any(
+            target is not None and target.is_doubtful for target in (self.staging, self._replica))
 
     def start(self):
         """Begin to apply."""
@@ -69,13 +94,14 @@ class Applier:
         self._greenlet.name = "cluster: applies"
 
     def stop(self):
-        """Apply and flush all that waits, then close. A sync under way is given up. Returns ``damage``. May
-        switch.
+        """Apply and flush all waiting frames, then close; an unfinished sync is given up. Returns ``damage``.
+        May switch.
         """
         self._is_stopping = True
         self._wake.set()
         if self._greenlet is not None:
             self._greenlet.join()
+        self._past.former = self.former
         try:
             in_thread(self._close)
         except OSError as error:
@@ -83,21 +109,34 @@ class Applier:
         return self.damage
 
     def begin_sync(self, identity):
-        """Begin a sync; ``identity`` is that of the folder afterwards. What waits is applied and flushed
-        first, since it counts until the sync is whole; if it belongs to a sync, it is given up.
-
-        Raises OSError, DataDirError. May switch.
+        """Begin a sync; ``identity`` is that of the folder afterwards. Waiting frames are applied and flushed
+        first, except those of an unfinished sync, which is given up. Raises OSError, DataDirError. May
+        switch.
         """
         if self.staging is None:
             self.flush()
-        self._forget()
-        while not self._idle.is_set():
-            self._idle.wait()
-            self._forget()  # a turn puts back what it did not come to; another one may have begun with that
+        self._past.former = self.former
+        self._give_up()
         self.received = self.flushed = self._applied = 0
         in_thread(self._stage)
         self._next_identity = identity
         self.failure = None
+
+    def go_on(self):
+        """Give up a sync under way, and go on behind ``place``. Raises OSError. May switch."""
+        if self._replica is None:
+            former = self._past.former
+            self._give_up()
+            self.received = self.flushed = self._applied = former.position
+            in_thread(self._open_again, former)
+            self.failure = None
+
+    def _give_up(self):
+        """Forget what waits, once no thread is at work. May switch."""
+        self._forget()
+        while not self._idle.is_set():
+            self._idle.wait()
+            self._forget()  # a turn puts back what it did not come to; another one may have begun with that
 
     def put(self, frame):
         """Hand over a frame of events. May switch: waits while too many are waiting."""
@@ -110,8 +149,8 @@ class Applier:
             self._room.wait()
 
     def flush(self):
-        """Apply and flush all that waits. A sync under way changes nothing before it is whole. Returns
-        ``damage``. May switch.
+        """Apply and flush all waiting frames. An unfinished sync changes nothing. Returns ``damage``. May
+        switch.
         """
         while self.failure is None and (
                 self._frames or self._flush_at is not None or not self._idle.is_set()):
@@ -180,6 +219,7 @@ class Applier:
         self.failure = error
         if self.staging is None:  # a sync that fails leaves the data folder as it was
             self.damage = self.damage or error
+            self._past.former = None
         self._forget()
         try:
             self._failed()
@@ -195,16 +235,19 @@ class Applier:
     # in a thread
 
     def _work(self, batch, is_due):
-        """Apply frames, up to a flush. Returns how many were applied, and whether all of them are flushed."""
+        """Apply frames, up to a flush. Returns (how many were applied, whether all of them are flushed)."""
         target, done = self.staging or self._replica, 0
         for frame in batch:
             events.decode(frame.payload, target)
+            is_staged = self.staging is not None
+            if not is_staged:
+                self._past.applied(frame, self._applied)
             self._applied = frame.position
             done += 1
-            if self.staging is not None and self.staging.is_whole:
+            if is_staged and target.is_whole:
                 target = self._complete()
                 is_due = True
-            elif self.staging is None and target.is_behind_flush:
+            elif not is_staged and target.is_behind_flush:
                 is_due = True  # the leader has flushed this: a promise may wait for it
                 self._hurried_until = time.monotonic() + HURRY_S
                 break
@@ -215,19 +258,25 @@ class Applier:
         return done, True
 
     def _complete(self):
-        replica = self.staging.complete(self._next_identity)
-        self.identity = self._next_identity
+        identity = self._next_identity._replace(position=self._applied)
+        replica = self.staging.complete(identity)
+        self.identity = identity
         self.staging = None
-        self._trusts_disk = True
         self.damage = None
+        self._past.begin(self._applied)
         self._replica = replica  # last: from now on the hub may ask the leader to go on
         return replica
 
     def _stage(self):
-        if any(target is not None and target.is_doubtful for target in (self.staging, self._replica)):
-            self._trusts_disk = False
+        self._past.trusts_disk = not self.is_doubtful
         self._close()
-        self.staging = Staging(self._files, self._root, self._trusts_disk)
+        self.staging = Staging(self._files, self._root, self._past.trusts_disk)
+
+    def _open_again(self, former):
+        """Give up the sync, and open the data folder as it was before."""
+        self._close()
+        self._replica = Replica(self._files, self._root, former.paths)
+        self._replica.flushes = EXACT_FLUSHES * former.is_exact
 
     def _close(self):
         for target in (self.staging, self._replica):

@@ -2,9 +2,8 @@
 
 Reading a large folder takes seconds or minutes, in which the hub sends no keepalives. Without this module the
 lease would end before the doors are open, and the next leader would fare the same. A native thread with a hub
-of its own sends the keepalives; nothing is promised or delivered meanwhile, since no door is open.
-
-They stop when the process has used less than USED_S of a processor in HANGS_S: its disk hangs.
+of its own sends the keepalives. They stop when the process has used less than USED_S of a processor in
+HANGS_S: its disk hangs.
 """
 import time
 from collections.abc import Callable
@@ -27,7 +26,7 @@ _sleep = monkey.get_original("time", "sleep")
 
 
 class BootKeepalives:
-    """Renews ``lease`` every part of ``ttl_s`` until ``stop``. ``connect()`` makes a Coordinator in the
+    """Renews ``lease`` several times per ``ttl_s`` until ``stop``. ``connect()`` makes a Coordinator in the
     thread; ``clock``: in seconds.
     """
 
@@ -43,11 +42,12 @@ class BootKeepalives:
 
     @property
     def kept(self) -> tuple[float | None, bool]:
-        """Time at which the last good keepalive was sent, or None; whether the lease has ended."""
+        """Return (time at which the last good keepalive was sent, or None; whether the lease has ended)."""
         return self._kept_s, self._is_lost
 
     def stop(self) -> None:
-        """End the thread, which may be in a last call of etcd for a moment. Does not switch."""
+        """End the thread. Does not switch."""
+        # The thread may be in a last call of etcd for a moment.
         self._is_over = True
 
     # the thread

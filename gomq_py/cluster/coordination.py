@@ -1,12 +1,11 @@
 """Coordination: a node's loop in an elected cluster: reads etcd, and does what the Elector decides.
 
 Above ``core`` and a Coordinator (etcd). It steers the Member: the part of the node that owns the data folder,
-the follower and the broker. A fault of etcd costs nothing but time: a follower goes on, and a leader goes on
-until the deadline of its lease.
-
-No method of a Member may take long while this node leads, since the loop waits for it; keepalives have a
-greenlet of their own.
+the follower and the broker. A fault of etcd only costs time: a follower goes on, and a leader goes on until
+the deadline of its lease. The loop waits for the methods of a Member, so none may take long while this node
+leads; keepalives have a greenlet of their own.
 """
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -29,6 +28,7 @@ from gomq_py.cluster.core.transactions import (
     CREATE, Compare, CoordinatorError, Delete, Outcome, Put, Transaction, Unanswered,
 )
 from gomq_py.cluster.leadership import Leadership, boot_time_s
+from gomq_py.cluster.membership import address_of
 from gomq_py.cluster.shared_settings import Difference, Warner
 from gomq_py.errors import ClusterError
 from gomq_py.observability.log import logger
@@ -39,6 +39,9 @@ LOG = logger("cluster")
 RETRY_S = 0.5
 # A node that lets others lead first looks again: a leader that has closed its links leads no more.
 LOOK_S = 0.2
+# Time for the election of a successor that an operator has named, and between two looks. The others let it
+# lead first for elector.HEARING_S.
+SUCCESSOR_S, SUCCESSOR_LOOK_S = 1.5, 0.02
 # A node whose folder cannot be flushed, or whose disk hangs, tries to campaign again after this time.
 FOLDER_S = 2.0
 HANGS = "a flush or the file system hangs: another node is to lead"
@@ -48,13 +51,14 @@ REGISTER_S = 60.0
 
 
 class Folder(NamedTuple):
-    """The state of a member's data folder, as core.elector.Elector.folder takes it."""
+    """The state of a member's data folder: arguments of core.elector.Elector.folder."""
 
     cluster: str
     epoch: int
     is_whole: bool = True
     is_damaged: bool = False
     is_copy: bool = False
+    position: int = 0
 
 
 class Member(Protocol):
@@ -75,30 +79,45 @@ class Member(Protocol):
         """Follow the leader at "host:port". Returns why that is impossible, or ""."""
 
     def settle(self) -> bool:
-        """End the link to the leader, and flush all that came. Returns whether the folder has it all."""
+        """End the link to the leader, and flush all received changes. Returns whether the folder has them
+        all.
+        """
 
     def take(self, cluster: str, epoch: int) -> None:
         """Write cluster and epoch into the folder, flushed. Raises ClusterError, OSError."""
 
+    def note(self, position: int) -> None:
+        """Write the position of this leader's changes up to which the folder has all; flushed. Raises
+        OSError.
+        """
+
     def elected(self, leadership: Leadership, is_first: bool) -> None:
-        """Begin to lead, in a greenlet of its own: read the folder, ``leadership.start()``, and open doors
-        once ``leadership.opened`` is set. ``is_first``: no door of this cluster has been open yet, so that an
-        empty folder has lost nothing.
+        """Begin to lead, in a greenlet of its own: read the folder, call ``leadership.start()``, and open
+        doors once ``leadership.opened`` is set. ``is_first``: no door of this cluster has been open yet, so
+        that an empty folder has lost nothing.
         """
 
     def lead_on(self, epoch: int) -> None:
         """Go on as leader in a higher epoch."""
 
+    def end_links(self) -> None:
+        """End the links to followers, which promise nothing any more. A follower that hears a leader lets it
+        be elected again first.
+        """
+
     def deposed(self, reason: str) -> None:
-        """Stop leading, or following; this Coordination has ended."""
+        """Stop leading or following. This Coordination has ended."""
 
 
 class Coordination:
     """Runs one node's part in the cluster. ``node``: its id in hex; ``name``, ``address``: for the others.
 
-    ``settings``: those of shared_settings.told(). ``secret``: value of ``secret`` that etcd has had; empty:
-    the settings have the secret. ``decision``: the last one; ``leadership``: the Leadership of a leader, else
-    None; ``view``: the last View, or None; ``error``: the last fault of etcd, "" when it answers.
+        settings      those of shared_settings.told()
+        secret        value of ``secret`` that etcd has had; empty: the settings have the secret
+        decision      the last one
+        leadership    the Leadership of a leader, else None
+        view          the last View, or None
+        error         the last fault of etcd, "" when it answers
     """
 
     def __init__(
@@ -131,27 +150,33 @@ class Coordination:
     # life
 
     def start(self) -> None:
-        """Begin to read, and to do what is decided."""
+        """Begin to read etcd, and to do what is decided."""
         for function, name in ((self._run, "decides"), (self._keep_alive, "keepalives")):
             greenlet = gevent.spawn(function)
             greenlet.name = f"cluster: {name}"
             self._greenlets.append(greenlet)
 
     def look(self) -> None:
-        """Read again, and decide, at once."""
+        """Read etcd again, and decide, at once."""
         self._wake.set()
 
     def stop(self) -> None:
-        """Stop for good; ``decision`` and ``leadership`` stay as they are. The lease is revoked, so that
-        another node is elected at once. May switch.
-        """
+        """Stop for good. The lease is revoked, so that another node is elected at once. May switch."""
+        # ``decision`` and ``leadership`` stay as they are.
         self._end()
         self._forget_lease()
 
-    def resign(self, reason: str) -> None:
-        """Stop leading, so that another node is elected at once. May switch."""
+    def resign(self, reason: str, stays: bool = False) -> None:
+        """Stop leading, so that another node is elected at once. ``stays``: the links to followers are to
+        stay until then: those that hear this node let a node lead first that does not. May switch.
+        """
         if not self._has_ended:
-            self._depose(reason)
+            self._depose(reason, stays)
+
+    def hand_over(self) -> None:
+        """Stop leading before this node ends, so that another one is elected meanwhile. May switch."""
+        if not self._has_ended:
+            self._cease()
 
     def override(self, what: Callable[[Any, str, str, int], Transaction]) -> None:
         """Change the cluster's keys for an operator by ``what``, a function of core.overrides. Raises
@@ -165,12 +190,12 @@ class Coordination:
         self.look()
 
     def is_gone(self, address: str) -> None:
-        """Delete ``leader``, since no process listens at its address, so that a new one is elected at once.
-        Refusals says how often at most. May switch.
-
-        Does nothing unless this node is in sync, since it could not lead; nor while the leader has not raised
-        its own epoch in ``isr``: it still reads its folder and does not listen yet, as any successor would.
+        """Delete the key ``leader``, because no process listens at its address, so that a new leader is
+        elected at once. May switch.
         """
+        # Refusals says how often at most. Does nothing unless this node is in sync, since it could not lead;
+        # nor while the leader has not raised its own epoch in ``isr``: it still reads its folder and does not
+        # listen yet, as any successor would.
         view = self.view
         if self._has_ended or self.leadership is not None or view is None or view.leader is None:
             return
@@ -191,12 +216,12 @@ class Coordination:
 
     @property
     def revision(self) -> int:
-        """``leader``'s create revision in the present election of this node; 0 for none."""
+        """Create revision of ``leader`` in the present election of this node; 0 for none."""
         return self._revision
 
     @property
     def differences(self) -> list[Difference]:
-        """Settings of other nodes that differ from this leader's."""
+        """Differences between the settings of other nodes and this leader's."""
         return self._warner.found
 
     @property
@@ -205,20 +230,13 @@ class Coordination:
         return self._lease_id
 
     def kept_alive(self, lease_id: int, sent_s: float | None, is_lost: bool) -> None:
-        """Note the keepalives that others have sent for this node's lease (boot_keepalives), which may be an
-        earlier one.
-        """
+        """Note the keepalives of boot_keepalives for a lease of this node, which may be an earlier one."""
         if lease_id == self._lease_id:
             if sent_s is not None:
                 self._lease.answered(sent_s, True)
             if is_lost:
                 self._lose_lease(self._lease)
         self.look()
-
-    @property
-    def leads(self) -> bool:
-        """Whether this node was elected, and knows of no successor."""
-        return self.leadership is not None and not self._has_ended
 
     # the loop
 
@@ -254,9 +272,8 @@ class Coordination:
                 self._warner.look(view.nodes)
 
     def _register(self, view: Any) -> None:
-        """Write what etcd lacks: this node's name, address and settings, and the secret, if it was lost: a
-        node that starts would make another one, and be refused by all that run.
-        """
+        """Write this node's name, address and settings, and the secret, where etcd lacks them."""
+        # Without the secret a node that starts would make another one, and be refused by all that run.
         kept, missing = view.nodes.get(self._node), []
         is_due = self._clock() >= self._registered_s + REGISTER_S
         if kept is None or (kept.value != self._record and is_due):
@@ -322,7 +339,7 @@ class Coordination:
         return self._outcome(transaction)
 
     def _outcome(self, transaction: Transaction) -> Decision | None:
-        """Send a transaction. Returns the decision by the view of its outcome; None without an outcome."""
+        """Send a transaction. Returns the decision by the view of its outcome, or None."""
         since = self._elector.revision
         try:
             outcome: Outcome = self._coordinator.transact(transaction)
@@ -336,10 +353,12 @@ class Coordination:
     def _failed(self, error: Exception) -> None:
         self.error = str(error)
         self._pause_s = RETRY_S
+        if self.view is None:
+            self.decision = Wait(f"etcd: {error}")
         self._quiet.warning("etcd", "etcd: %s", error)
 
     def _say(self, reason: str) -> None:
-        """Log why nothing happens, once."""
+        """Log once why nothing happens."""
         if reason != self._said and reason:
             LOG.warning("%s", reason)
         self._said = reason
@@ -347,7 +366,7 @@ class Coordination:
     # the lease
 
     def _take_lease(self) -> bool:
-        """Have a lease that is alive. Returns False if etcd grants none now."""
+        """Take a lease if there is none alive. Returns False if etcd grants none now."""
         if self._lease_id and not self._lease.is_past(self._clock()):
             self._keep_alive_once(self._lease, self._lease_id)  # etcd may have ended it meanwhile
             if self._lease_id:
@@ -365,7 +384,7 @@ class Coordination:
         return True
 
     def _forget_lease(self) -> None:
-        """End the lease; ``leader`` goes with it, if it is this node's. May switch."""
+        """End the lease; etcd then deletes ``leader``, if it is this node's. May switch."""
         lease_id, self._lease_id = self._lease_id, 0
         self._elector.lease = 0
         self._lease = Lease(self._lease.ttl_s)
@@ -385,11 +404,9 @@ class Coordination:
             gevent.sleep(EVERY * self._lease.ttl_s / 4)
 
     def _may_keep_alive(self) -> bool:
-        """Whether it is time for a keepalive, and this node is fit to lead.
-
-        Past the deadline etcd has to answer a read first: where its answers are lost and requests are not,
-        keepalives would hold the leadership of a node that is fenced.
-        """
+        """Whether it is time for a keepalive, and this node is fit to lead."""
+        # Past the deadline etcd has to answer a read first: where its answers are lost and requests are not,
+        # keepalives would hold the leadership of a node that is fenced.
         now_s = self._clock()
         if self.error and self._lease.is_past(now_s):
             return False
@@ -424,13 +441,15 @@ class Coordination:
         if leadership is not None and self._revision == lead.revision:
             if leadership.in_sync.saw(self.view.in_sync):
                 LOG.warning("`isr` in etcd was written by somebody else: this leader writes it anew")
+            if lead.mend is not None:
+                self._mend(lead.mend)
             return
         try:
             self._member.take(lead.cluster, lead.epoch)
         except (OSError, ClusterError) as error:
             self._depose(f"the epoch {lead.epoch} cannot be written into the data folder: {error}")
             return
-        self._elector.folder(lead.cluster, lead.epoch)
+        self._elector.folder(*self._member.folder)
         in_sync = InSync(
             self._node, lead.epoch, lead.revision, lead.record, lead.mod_revision, self.min_isr,
             self._ack_timeout_s, lead.former)
@@ -438,7 +457,8 @@ class Coordination:
         if leadership is None:
             LOG.warning("this node was elected leader, in epoch %d", lead.epoch)
             self.leadership = Leadership(
-                self._coordinator, self._promises, self._lease, in_sync, self.min_isr, self._clock)
+                self._coordinator, self._promises, self._lease, in_sync, self.min_isr, self._clock,
+                self._member.note, self._former(lead.former))
             self.leadership.know(True)
             self._member.elected(self.leadership, lead.record.members.get(self._node) == 0)
         else:
@@ -447,14 +467,45 @@ class Coordination:
             leadership.renew(self._lease, in_sync)
             leadership.know(True)
 
-    def _depose(self, reason: str) -> None:
+    def _former(self, node: str) -> tuple[str, tuple[str, int]] | None:
+        """The former leader's id with its address, if that is known."""
+        record = decoded(self.view.nodes.get(node), NodeRecord.decode)
+        return None if record is None else (node, address_of(record.address))
+
+    def _mend(self, transaction: Transaction) -> None:
+        """Write this leader's own record again. May switch."""
+        self._quiet.warning(
+            "leader", "`leader` in etcd was written by somebody else: this leader writes its own again")
+        try:
+            self._coordinator.transact(transaction)
+        except (Unanswered, CoordinatorError) as error:
+            self._failed(error)
+
+    def _depose(self, reason: str, stays: bool = False) -> None:
         LOG.warning("this node leads no more: %s", reason)
         self.decision = Deposed(reason)
+        self._cease(stays)
+        self._member.deposed(reason)
+
+    def _cease(self, stays: bool = False) -> None:
+        """Promise and deliver nothing any more, and let another node be elected. May switch."""
         self._end()
         if self.leadership is not None:
             self.leadership.end()
+            if not stays:
+                self._member.end_links()
         self._forget_lease()
-        self._member.deposed(reason)
+        if stays:
+            self._wait_for_successor()
+
+    def _wait_for_successor(self) -> None:
+        """Wait until etcd names a leader. May switch."""
+        with gevent.Timeout(SUCCESSOR_S, False):
+            while True:
+                with contextlib.suppress(Unanswered, CoordinatorError):
+                    if self._coordinator.read().leader is not None:
+                        return
+                gevent.sleep(SUCCESSOR_LOOK_S)
 
     def _end(self) -> None:
         self._has_ended = True

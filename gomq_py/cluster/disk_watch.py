@@ -1,7 +1,7 @@
 """Disk watch: tells whether a flush, or the broker's look at its file system, hangs.
 
-A leader whose disk hangs sends no more keepalives, so that another node is elected. It could serve nobody,
-and would lead for ever, since the hub goes on.
+A leader whose disk hangs sends no more keepalives, so that another node is elected. Otherwise it would lead
+for ever, because the hub goes on, and serve nobody.
 """
 import time
 from typing import Any
@@ -11,7 +11,7 @@ HANGS_S = 10.0
 
 
 class DiskWatch:
-    """Watches one broker's flushes and looks at the disk, once it is given them. ``clock``: in seconds."""
+    """Watches one broker's flushes and looks at the disk. ``clock``: in seconds."""
 
     def __init__(self, clock: Any = time.monotonic):
         self._clock = clock
@@ -25,11 +25,12 @@ class DiskWatch:
         self._flushes = group_commit
 
     def watch_probe(self, resource_watch: Any) -> None:
-        """Watch a ResourceWatch's looks at the disk; it says itself when one hangs."""
+        """Watch a ResourceWatch's looks at the disk."""
         self._probe = resource_watch
 
     def hangs(self) -> bool:
-        """Whether anything hangs. Call it every few seconds: a flush counts from the first call that sees it.
+        """Whether anything hangs. To be called every few seconds, because a flush counts from the first call
+        that sees it.
         """
         return self._probe is not None and self._probe.is_silent or self._is_flush_late()
 

@@ -1,7 +1,7 @@
 """Elected membership: a node's part in a cluster that elects its leader (``enabled`` of [clustering]).
 
-Used by node, in place of membership. The node begins as a follower. Nothing here decides who leads: the
-coordination reads that from etcd, and calls the methods of its Member here.
+Used by node, in place of membership. The node begins as a follower. The coordination reads from etcd who
+leads, and calls the methods of its Member here.
 """
 import contextlib
 import os
@@ -11,6 +11,7 @@ from typing import Any
 
 import gevent
 from gevent import socket
+from gevent.event import Event
 
 from gomq_py.cluster import administration, shared_settings
 from gomq_py.cluster import identity as identities
@@ -24,37 +25,33 @@ from gomq_py.cluster.core.transactions import (
     CREATE, Compare, CoordinatorError, Put, Transaction, Unanswered,
 )
 from gomq_py.cluster.disk_watch import DiskWatch
-from gomq_py.cluster.elected_leader import ElectedLeader
 from gomq_py.cluster.folder_damage import FolderDamage, why_no_sync
 from gomq_py.cluster.follower import Follower
+from gomq_py.cluster.identity import IdentityFile, this_boot
 from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.leadership import Leadership, boot_time_s
 from gomq_py.cluster.membership import address_of, follower_context, leader_tls, read_secret, shown
+from gomq_py.cluster.publisher_holds import PublisherHolds
 from gomq_py.cluster.refusals import Refusals
 from gomq_py.cluster.stream import EventStream
 from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.settings import Settings
 from gomq_py.errors import ClusterError
 from gomq_py.hub.threads import in_thread
-from gomq_py.net.listener import format_address
+from gomq_py.net.listener import bind_tcp, format_address
 from gomq_py.observability.log import logger
-from gomq_py.storage.disk.data_dir import content_of
+from gomq_py.storage.disk.data_dir import CLUSTER, content_of
+from gomq_py.storage.disk.open_file import CAN_FLUSH_FILE_SYSTEMS
 from gomq_py.storage.disk.plain_files import PlainFiles
 from gomq_py.storage.disk.replication import Replicator
 
 LOG = logger("cluster")
 # Part of lease_ttl that one call of etcd may take, TIMEOUT_S at most: two keepalives may fail.
 CALL_PART = 0.36
+# What an operator can do where this leader's folder is damaged, see folder_damage.
+TRANSFER = "let another node lead (transfer_leadership; cluster_force_leader if none is in sync)"
 # Reason of a leader that finds damage at its boot and resigns.
 HANDS_OVER = "damage was found in this data folder, and another member of the in-sync set may be sound"
-
-
-def _do_nothing() -> None:
-    """Default of ``on_elected``."""
-
-
-def _ignore(reason: str) -> None:
-    """Default of ``on_deposed``."""
 
 
 class ElectedMembership:
@@ -70,15 +67,16 @@ class ElectedMembership:
         self._promises = Promises()
         self._acknowledger = Acknowledger(self._promises, counts_received=not settings.sync)
         self._disk = DiskWatch()
+        self._flushes: Any = None  # a leader's GroupCommit
         self._connect = connect or partial(_client_of_etcd, settings)
         self._coordinator: Any = None
         self._keepalives: Any = None
-        self._identity: Any = None
+        self._file: Any = None  # IdentityFile
         self._secret = b""
         self._beginning: Any = None  # greenlet
         self._coordination: Coordination | None = None
         self._follower: Any = None
-        self._serving: ElectedLeader | None = None
+        self._serving: Leadership | None = None  # while followers are served
         self._was_empty = False  # before the first sync, whose files come before it is noted
         self._is_first = False  # the cluster's doors have not been open yet
         self._register: Any = None
@@ -87,7 +85,7 @@ class ElectedMembership:
         self._leader_address: tuple[str, int] | None = None
         self._forwarder: Any = None
         self._refusals = Refusals(self._leader_is_gone)
-        self._callbacks: tuple[Callable[[], None], Callable[[str], None]] = _do_nothing, _ignore
+        self._callbacks: Any = None  # of start()
 
     @property
     def replicators(self) -> tuple[Replicator, ...]:
@@ -97,23 +95,28 @@ class ElectedMembership:
     # a follower
 
     def must_follow(self, root: str) -> bool:
-        """Whether the node begins as a follower: always."""
+        """Return True: the node always begins as a follower."""
         return True
 
     def follow(self, root: str) -> None:
-        """Read the folder's identity, and check the settings. Blocks. Raises ClusterError, OSError."""
+        """Read the folder's identity, and check the settings. Blocks. Raises BindError, ClusterError,
+        OSError, TLSError.
+        """
         settings = self._settings
-        advertised(settings)  # raises its ClusterError before the node has started
+        advertised(settings)  # both raise their errors before the node has started
+        leader_tls(settings)
+        # a port that is taken would end the node whenever it is elected; a follower must not hold it, because
+        # others take a leader for gone whose address refuses them
+        bind_tcp(settings.clustering_bind, settings.clustering_port, 1).close()
         if settings.cluster_secret_file or settings.cluster_password:
             self._secret = read_secret(settings)
-        self._identity = identities.of_member(self._files, self._root)
+        self._file = IdentityFile(
+            self._files, self._root, identities.of_member(self._files, self._root))
         self._coordinator = self._connect()
 
-    def start(
-            self, on_elected: Callable[[], None] = _do_nothing,
-            on_deposed: Callable[[str], None] = _ignore) -> None:
-        """Begin to look for the cluster. ``on_elected()`` is to make the node a leader,
-        ``on_deposed(reason)`` to begin it anew as a follower; both return at once.
+    def start(self, on_elected: Callable[[], None], on_deposed: Callable[[str], None]) -> None:
+        """Begin to look for the cluster. ``on_elected()`` makes the node a leader, ``on_deposed(reason)``
+        begins it anew as a follower; both return at once.
         """
         self._callbacks = on_elected, on_deposed
         self._beginning = gevent.spawn(self._begin)
@@ -124,9 +127,9 @@ class ElectedMembership:
         if not self._secret:
             self._secret = self._forwarder.secret = self._secret_of_cluster()
             secret_in_etcd = self._secret.hex().encode()
-        settings, identity = self._settings, self._identity
+        settings, identity = self._settings, self._file.identity
         self._follower = Follower(
-            self._files, self._root, self._secret, "", 0, socket.gethostname(), identity,
+            self._files, self._root, self._secret, "", 0, socket.gethostname(), self._file,
             follower_context(settings), refused=self._refusals.refused)
         self._follower.start()
         self._coordination = Coordination(
@@ -136,7 +139,7 @@ class ElectedMembership:
         self._coordination.start()
 
     def _secret_of_cluster(self) -> bytes:
-        """The secret in etcd, written there first if it has none. Waits for etcd. May switch."""
+        """The secret in etcd, which is written there first if it is missing. Waits for etcd. May switch."""
         while True:
             try:
                 kept = self._coordinator.read().secret
@@ -148,7 +151,7 @@ class ElectedMembership:
             except (CoordinatorError, Unanswered) as error:
                 reason = f"etcd: {error}"
             except RecordError as error:
-                reason = f"`secret` in etcd cannot be read: {error}"
+                reason = f"etcd: `secret` cannot be read: {error}"
             if reason != self._reason:
                 LOG.warning("%s", reason)
                 self._reason = reason
@@ -160,36 +163,43 @@ class ElectedMembership:
         from gomq_py.cluster.forwarding import Forwarder
         self._forwarder = Forwarder(
             hub, self._secret, socket.gethostname(), lambda: self._leader_address,
-            lambda: self._identity if self._follower is None else self._follower.identity,
+            lambda: self._file.identity,
             follower_context(self._settings), self._refusals.refused)
         return self._forwarder
 
     def why_not_promote(self, is_forced: bool) -> str:
-        """Why this follower may not be promoted by hand: that is never possible."""
+        """Return why a follower cannot be promoted by hand in a cluster that elects its leader."""
         return "the nodes of this cluster elect their leader: see transfer_leadership, cluster_force_leader"
 
-    def end_following(self) -> None:
-        """Stop the Follower; what it has received is on disk then. Raises OSError. May switch."""
+    def end_following(self, register: Any) -> None:
+        """Stop the Follower; what it has received is on disk then. The other followers of its leader go on
+        here: ``register`` keeps the leader's ids. Raises OSError. May switch.
+        """
         follower, self._follower = self._follower, None
         if follower is not None:
             failure = follower.stop()
             if failure is not None:
                 raise OSError(f"the last changes of the leader could not be kept: {failure}") from failure
+            former = follower.former_run
+            if former is not None:
+                ids = {os.path.join(self._root, path): file_id for file_id, path in former.paths.items()}
+                register.go_on(ids, former.position)
+                self._stream.succeed(former, self._file.identity.epoch)
 
     # the coordination's Member (coordination.Member)
 
     @property
     def folder(self) -> Folder:
         """The data folder's state now."""
-        identity = self._identity if self._follower is None else self._follower.identity
+        identity = self._file.identity
         cluster = "" if identity.cluster_id == NO_ID else identity.cluster_id.hex()
-        is_whole = self._follower is None or self._follower.damage is None
+        is_whole = identity.is_whole and (self._follower is None or self._follower.damage is None)
         is_copy = self._follower is not None and self._follower.is_copy
-        return Folder(cluster, identity.epoch, is_whole, identity.damaged, is_copy)
+        return Folder(cluster, identity.epoch, is_whole, identity.damaged, is_copy, identity.position)
 
     @property
     def hears_leader(self) -> bool:
-        """Whether the followed leader has said something within the last second."""
+        """Whether the followed leader was heard within the last second."""
         return self._follower is not None and self._follower.hears_leader
 
     def hangs(self) -> bool:
@@ -212,8 +222,8 @@ class ElectedMembership:
         return ""
 
     def settle(self) -> bool:
-        """End the link to the leader, and flush all that came. Returns whether the folder has it all. May
-        switch.
+        """End the link to the leader, and flush all received changes. Returns whether the folder has them
+        all. May switch.
         """
         if self._follower is None:
             return True
@@ -226,10 +236,18 @@ class ElectedMembership:
 
     def take(self, cluster: str, epoch: int) -> None:
         """Write cluster and epoch into the folder, flushed. Raises ClusterError, OSError. May switch."""
-        taken = in_thread(identities.of_elected, self._files, self._root, bytes.fromhex(cluster), epoch)
-        self._identity = taken
-        if self._follower is not None:
-            self._follower.identity = taken
+        self._file.take(bytes.fromhex(cluster), epoch, "" if self._settings.sync else this_boot())
+
+    def note(self, position: int) -> None:
+        """Note in the folder that it has all up to a position of this leader's changes; flushed. Raises
+        OSError. May switch.
+        """
+        self._file.change(position=position, doubted=self._doubted())
+
+    def _doubted(self) -> str:
+        """Identity.doubted as it is now."""
+        has_failed = self._flushes is not None and self._flushes.has_failed
+        return this_boot() if has_failed else self._file.identity.doubted
 
     def elected(self, leadership: Leadership, is_first: bool) -> None:
         """Have the node lead."""
@@ -246,6 +264,11 @@ class ElectedMembership:
         if self._serving is not None:
             self._serving.leader.lead_on(epoch)
 
+    def end_links(self) -> None:
+        """Send followers the changes up to now, and close their connections. May switch."""
+        if self._serving is not None:
+            self._serving.close()
+
     def deposed(self, reason: str) -> None:
         """Have the node begin anew."""
         self._reason = reason
@@ -255,113 +278,125 @@ class ElectedMembership:
     # a leader
 
     def check_content(self, root: str) -> None:
-        """Check that the folder is one to lead. Blocks. Raises ClusterError, OSError."""
+        """Check that the folder may be led. Blocks. Raises ClusterError, OSError."""
         if not self._is_first:
             identities.check_content(root, False)
 
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
-        """Note the opened folder's register. ``damage_count()``: of damage found in this run."""
+        """Note the opened folder's register. ``damage_count()``: number of damages found in this run."""
         self._register = register
-        self._damage = FolderDamage(self._files, self._root, damage_count)
+        self._damage = FolderDamage(self._file, damage_count)
 
     def guard(self, durability: Any) -> None:
         """Let each promise of the node's Durability wait for the followers in sync."""
         durability.add(self._acknowledger)
-        self._disk.watch_flushes(durability.disk)
+        self._flushes = durability.disk
+        self._disk.watch_flushes(self._flushes)
 
     def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
         """Serve followers, and wait until doors may open. Raises BindError, OSError. May switch."""
-        settings, coordination = self._settings, self._coordination
+        settings, coordination, identity = self._settings, self._coordination, self._file.identity
         assert coordination is not None and coordination.leadership is not None
         coordination.kept_alive(self._keepalives.lease, *self._keepalives.kept)
         leader = Leader(
-            self._secret, self._identity.cluster_id, self._identity.epoch, self._stream, self._register,
-            self._root, settings.clustering_bind, settings.clustering_port, leader_tls(settings),
+            self._secret, identity.cluster_id, identity.epoch, self._stream, self._register, self._root,
+            settings.clustering_bind, settings.clustering_port, leader_tls(settings),
             self._why_no_sync, self._acknowledger, find_listener, self._found_damage)
         leader.open()
         self._disk.watch_probe(broker.resource_watch)
-        self._serving = serving = ElectedLeader(
-            coordination.leadership, leader, self._stream, self._promises, hub, broker.alarms,
-            settings.max_lag_bytes)
-        was_damaged = self._identity.damaged
-        if self._why_no_sync() and not was_damaged and serving.has_others:
-            serving.wait_for_the_end()
-        serving.wait_until_open()
+        self._serving = serving = coordination.leadership
+        serving.serve(hub.gate, broker.alarms, leader, PublisherHolds(
+            broker.alarms, leader, self._stream, lambda: serving.in_sync.required, settings.max_lag_bytes))
+        if self._why_no_sync() and not identity.damaged and serving.has_others:
+            Event().wait()  # until the node is closed
+        serving.start()
+        serving.opened.wait()
 
     def opened(self) -> None:
-        """All doors are open: the hub, which has not turned much until now, sends keepalives alone."""
+        """Leave keepalives to the hub, because all doors are open."""
+        # The hub has not turned much until now.
         self._keepalives.stop()
         if self._coordination is not None:
             self._coordination.kept_alive(self._keepalives.lease, *self._keepalives.kept)
 
     def drain(self) -> None:
-        """Wait, before an orderly end, until every node in sync has everything, so that one of them leads at
-        once. A leader that is fenced or alone does not wait. May switch.
+        """Before an orderly end, wait until every node in sync has everything, and let one of them lead while
+        this node closes. A leader that is fenced or alone does not wait. May switch.
         """
-        if self._serving is not None:
+        if self._serving is not None and self._coordination is not None:
             with contextlib.suppress(ClusterError):
                 self._serving.check_transfer()
-                self._serving.drain()
+                if not self._serving.drain():
+                    self._coordination.hand_over()
 
     def change(self, what: str, node: str = "") -> None:
         """Do what an operator asks for. Raises ClusterError, OSError. May switch.
 
         "accept_damage": let followers sync again, although damage was found. "adopt", "force_leader": see
-        core.overrides. "transfer_leadership": let another node in sync lead. "forget_node": see
-        administration.forget; ``node``: the other's name or id.
+        core.overrides. "transfer_leadership": let another node in sync lead, ``node`` if one is named.
+        "forget_node": see administration.forget; ``node``: the other's name, address or id.
         """
         if what == "accept_damage":
             if self._serving is None:  # this folder is a copy, whose .cluster the follower writes
                 raise ClusterError("this node does not lead: ask the leader")
-            self._identity = self._damage.accepted(self._identity)
+            self._damage.accept()
         elif self._coordination is None:
             raise ClusterError(f"not now: {self._reason}")
         elif what == "transfer_leadership":
-            self._transfer(self._coordination)
+            self._transfer(self._coordination, node)
         elif what == "forget_node":
             connected = [] if self._serving is None else list(self._serving.leader.progress)
             administration.forget(
-                self._coordinator, self._coordination, self._identity.node_id.hex(), node, connected)
+                self._coordinator, self._coordination, self._file.identity.node_id.hex(), node,
+                connected)
         else:
             try:
                 self._coordination.override({"adopt": adopt, "force_leader": force_leader}[what])
-            except (NotPossible, CoordinatorError, Unanswered) as error:
+            except NotPossible as error:
                 raise ClusterError(str(error)) from error
+            except (CoordinatorError, Unanswered) as error:
+                raise ClusterError(f"etcd: {error}") from error
 
-    def _transfer(self, coordination: Coordination) -> None:
+    def _transfer(self, coordination: Coordination, named: str) -> None:
         if self._serving is None:
-            raise ClusterError("this node does not lead")
+            raise ClusterError("this node does not lead: ask the leader")
         self._serving.check_transfer()
+        chosen = named and administration.successor(coordination, self._file.identity.node_id.hex(), named)
         lacking = self._serving.drain()
         if lacking:
             raise ClusterError(f"nodes in sync do not have everything yet: {', '.join(sorted(lacking))}")
-        greenlet = gevent.spawn(coordination.resign, "an operator has asked for another leader")
+        if chosen:
+            self._serving.leader.hang_up(chosen)
+        greenlet = gevent.spawn(
+            coordination.resign, "an operator has asked for another leader", bool(chosen))
         greenlet.name = "cluster: resigns"
 
     def _found_damage(self, what: str) -> bool:
-        """Let another node in sync lead, because ``what`` is damaged and a follower's copy may be sound.
-        Returns whether its sync ends. Raises OSError. May switch.
+        """Let another node in sync lead, because ``what`` is damaged. Returns whether the follower's sync
+        ends. Raises OSError. May switch.
         """
+        # A follower's copy may be sound.
         if self._damage.is_accepted:
             return False
         try:
-            self._identity = self._damage.found(self._identity, what)
+            self._damage.found(what)
         finally:
             self._hand_over()
         return True
 
     def _hand_over(self) -> None:
-        """Let another member lead, if there is one, because damage was found."""
+        """Let another member lead, if there is one."""
+        # Damage was found here.
         if self._coordination is not None and self._serving is not None and self._serving.has_others:
             gevent.spawn(self._coordination.resign, HANDS_OVER).name = "cluster: resigns"
 
     def _why_no_sync(self) -> str:
         """Why no follower may sync from this leader, or "". Raises OSError. May switch."""
-        was_damaged = self._identity.damaged
-        self._identity = self._damage.noted(self._identity)
-        if self._identity.damaged and not was_damaged:
+        was_damaged = self._file.identity.damaged
+        self._damage.note()
+        if self._file.identity.damaged and not was_damaged:
             self._hand_over()
-        return why_no_sync(self._identity)
+        return why_no_sync(self._file.identity, TRANSFER)
 
     # both
 
@@ -372,16 +407,17 @@ class ElectedMembership:
 
     def figures(self) -> dict[str, Any]:
         """The answer to /api/cluster, without the node's name and role."""
-        coordination, identity = self._coordination, self._identity
+        coordination = self._coordination
         figures: dict[str, Any] = {"elects": True}
-        if identity is not None:
-            folder = self.folder
+        if self._file is not None:
+            folder, node_id = self.folder, self._file.identity.node_id
             figures |= {
-                "node_id": identity.node_id.hex(), "cluster": folder.cluster, "epoch": folder.epoch,
+                "node_id": node_id.hex(), "cluster": folder.cluster, "epoch": folder.epoch,
                 "damaged": folder.is_damaged}
         figures |= {"state": "waiting", "lag_bytes": 0, "lag_seconds": 0.0}
         if coordination is None:
-            return figures | {"reason": self._reason, "etcd_error": self._reason, "followers": []}
+            error = self._reason.removeprefix("etcd: ")
+            return figures | {"reason": self._reason, "etcd_error": error, "followers": []}
         serving = self._serving
         own = {} if self._follower is None else shown(self._follower.status._asdict(), address="leader")
         followers = [] if serving is None else [
@@ -394,7 +430,8 @@ class ElectedMembership:
         figures |= {
             "state": "leading", "replicates": True, "position": self._stream.position, "followers": followers,
             "fenced": True, "promises": 0}
-        return figures if serving is None else figures | serving.figures()
+        return figures if serving is None else figures | {
+            "fenced": serving.is_fenced, "promises": len(self._promises)}
 
     def close(self) -> None:
         """Stop serving followers, or following, and let another node lead. May be called again. May switch.
@@ -414,6 +451,26 @@ class ElectedMembership:
             self._follower = None
         if self._coordinator is not None:
             self._coordinator.close()
+        if self._file is not None:
+            self._note_end()
+
+    def _note_end(self) -> None:
+        """Note what an orderly end leaves: a machine that is stopped in order loses nothing."""
+        unflushed = self._file.identity.unflushed
+        try:
+            if unflushed == this_boot() and CAN_FLUSH_FILE_SYSTEMS:
+                in_thread(self._flush_all)
+                unflushed = ""
+            self._file.change(doubted=self._doubted(), unflushed=unflushed)
+        except OSError as error:
+            LOG.error("the end of this run cannot be noted in %s: %s", CLUSTER, error)
+
+    def _flush_all(self) -> None:
+        folder = self._files.open_folder(self._root)
+        try:
+            self._files.sync_all(folder)
+        finally:
+            self._files.close(folder)
 
     def _set_leader(self, address: tuple[str, int] | None) -> None:
         if address != self._leader_address:
@@ -421,7 +478,7 @@ class ElectedMembership:
             self._forwarder.leader_changed()
 
     def _leader_is_gone(self, address: tuple[str, int]) -> None:
-        """Nobody listens at the leader's address."""
+        """Have the coordination look for a new leader: nobody listens at the present one's address."""
         if self._coordination is not None:
             gevent.spawn(self._coordination.is_gone, format_address(address)).name = "cluster: no leader"
 

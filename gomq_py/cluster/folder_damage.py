@@ -3,58 +3,46 @@
 No follower syncs from such a folder, until an operator accepts the damage.
 """
 from collections.abc import Callable
-from typing import Any
-
-from gomq_py.cluster import identity as identities
-from gomq_py.cluster.identity import Identity
-from gomq_py.hub.threads import in_thread
+from gomq_py.cluster.identity import Identity, IdentityFile
 from gomq_py.observability.log import logger
 
 LOG = logger("cluster")
-# What a follower is answered, and what the log says.
+# What a follower is answered, and what the log says. What an operator can do in its place is the caller's.
 DAMAGED = (
     "this leader has found damage in its data folder (see its log), and the follower's copy may be the only "
-    "sound one: promote the follower, or let it sync all the same with 'gomq-py-ctl accept_damage' on the "
-    "leader")
+    "sound one: {}, or let it sync all the same with 'gomq-py-ctl accept_damage' on the leader")
 
 
 class FolderDamage:
-    """Damage of the data folder ``root``. ``count()``: of damage found in this run. ``is_accepted``: whether
-    an operator has accepted what the folder holds.
+    """Damage of the data folder whose ``.cluster`` is ``file``. ``count()``: of damage found in this run.
+    ``is_accepted``: whether an operator has accepted what the folder holds.
     """
 
-    def __init__(self, files: Any, root: str, count: Callable[[], int]):
-        self._files, self._root = files, root
-        self._count = count
+    def __init__(self, file: IdentityFile, count: Callable[[], int]):
+        self._file, self._count = file, count
         self._accepted_count = 0
         self._is_found = self.is_accepted = False
 
-    def noted(self, identity: Identity) -> Identity:
-        """The folder's Identity, with ``damaged`` as it is now; on the disk. Raises OSError. May switch."""
-        return self._noted(
-            identity, identity.damaged or self._is_found or self._count() > self._accepted_count)
+    def note(self) -> None:
+        """Write what is known of damage now. Raises OSError. May switch."""
+        if self._is_found or self._count() > self._accepted_count:
+            self._file.change(damaged=True)
 
-    def found(self, identity: Identity, what: str) -> Identity:
-        """As ``noted``, for damage that a sync has met, which the broker does not know. Raises OSError. May
-        switch.
-        """
+    def found(self, what: str) -> None:
+        """Note damage that a sync has met, which the broker does not know. Raises OSError. May switch."""
         LOG.error("damaged: %s", what)
         self._is_found = True
-        return self.noted(identity)
+        self.note()
 
-    def accepted(self, identity: Identity) -> Identity:
-        """As ``noted``, but all damage up to now counts for nothing. Raises OSError. May switch."""
+    def accept(self) -> None:
+        """Note that all damage up to now counts for nothing. Raises OSError. May switch."""
         self._accepted_count = self._count()
         self._is_found, self.is_accepted = False, True
-        return self._noted(identity, False)
-
-    def _noted(self, identity: Identity, damaged: bool) -> Identity:
-        if identity.damaged != damaged:
-            identity = identity._replace(damaged=damaged)
-            in_thread(identities.write, self._files, self._root, identity)
-        return identity
+        self._file.change(damaged=False)
 
 
-def why_no_sync(identity: Identity) -> str:
-    """Why no follower may sync from the folder with this Identity, or ""."""
-    return DAMAGED if identity.damaged else ""
+def why_no_sync(identity: Identity, remedy: str) -> str:
+    """Why no follower may sync from the folder with this Identity, or "". ``remedy``: how the follower takes
+    the lead.
+    """
+    return DAMAGED.format(remedy) if identity.damaged else ""

@@ -1,11 +1,11 @@
 """Follower: keeps a data folder equal to a leader's.
 
 Connects to the leader's cluster port, logs in, and hands the leader's events to the applier, which writes
-them in a thread. Where the leader has no events behind the follower's position any more, a sync comes first.
-After any fault of the connection the follower connects again; after a fault of the folder it syncs anew.
+them in a thread. If the leader has dropped the events behind the follower's position, a sync comes first.
+After a fault of the connection the follower connects again; after a fault of the folder it syncs anew.
 
-Another node may become the leader at any time (``follow``). The epoch of a leader is in the folder's
-identity, on the disk, before anything is acknowledged to that leader.
+Another node may become the leader at any time (``follow``). A leader's epoch is in the folder's identity, on
+the disk, before anything is acknowledged to that leader.
 """
 import time
 from collections import deque
@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import gevent
 from gevent.event import Event
 
-from gomq_py.cluster import identity as identities
 from gomq_py.cluster.applier import FLUSH_S, Applier
-from gomq_py.cluster.identity import Identity
+from gomq_py.cluster.former_run import RUNS, FormerRun
+from gomq_py.cluster.identity import Identity, IdentityFile, this_boot
+from gomq_py.cluster.leadership import NOTE_S
 from gomq_py.cluster.link import Link
 from gomq_py.cluster.login import CopiedFolder, FollowerLogin, LoginRefused
 from gomq_py.cluster.replica import ReplicaError
@@ -28,6 +29,7 @@ from gomq_py.cluster.wire.messages import NO_ID, Ack, Hashes, Heartbeat, Message
 from gomq_py.hub.threads import in_thread
 from gomq_py.net.listener import format_address
 from gomq_py.observability.log import logger
+from gomq_py.storage.disk.data_dir import CLUSTER
 from gomq_py.storage.errors import DataDirError
 
 LOG = logger("cluster")
@@ -36,8 +38,9 @@ WAITING = "waiting"  # for a leader
 
 # What ends a connection without being a fault of this program.
 FAULTS = (OSError, FrameError, EventError, MessageError, LoginRefused, DataDirError, ReplicaError)
-# Pause before the next try to connect; doubled after each one that fails.
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+# Pause before the next try to connect, and its growth after each one that fails: an eighth of the time since
+# the first try, since clients wait for a follower of a leader that boots.
+FIRST_PAUSE_S, LONGEST_PAUSE_S, PAUSE_GROWTH = 0.1, 5.0, 9 / 8
 # Files, and MiB of them, that a thread reads and hashes at a time: many, because a call of a thread costs as
 # much as a small file; few, so that a slow disk does not keep the thread from others.
 FILES_PER_TURN, BLOCKS_PER_TURN = 64, 8
@@ -50,9 +53,12 @@ HEARS_S = 1.0
 
 
 class Status(NamedTuple):
-    """``lag_octets``: received and not applied; ``lag_s``: age of the oldest event that is not on this disk;
-    ``error``: text of the last fault, empty while it streams. ``clock_skew_s``: this clock less the leader's;
-    None: not known, because heartbeats come only while nothing else does.
+    """The state of a Follower.
+
+        lag_octets      received and not applied
+        lag_s           age of the oldest event that is not on this disk
+        error           text of the last fault, empty while it streams
+        clock_skew_s    this clock less the leader's; None until a heartbeat has come
     """
     state: str
     address: str
@@ -69,8 +75,9 @@ class Follower:
     """Follows the leader at (``host``, ``port``) with the data folder ``root``, which the caller has locked.
     An empty ``host``: nobody, until ``follow`` is called.
 
-    ``files`` has no replicators; ``identity`` is the folder's (identity.of_follower); ``tls``: a client's
-    ``gevent.ssl.SSLContext``, or None (the standard library's would block the hub).
+    ``files`` has no replicators; ``file`` is the folder's ``.cluster``, with the Identity of
+    identity.of_follower; ``tls``: a client's ``gevent.ssl.SSLContext``, or None (the standard library's would
+    block the hub).
     ``flush_s``: longest time between a change and its flush. ``refused(address)`` is called when the leader
     refuses a connection (ECONNREFUSED).
 
@@ -79,19 +86,21 @@ class Follower:
     """
 
     def __init__(
-            self, files: Any, root: str, secret: bytes, host: str, port: int, name: str, identity: Identity,
+            self, files: Any, root: str, secret: bytes, host: str, port: int, name: str, file: IdentityFile,
             tls: Any = None, flush_s: float = FLUSH_S,
             refused: Callable[[tuple[str, int]], None] = lambda address: None):
-        self.identity = identity
         self.is_copy = False
         self._login_with = secret, name
         self._address: Any = (host, port) if host else None
-        self._shown = format_address((host, port)) if host else ""
         self._tls = tls
         self._refused = refused
-        self._files, self._root = files, root
-        self._applier = Applier(files, root, self._progress, self._applier_failed, flush_s)
-        self._run_id = NO_ID  # of the leader, if its position here means something
+        self._file = file
+        self._noted_s = time.monotonic()  # time at which the position was noted
+        self._applier = Applier(
+            files, root, self._progress, self._applier_failed, flush_s, file.identity.reads_as_on_disk)
+        self._run_id = NO_ID  # of the leader's run that the data folder is a copy of
+        self._next_run_id = NO_ID  # of the leader that is synced from
+        self._former_runs: dict[bytes, int] = {}  # see FormerRun.runs
         self._link: Any = None
         self._connecting: Any = None  # greenlet
         self._greenlet: Any = None
@@ -115,11 +124,9 @@ class Follower:
         self._greenlet.name = "cluster: follows"
 
     def stop(self) -> Exception | None:
-        """End the connection, apply and flush all that was received, and close the files. A sync under way is
-        given up; the folder stays as it was before. May switch.
-
-        Returns None, or the exception because of which the folder may lack, on the disk, what was received:
-        then it must not be promoted.
+        """End the connection, apply and flush all received changes, and close the files. An unfinished sync
+        is given up. Returns None, or the exception after which the folder may lack changes: then it must not
+        be promoted. May switch.
         """
         self._is_stopping = True
         self._again.set()
@@ -135,37 +142,51 @@ class Follower:
         return self._applier.damage
 
     def follow(self, address: tuple[str, int] | None) -> None:
-        """Follow the leader at ``address``, (host, port), from now on; None: nobody. What was received stays,
-        and a leader of the same run goes on behind it. When this returns, a connection to another address has
-        ended, and nothing more is acknowledged there. May switch.
+        """Follow the leader at ``address``, (host, port), from now on; None: nobody. When this returns, a
+        connection to another address has ended. Received changes stay, and a leader of the same run goes on
+        behind them. May switch.
         """
         if address == self._address:
             return
         self._address = address
-        self._shown = "" if address is None else format_address(address)
         self._error, self._pause_s = "", FIRST_PAUSE_S
         self._hang_up()
         self._is_free.wait()
         self._again.set()
 
     def flush(self) -> Exception | None:
-        """Apply and flush all that was received: before a campaign, after ``follow(None)``. A sync under way
-        changes nothing before it is whole. May switch.
-
-        Returns None, or the exception because of which the folder may lack, on the disk, what was received.
+        """Apply and flush all received changes, before a campaign and after ``follow(None)``. An unfinished
+        sync changes nothing. Returns None, or the exception after which the folder may lack changes. May
+        switch.
         """
         return self._applier.flush()
 
     @property
+    def identity(self) -> Identity:
+        """The folder's identity."""
+        return self._file.identity
+
+    @property
     def damage(self) -> Exception | None:
-        """The exception since which the folder may lack, on the disk, what was received; None: it has it all,
-        for example because a sync was swapped in since.
+        """The exception after which the folder may lack received changes on the disk; None if it has them
+        all.
         """
+        # It has them again once a sync was swapped in.
         return self._applier.damage
 
     @property
+    def former_run(self) -> FormerRun | None:
+        """After ``stop``: what a leader of this folder needs so that other followers go on without a sync;
+        None if they cannot.
+        """
+        former = self._applier.former
+        if former is None or not former.is_exact or self._run_id == NO_ID:
+            return None
+        return former._replace(runs={**self._former_runs, self._run_id: former.position})
+
+    @property
     def hears_leader(self) -> bool:
-        """Whether the leader, connected and logged in, has said something within the last second."""
+        """Whether the leader, connected and logged in, was heard within the last second."""
         link = self._link
         return link is not None and not link.is_closed and time.monotonic() < self._spoke_s + HEARS_S
 
@@ -178,7 +199,7 @@ class Follower:
 
     @property
     def is_syncing(self) -> bool:
-        """Whether a newer state than the data folder's is under way; ``stop`` gives it up."""
+        """Whether a newer state of the data folder is being received; ``stop`` gives it up."""
         return self._applier.staging is not None
 
     @property
@@ -190,6 +211,10 @@ class Follower:
             self._leader_position, self._applier.octets,
             time.monotonic() - self._heard[0][1] if self._heard else 0.0, self._error,
             min(self._skews_s, default=None))
+
+    @property
+    def _shown(self) -> str:
+        return "" if self._address is None else format_address(self._address)
 
     # the greenlet
 
@@ -216,7 +241,7 @@ class Follower:
                 self._is_free.set()
             self._seek()
             self._again.wait(self._pause_s)
-            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+            self._pause_s = min(PAUSE_GROWTH * self._pause_s, LONGEST_PAUSE_S)
 
     def _seek(self) -> None:
         self._state = WAITING if self._address is None else CONNECTING
@@ -228,7 +253,7 @@ class Follower:
         self._error = text
 
     def _follow(self, address: tuple[str, int]) -> None:
-        """Connect, and read until the connection ends. Raises what has ended it."""
+        """Connect, and read until the connection ends. Raises the reason of its end."""
         link = self._link = self._connected(address)
         if link is None:
             return
@@ -256,7 +281,7 @@ class Follower:
         return made if isinstance(made, Link) else None  # a GreenletExit
 
     def _hang_up(self) -> None:
-        """End the connection, or the try to make one, soon. May switch."""
+        """End the connection, or the attempt to make one, soon. May switch."""
         if self._connecting is not None:
             self._connecting.kill()
         if self._link is not None:
@@ -265,42 +290,63 @@ class Follower:
     def _note_identity(self) -> None:
         """Note that a sync was swapped in."""
         if self._applier.identity is not None:
-            self.identity, self._applier.identity = self._applier.identity, None
+            self._file.identity, self._applier.identity = self._applier.identity, None
+            self._run_id, self._former_runs = self._next_run_id, {}
 
     def _log_in(self, link: Any) -> None:
         self._note_identity()
-        run = self._run_id if self._applier.can_resume else NO_ID
+        place = self._applier.place
+        run = NO_ID if place is None else self._run_id
         secret, name = self._login_with
         login = FollowerLogin(
             secret, self.identity.node_id, self.identity.cluster_id, self.identity.epoch, run,
-            self._applier.received if run != NO_ID else 0, name)
+            place if run != NO_ID else 0, name)
         link.send_now(login.hello())
         while not login.done:
             link.send_now(login.feed(link.next_frame()))
         link.epoch, link.counts_received = login.epoch, login.counts_received
         self._skews_s.clear()
         if login.is_sync:
-            self._run_id = NO_ID
             self._heard.clear()
             self._leader_position = 0
-            self._applier.begin_sync(
-                Identity(login.cluster_id, self.identity.node_id, login.epoch))
-        self._run_id = login.run
-        if login.is_sync:
+            self._next_run_id = login.run
+            self._applier.begin_sync(Identity(
+                login.cluster_id, self.identity.node_id, login.epoch,
+                unflushed=this_boot() if login.counts_received else ""))
             self._state = SYNCING
         else:
+            self._applier.go_on()
+            if login.is_successor:
+                self._go_on_in(login.run)
             self._raise_epoch(login.epoch)
             self._streams()
         LOG.info(
             "following %s, %s", self._shown,
             "with a sync" if login.is_sync else f"from position {self._applier.received} on")
 
+    def _go_on_in(self, run: bytes) -> None:
+        """Go on in the run of a leader that has followed the former one, too. Raises LoginRefused if this
+        copy is not exact, and so may differ from the leader's. May switch.
+        """
+        self._applier.flush()
+        former = self._applier.former
+        if former is None or not former.is_exact:
+            self._run_id = NO_ID
+            raise LoginRefused("this copy is not exact behind its former leader, and is synced")
+        runs = [*self._former_runs.items(), (self._run_id, former.position)]
+        self._run_id, self._former_runs = run, dict(runs[-RUNS:])
+
     def _raise_epoch(self, epoch: int) -> None:
-        """Note the epoch of a leader that goes on in a higher one. Raises OSError. May switch."""
+        """Save the epoch of a leader that goes on in a higher one. Raises OSError. May switch."""
         if epoch > self.identity.epoch:
-            raised = self.identity._replace(epoch=epoch)
-            in_thread(identities.write, self._files, self._root, raised)
-            self.identity = raised
+            self._file.change(epoch=epoch, position=0)
+
+    def _note_position(self) -> None:
+        """Note now and then how far the folder is. Raises OSError. May switch."""
+        position = self._applier.flushed
+        if position > self.identity.position and time.monotonic() >= self._noted_s + NOTE_S:
+            self._noted_s = time.monotonic()
+            self._file.change(position=position)
 
     def _take(self, link: Any, frame: Any) -> None:
         if self._applier.failure is not None:
@@ -311,6 +357,7 @@ class Follower:
         self._spoke_s = time.monotonic()
         if frame.kind in (frames.EVENTS, frames.HEARTBEAT) and self._state == STREAMING:
             self._pause_s = FIRST_PAUSE_S
+            self._note_position()
         if frame.kind == frames.EVENTS:
             if frame.position < self._applier.received:
                 raise FrameError(
@@ -330,7 +377,8 @@ class Follower:
     # lag, clocks
 
     def _compare_clocks(self, leader_ns: int | None) -> None:
-        """Note how far the clocks are apart. It includes the heartbeat's way, so the least one counts."""
+        """Note the difference of the clocks."""
+        # It includes the heartbeat's way, so the least one counts.
         if leader_ns is not None:
             self._skews_s.append((time.time_ns() - leader_ns) / 1e9)
 
@@ -364,14 +412,19 @@ class Follower:
         self._error = ""  # a later fault with the same text is logged again
 
     def _applier_failed(self) -> None:
-        self._run_id = NO_ID
         if self._link is not None:
             self._link.leave(self._applier.failure)
+        if self._applier.is_doubtful:  # also after a restart of this process
+            try:
+                self._file.change(torn=this_boot())
+            except OSError as error:
+                LOG.error("a failed flush cannot be noted in %s: %s", CLUSTER, error)
 
     # what the link asks for
 
     def _ack(self) -> Ack:
-        return Ack(self._applier.received, self._applier.flushed)
+        noted = self.identity.position if self._state == STREAMING else 0
+        return Ack(self._applier.received, self._applier.flushed, noted)
 
     def _hashed(self, link: Any) -> bool:
         """Send the hashes of the next listed files. Returns False if there are none. May switch."""
@@ -391,7 +444,8 @@ class Follower:
 
 
 def _attempt(address: tuple[str, int], tls: Any) -> Any:
-    """A new Link, or the Exception: gevent would print it. May switch."""
+    """Make a Link. Returns it, or the Exception. May switch."""
+    # gevent would print the exception.
     try:
         return Link(address, tls)
     except Exception as error:

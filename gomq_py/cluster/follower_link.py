@@ -1,9 +1,9 @@
 """Follower link: the leader's connection to one follower that has logged in.
 
 Above the stream and a sync source, below cluster.leader. One greenlet reads ACK and HASHES, one sends, one
-looks at the clock, one runs the sync if the follower needs one. What a link sends is the chain of the stream,
-and between two of its entries the frames of the sync that belong there. A fault ends the link, and nothing
-else; the follower is told of it (REFUSED).
+looks at the clock, and one runs the sync if the follower needs one. A link sends the chain of the stream and,
+between two of its entries, the frames of the sync that belong there. A fault ends this link only; the
+follower is told of it (REFUSED).
 """
 import contextlib
 import time
@@ -61,8 +61,9 @@ class LinkClosed(LinkError):
 class FollowerFigures(NamedTuple):
     """A follower as operators see it.
 
-    ``received``, ``flushed``: positions that it has acknowledged. ``lag_octets``: octets of events that were
-    told and that it has not flushed; ``lag_s``: how long ago the first of them was told.
+        received, flushed    positions that it has acknowledged
+        lag_octets           octets of events that it has not flushed
+        lag_s                age of the oldest of these events
     """
 
     node_id: str
@@ -78,20 +79,17 @@ class FollowerFigures(NamedTuple):
 
 
 class FollowerLink:
-    """A connection to a follower that has logged in in ``epoch``. ``hello``: the follower's. ``entry``: where
-    it goes on in the stream's chain; None: it needs a sync, which begins when ``turn``, a semaphore that
-    links share, lets it. ``heard(link)`` is called after each ACK; it must neither switch nor raise.
+    """A connection to a follower that has logged in in ``epoch``.
 
-    ``received``, ``flushed``: positions that the follower has acknowledged. ``place``: the Entry of the chain
-    up to which it has flushed; None: it waits for its sync.
+    ``acked``: the follower's last Ack. ``place``: the Entry of the chain up to which it has flushed; None: it
+    waits for its sync.
     """
 
     def __init__(self, connection, address, hello, reader, stream, entry, epoch, heard):
         self.hello = hello
         self.address = address
         self.epoch = epoch
-        self.received = 0 if entry is None else entry.position
-        self.flushed = 0
+        self.acked = messages.Ack(0 if entry is None else entry.position, 0)
         self.place = entry
         self._heard = heard
         self._connection = connection
@@ -117,7 +115,6 @@ class FollowerLink:
 
     def run(self, root, register, turn, found_damage):
         """Serve the follower until its end. ``root``: the data folder. ``found_damage``: see SyncSource.
-
         Raises LinkError, FrameError, MessageError, SyncError, OSError, or a fault. May switch.
         """
         self._stream.attach()
@@ -145,13 +142,13 @@ class FollowerLink:
             self._ended.set()
 
     def finish(self):
-        """End the link with a LinkClosed when all events told so far are sent."""
+        """End the link with a LinkClosed once all events told so far are sent."""
         self._farewell = LinkClosed("the leader closes")
         self._wake.set()
 
     @property
     def is_alive(self):
-        """Whether the follower has been heard of lately."""
+        """Whether the follower was heard lately."""
         return not self._ended.is_set() and time.monotonic() < self._heard_s + ALIVE_S
 
     @property
@@ -168,7 +165,7 @@ class FollowerLink:
     def is_streaming(self):
         """Whether the follower has acknowledged a whole state in this epoch, and so needs no sync any more.
         """
-        return self._synced_position is not None and self.flushed >= self._synced_position
+        return self._synced_position is not None and self.acked.flushed >= self._synced_position
 
     def figures(self):
         """The FollowerFigures now."""
@@ -176,7 +173,7 @@ class FollowerLink:
         now_s = time.monotonic()
         return FollowerFigures(
             self.node, self.hello.name, self.address,
-            STREAMING if self.is_streaming else SYNCING, self.received, self.flushed,
+            STREAMING if self.is_streaming else SYNCING, self.acked.received, self.acked.flushed,
             self._lag_octets(), now_s - self._lags_since(now_s),
             0 if source is None else source.done_octets, 0 if source is None else source.total_octets)
 
@@ -195,7 +192,7 @@ class FollowerLink:
                 gevent.sleep(rest_s)
 
     def _take_frames(self):
-        """Handle the frames that were received. Returns how long to rest then. May switch."""
+        """Handle the received frames. Returns how long to rest then. May switch."""
         rest_s = 0.0
         self._clock.begin()
         while (frame := self._reader.next()) is not None:
@@ -218,12 +215,11 @@ class FollowerLink:
         return rest_s
 
     def _acknowledged(self, ack):
-        """Take an ACK. Returns whether it brings something new."""
+        """Take an ACK. Returns whether it brings anything new."""
         if ack.received > self._stream.position:
             raise LinkError(f"it acknowledges position {ack.received}, which is not reached yet")
         self._check_place()  # the sender may wait for a follower that reads nothing
-        is_new = ack != (self.received, self.flushed)
-        self.received, self.flushed = ack
+        is_new, self.acked = ack != self.acked, ack
         if self._synced_position is None and self._source is None and self._at is not None:
             self._synced_position = 0
         while self._steps and self._steps[0][0].position <= ack.flushed:
@@ -260,7 +256,8 @@ class FollowerLink:
                 give_way()
 
     def _beat(self):
-        """Have a heartbeat sent where nothing was, and end a silent link: one timer for all of it."""
+        """Have a heartbeat sent if nothing was sent lately, and end a silent link."""
+        # One timer does both.
         while True:
             gevent.sleep(BEAT_S)
             now_s = time.monotonic()
@@ -342,7 +339,7 @@ class FollowerLink:
     # helpers
 
     def _tell_why(self, sender):
-        """Send REFUSED with the reason, behind a whole frame, if the follower takes it soon. May switch."""
+        """Send REFUSED with the reason, after a whole frame, if the follower takes it soon. May switch."""
         self._is_ending = True
         self._wake.set()
         text = text_of(self._error) if isinstance(self._error, EXPECTED) else "a fault of the leader"
@@ -373,8 +370,8 @@ class FollowerLink:
 
 
 class SyncQueue:
-    """Frames of a sync that wait for being sent, each behind an entry of the chain: ``octets`` in all.
-    ``room``: an Event, set when one was taken.
+    """The frames of a sync that wait to be sent, ``octets`` in all; each comes behind an entry of the
+    stream's chain. ``room``: an Event, set when a frame was taken.
     """
 
     __slots__ = ("octets", "room", "_frames")

@@ -1,7 +1,7 @@
 """Forwarding: a follower passes its clients on to the leader.
 
-Each client gets a connection of its own to the leader's cluster port. It logs in with FORWARD, which tells
-the client's address, and then carries the client's octets as they are: TLS ends at the leader, and nothing of
+Each client gets a connection of its own to the leader's cluster port. This logs in with FORWARD, which tells
+the client's address, and then carries the client's octets unchanged: TLS ends at the leader, and nothing of
 the client is kept here. ``cluster.adoption`` is the leader's side.
 """
 import time
@@ -45,13 +45,16 @@ Address = tuple[str, int]
 
 
 class Forwarder:
-    """Passes the clients of a follower's listeners on. ``hub``: the node's hub.context.Hub. ``secret``: at
-    least 16 octets; it may be set later, before there is an address. ``name``: the node's. ``tls``: an SSL
-    context for the cluster port, or None.
+    """Passes the clients of a follower's listeners on.
 
-    ``leader_address()`` returns the address of the present leader's cluster port, or None without a leader;
-    call ``leader_changed`` when it returns another one. ``identity()`` returns the folder's Identity.
-    ``refused(address)`` is called when the leader refuses a connection (ECONNREFUSED).
+        hub                   the node's hub.context.Hub
+        secret                at least 16 octets; may be set later, before there is an address
+        name                  the node's
+        tls                   an SSL context for the cluster port, or None
+        leader_address()      returns the address of the present leader's cluster port, or None;
+                              ``leader_changed`` is to be called when it returns another one
+        identity()            returns the folder's Identity
+        refused(address)      called when the leader refuses a connection (ECONNREFUSED)
     """
 
     def __init__(
@@ -72,19 +75,14 @@ class Forwarder:
         self._strangers = QuietLog(LOG)
         self._is_closed = False
 
-    @property
-    def count(self) -> int:
-        """Number of clients that are passed on now."""
-        return len(self._forwarded)
-
     def gate(self, protocol: str) -> Any:
         """The admission gate of a protocol of GATES."""
         return self._hub.admission.gate(GATES[protocol])
 
     def handler(self, listener: str) -> Callable[[Any, Any], Any]:
-        """The function ``handle(socket, address)`` that serves the clients of the follower's listener
-        ``listener``, "amqps" for example, at the leader's listener of this name. It may switch, and returns
-        ``when_gone`` (see net.listener); None if the caller must close the socket.
+        """Return ``handle(socket, address)``, which serves the clients of the follower's listener, such as
+        "amqps", at the leader's listener of this name. May switch; returns ``when_gone`` (see net.listener),
+        or None if the caller must close the socket.
         """
         return partial(self._forward, listener)
 
@@ -93,8 +91,8 @@ class Forwarder:
         serve(self.handler("http"), connection, address)
 
     def leader_changed(self) -> None:
-        """Have waiting clients look for the leader again, and end connections to a former one once there is a
-        new one.
+        """Have waiting clients look for the leader again. Once there is a new one, connections to a former
+        one end.
         """
         self._again_s = 0.0
         self._changed.set()
@@ -156,7 +154,8 @@ class Forwarder:
         return True
 
     def _upstream(self, listener: str, proxy: bytes, client: Any) -> tuple[Address, Any] | None:
-        """(leader's address, socket that is logged in there); None after WAIT_S in vain. May switch."""
+        """Return (leader's address, socket that is logged in there); None after WAIT_S in vain. May switch.
+        """
         error: Exception = OSError("no leader is known")
         until_s = time.monotonic() + WAIT_S
         while (left_s := until_s - time.monotonic()) > 0:
@@ -210,7 +209,7 @@ class Forwarder:
 
 
 class _Forwarded:
-    """One client that is passed on, until ``over`` is called. ``close``: ends it before."""
+    """One client that is passed on, until ``over`` is called. ``close`` ends it earlier."""
 
     __slots__ = ("close", "_ends", "_gone")
 

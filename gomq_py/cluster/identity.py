@@ -1,35 +1,102 @@
-"""Identity: which cluster and which epoch a data folder belongs to, and which node has it; the file
+r"""Identity: which cluster and which epoch a data folder belongs to, and which node has it; the file
 ``.cluster``.
 
     SHA-256 of the next line in hex, "\\n", and a JSON object:
-    {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number, "promoted": text, "damaged": truth}
+    {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number, "promoted": text, "damaged": truth,
+     "position": number, "torn": boot id, "doubted": boot id, "unflushed": boot id}
 
 The node's id never changes; cluster and epoch change when a sync is swapped in, and the epoch when a follower
 is promoted or elected, or its leader goes on in a higher one. A node with an empty folder has NO_ID as its
 cluster. The file is about one node, so it is neither replicated nor part of a backup. ``files`` has no
 replicators.
+
+While the node runs, an IdentityFile alone writes the file, and swaps of syncs, which it is told of.
 """
 import json
 import os
 from typing import NamedTuple
 
+from gevent.lock import Semaphore
+
 from gomq_py.cluster.wire.messages import ID_OCTETS, NO_ID
 from gomq_py.digests import sha256
 from gomq_py.errors import ClusterError
+from gomq_py.hub.threads import in_thread
 from gomq_py.storage.disk import atomic_file
-from gomq_py.storage.disk.data_dir import CLUSTER, content_of
+from gomq_py.storage.disk.data_dir import CLUSTER, boot_id, content_of
 
 
 class Identity(NamedTuple):
     """``cluster_id``, ``node_id``: 16 bytes; ``epoch``: at least 1 in a cluster. ``promoted``: the address of
     the leader that this node followed until it was promoted; with it in its settings the node leads all the
-    same. ``damaged``: this leader has found damage in its data, and nobody may sync from it.
+    same. ``damaged``: this leader has found damage in its data, and nobody may sync from it. ``position``: of
+    the changes of the epoch's leader, up to which the folder has all; noted now and then, so that an older
+    copy of the folder is known by it.
+
+    Three ids of the machine's boot, "" where there is none. In ``torn`` a flush of this copy has failed:
+    until the machine boots anew, files may be other on the disk than they read, and a boot of the broker
+    writes only that again which its leader had not flushed. In ``doubted`` a flush of this leader has failed.
+    Since ``unflushed`` promises count on what was received, and after the next boot of the machine it may be
+    gone. A sync that is swapped in ends all three.
     """
     cluster_id: bytes
     node_id: bytes
     epoch: int
     promoted: str = ""
     damaged: bool = False
+    position: int = 0
+    torn: str = ""
+    doubted: str = ""
+    unflushed: str = ""
+
+    @property
+    def is_whole(self):
+        """Whether all that was acknowledged from this folder is on its disk."""
+        boot = this_boot()
+        return self.torn != boot and self.unflushed in ("", boot)
+
+    @property
+    def reads_as_on_disk(self):
+        """Whether what is read from the folder's files is on the disk, once it is flushed."""
+        return this_boot() not in (self.torn, self.doubted)
+
+
+def this_boot():
+    """The id of the machine's present boot."""
+    return boot_id().decode("ascii", "replace").strip() or "unknown"
+
+
+class IdentityFile:
+    """The ``.cluster`` of a running node's folder ``root``. ``identity``: what is in it."""
+
+    def __init__(self, files, root, identity):
+        self.identity = identity
+        self._files, self._root = files, root
+        self._turn = Semaphore()
+
+    def change(self, **fields):
+        """Change some fields; they are on the disk when this returns. Raises OSError. May switch."""
+        with self._turn:
+            changed = self.identity._replace(**fields)
+            if changed != self.identity:
+                in_thread(write, self._files, self._root, changed)
+                self.identity = changed
+
+    def take(self, cluster_id, epoch, unflushed=""):
+        """Note that this node was elected for ``epoch``, or leads on in it; on the disk before it opens its
+        doors. A folder of no cluster becomes one of ``cluster_id``.
+
+        Raises ClusterError for a folder of another cluster or of a higher epoch; OSError. May switch.
+        """
+        found = self.identity
+        if found.cluster_id not in (NO_ID, cluster_id):
+            raise ClusterError(
+                f"{self._root} belongs to cluster {found.cluster_id.hex()}, and this node was elected in "
+                f"{cluster_id.hex()}")
+        if found.epoch > epoch:
+            raise ClusterError(
+                f"{self._root} is of epoch {found.epoch}, and this node was elected for {epoch}")
+        self.change(cluster_id=cluster_id, epoch=epoch, position=0, unflushed=unflushed)
 
 
 def read(root):
@@ -45,10 +112,13 @@ def read(root):
             raise ValueError
         found = json.loads(content)
         cluster_id, node_id = bytes.fromhex(found["cluster"]), bytes.fromhex(found["node"])
-        identity = Identity(cluster_id, node_id, found["epoch"], found["promoted"], found["damaged"])
+        identity = Identity(
+            cluster_id, node_id, found["epoch"], found["promoted"], found["damaged"],
+            *(found.get(name, default) for name, default in Identity._field_defaults.items()
+              if name not in ("promoted", "damaged")))
         lengths = {len(identity.cluster_id), len(identity.node_id)}
         types = [type(value) for value in identity[2:]]
-        if lengths != {ID_OCTETS} or types != [int, str, bool] or identity.epoch < 0:
+        if lengths != {ID_OCTETS} or types != [int, str, bool, int, str, str, str] or identity.epoch < 0:
             raise ValueError
     except (ValueError, KeyError, TypeError):
         raise ClusterError(
@@ -61,16 +131,17 @@ def write(files, root, identity):
     """Replace the file; it is on the disk when this returns. Blocks. Raises OSError."""
     content = json.dumps({
         "cluster": identity.cluster_id.hex(), "node": identity.node_id.hex(), "epoch": identity.epoch,
-        "promoted": identity.promoted, "damaged": identity.damaged,
+        **dict(zip(Identity._fields[3:], identity[3:], strict=True)),
     }).encode()
     line = sha256(content).hexdigest().encode() + b"\n" + content
     atomic_file.replace(files, os.path.join(root, CLUSTER), line)
 
 
 def check_content(root, is_promoted):
-    """Check, before the folder is opened, that a leader has something to lead: an empty folder that belongs
-    to a cluster would empty its followers. Raises ClusterError, OSError. Blocks.
+    """Check, before the folder is opened, that a leader has something to lead. Raises ClusterError, OSError.
+    Blocks.
     """
+    # An empty folder that belongs to a cluster would empty its followers.
     found = read(root)
     if found is None or content_of(root):
         return
@@ -83,12 +154,10 @@ def check_content(root, is_promoted):
 
 
 def of_leader(files, root, promoted=""):
-    """The Identity of a node that is to lead, which begins a cluster if its folder belongs to none.
-
-    ``promoted``: the address of the leader that it followed until now, if any; a new epoch begins then, so
-    that its former leader never wins against it.
-    Raises ClusterError, OSError. Blocks.
+    """The Identity of a node that will lead; it begins a cluster if its folder belongs to none. ``promoted``:
+    the address of the leader that it followed until now, if any. Raises ClusterError, OSError. Blocks.
     """
+    # A new epoch begins with a promotion, so that the former leader never wins against it.
     found = read(root)
     if found is None:
         wanted = Identity(os.urandom(ID_OCTETS), os.urandom(ID_OCTETS), 1)
@@ -101,28 +170,9 @@ def of_leader(files, root, promoted=""):
     return wanted
 
 
-def of_elected(files, root, cluster_id, epoch):
-    """The Identity of a node that was elected for ``epoch``, or leads on in it; on the disk before it opens
-    its doors. A folder of no cluster becomes one of ``cluster_id``.
-
-    Raises ClusterError for a folder of another cluster or of a higher epoch; OSError. Blocks.
-    """
-    found = read(root) or Identity(NO_ID, os.urandom(ID_OCTETS), 0)
-    if found.cluster_id not in (NO_ID, cluster_id):
-        raise ClusterError(
-            f"{root} belongs to cluster {found.cluster_id.hex()}, and this node was elected in "
-            f"{cluster_id.hex()}")
-    if found.epoch > epoch:
-        raise ClusterError(f"{root} is of epoch {found.epoch}, and this node was elected for {epoch}")
-    wanted = found._replace(cluster_id=cluster_id, epoch=epoch, promoted="")
-    if wanted != found:
-        write(files, root, wanted)
-    return wanted
-
-
 def of_member(files, root):
-    """The Identity of a node of a cluster that elects its leader. A folder without one gets the node's id;
-    its cluster is found out later. Raises ClusterError, OSError. Blocks.
+    """The Identity of a node of a cluster that elects its leader. A folder without one gets the node's id,
+    and its cluster later. Raises ClusterError, OSError. Blocks.
     """
     found = read(root)
     wanted = Identity(NO_ID, os.urandom(ID_OCTETS), 0) if found is None else found._replace(promoted="")
@@ -132,7 +182,7 @@ def of_member(files, root):
 
 
 def of_follower(files, root):
-    """The Identity of a node that is to follow. Raises ClusterError if the folder has content of no cluster;
+    """The Identity of a node that will follow. Raises ClusterError if the folder has content of no cluster;
     OSError. Blocks.
     """
     found = read(root)

@@ -1,10 +1,9 @@
-"""Leader: listens for followers, lets those in that know the secret, and serves each by a link.
+"""Leader: listens for followers, admits those that know the secret, and serves each by a link.
 
 Above the stream of events, the links and the syncs. A fault of a follower, or in serving it, is logged and
-costs that follower its connection; it never reaches the storage or another follower.
-
-Where promises wait for followers, the acknowledger hears of each acknowledgement, and ``progress`` is what
-the set of in-sync nodes (``core.in_sync``) is decided by.
+costs that follower its connection; it never reaches the storage or another follower. The acknowledger, if
+any, hears of each acknowledgement. ``progress`` is the basis on which the in-sync set is decided
+(``core.in_sync``).
 """
 import contextlib
 from functools import partial
@@ -41,15 +40,19 @@ class FollowerRefused(LoginRefused):
 
 
 class Leader:
-    """The leader's side of a cluster. ``secret``: at least 16 octets. ``cluster_id``: 16 octets.
-    ``stream``: the EventStream of ``register``, the register of files below the folder ``root``. ``port`` 0:
-    the system chooses. ``tls``: a function that makes an accepted socket a TLS socket, which then owns it, or
-    None.
+    """The leader's side of a cluster.
 
-    ``why_no_sync()`` returns why followers that need a sync are refused now, or "". It may switch.
-    ``found_damage``: see SyncSource.
-    ``acknowledger``: the Acknowledger of promises that wait for followers; None: none do.
-    ``find_listener(name)`` returns the listener of this node that serves clients of followers, or None.
+        secret                 at least 16 octets
+        cluster_id             16 octets
+        stream                 the EventStream of ``register``, the register of files below the folder
+                               ``root``
+        port                   0: the system chooses
+        tls                    a function that makes an accepted socket a TLS socket, which then owns it, or
+                               None
+        why_no_sync()          returns why followers that need a sync are refused now, or ""; may switch
+        found_damage           see SyncSource
+        acknowledger           the Acknowledger of promises that wait for followers, or None
+        find_listener(name)    returns this node's listener for clients of followers, or None
     """
 
     def __init__(
@@ -73,12 +76,14 @@ class Leader:
         self._listener = None
         self._links = []
         self._places = {}  # node: (stream.octets, stream.made) up to which it has flushed
+        self._streaming = set()  # links that have begun to stream
         self._leavers = set()  # nodes
         self._pending = {}  # greenlet: host, the oldest first
         self._greenlets = set()
         self._turn = Semaphore()  # one follower syncs at a time
         self._strangers = QuietLog(LOG)
         self._has_heard = Event()  # of an acknowledgement: see drain
+        self.on_streaming = lambda: None  # called when a follower begins to stream
 
     def open(self):
         """Listen. Raises BindError."""
@@ -89,21 +94,21 @@ class Leader:
         LOG.info("listening cluster %s", self._listener.address)
 
     def lead_on(self, epoch):
-        """Lead in a higher ``epoch`` from now on. Followers log in again, and go on where they were. What
-        they have acknowledged stays true.
-        """
+        """Lead in a higher ``epoch`` from now on. Followers log in again, and go on where they were."""
+        # What they have acknowledged stays true.
         self._stream.close_frame()
         self.epoch = self._stream.epoch = epoch
         for link in self._links:
             link.end(LinkClosed(f"epoch {epoch} has begun: log in again"))
 
     def close(self):
-        """Stop listening, send what is told to followers that take it in time, and close the connections. May
-        switch.
+        """Stop listening, send all events told to followers that take them in time, and close the
+        connections. May switch.
         """
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        self._has_heard.set()  # of the end: see drain
         gevent.killall(list(self._pending))
         self._adoption.close()
         self._stream.close_frame()
@@ -125,20 +130,20 @@ class Leader:
 
     @property
     def followers(self):
-        """FollowerFigures of each follower that is connected."""
+        """FollowerFigures of each connected follower."""
         return [link.figures() for link in self._links]
 
     @property
     def progress(self):
-        """{node: core.in_sync.Progress} of the followers that are connected. ``flushed`` is the position that
-        counts for promises: without a flush on the leader, what is received.
+        """Return {node: core.in_sync.Progress} of the connected followers. ``flushed`` is the position that
+        counts for promises: the received one, if the leader does not flush.
         """
         return {
-            link.node: Progress(self._counted(link), link.is_streaming, True)
+            link.node: Progress(self._counted(link), link.is_streaming, True, link.acked.noted)
             for link in self._links if not link.is_over}
 
     def take_leavers(self):
-        """The nodes that have left since the last call because their folders cannot take the changes."""
+        """The nodes whose folders cannot take the changes, and that have left since the last call."""
         leavers, self._leavers = self._leavers, set()
         return leavers
 
@@ -154,12 +159,12 @@ class Leader:
         return octets, stream.made - min((made for _, made in places), default=stream.made)
 
     def drain(self, nodes, timeout_s):
-        """Wait until these nodes have on their disks what was told so far. Returns those that have not, after
-        ``timeout_s`` at most. May switch.
+        """Wait until these nodes have on their disks what was told so far, or this leader is closed. Returns
+        those that have not, after ``timeout_s`` at most. May switch.
         """
         self._stream.close_frame()
         with gevent.Timeout(timeout_s, False):
-            while lacking := self._lacking(nodes):
+            while (lacking := self._lacking(nodes)) and self._listener is not None:
                 self._has_heard.clear()
                 self._has_heard.wait()
             return lacking
@@ -170,9 +175,15 @@ class Leader:
         return frozenset(nodes) - {
             node for node, there in self.progress.items() if there.is_synced and there.flushed >= position}
 
+    def hang_up(self, node):
+        """End the connection to a follower, which may connect again."""
+        for link in self._links:
+            if link.node == node:
+                link.end(LinkClosed("this node is to lead"))
+
     @property
     def links(self):
-        """The FollowerLink of each follower that is connected."""
+        """The FollowerLink of each connected follower."""
         return tuple(self._links)
 
     # helpers
@@ -194,9 +205,8 @@ class Leader:
             self._greenlets.discard(greenlet)
 
     def _make_room(self, host):
-        """Close the oldest connection that has not logged in, if there are too many: silent strangers must
-        not keep followers out.
-        """
+        """Close the oldest connection that has not logged in, if there are too many."""
+        # Silent strangers must not keep followers out.
         of_host = [greenlet for greenlet, other in self._pending.items() if other == host]
         oldest = None
         if len(of_host) >= PENDING_PER_ADDRESS:
@@ -210,8 +220,8 @@ class Leader:
             oldest.kill(block=False)
 
     def _let_in(self, connection, address, stack):
-        """Do the handshake and the login. Returns a function that serves the peer, or None for a peer that is
-        refused. May switch.
+        """Do the handshake and the login. Returns a function that serves the peer, or None for a refused
+        peer. May switch.
         """
         peer = format_address(address)
         try:
@@ -246,6 +256,7 @@ class Leader:
             LOG.error("%s is disconnected by a fault", link, exc_info=error)
         finally:
             self._links.remove(link)
+            self._streaming.discard(link)
             self._note_place(link)
 
     def _log_in(self, connection, peer):
@@ -295,21 +306,26 @@ class Leader:
             raise FollowerRefused(text, frames.encode(frames.REFUSED, refused, self.epoch))
 
     def _heard(self, link):
-        """Tell the acknowledger of a follower's ACK. During a sync its folder has nothing of this run yet."""
+        """Tell the acknowledger of a follower's ACK."""
+        # During a sync its folder has nothing of this run yet.
         self._has_heard.set()
+        if link.is_streaming and link not in self._streaming:
+            self._streaming.add(link)
+            self.on_streaming()
         if self._acknowledger is not None and link.is_streaming:
             self._acknowledger.acknowledged(link.node, self._counted(link))
 
     def _counted(self, link):
         received = self._acknowledger is not None and self._acknowledger.counts_received
-        return link.received if received else link.flushed
+        return link.acked.received if received else link.acked.flushed
 
     def _note_place(self, link):
         if link.place is not None:
             self._places[link.node] = link.place.end, link.place.made
 
     def _replace_older(self, link):
-        """End an earlier link to the same node, which has not noticed yet that it is dead."""
+        """End an earlier link to the same node."""
+        # It has not noticed yet that it is dead.
         for other in self._links:
             if other.hello.node_id == link.hello.node_id:
                 other.end(LinkError("the same node has connected again"))

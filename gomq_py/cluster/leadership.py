@@ -1,13 +1,14 @@
 """Leadership: lets an elected leader promise and deliver, or stops it.
 
-Between ``core`` (which followers promises wait for), the links to followers, and the broker. From ``start``
-on, ``step`` is called a few times a second and changes ``isr`` where it must; each turn of the hub's loop
-begins with a look at the clock, so that a process that was stopped delivers nothing on waking.
+Between ``core`` (which followers promises wait for), the links to followers, and the broker. ``step`` is
+called a few times a second and changes ``isr`` where necessary. Each turn of the hub's loop begins with a
+look at the clock, so that a process that was stopped delivers nothing on waking.
 
 A leader is *fenced* past the deadline of its lease, and while it does not know whether it leads: nothing is
 promised or delivered, publishers are held, and connections stay open.
 """
 import time
+from collections.abc import Callable
 from typing import Any
 
 import gevent
@@ -17,13 +18,22 @@ from gomq_py.cluster.core.coordinator import Coordinator
 from gomq_py.cluster.core.in_sync import STEP_S, InSync
 from gomq_py.cluster.core.lease import Lease
 from gomq_py.cluster.core.transactions import CoordinatorError, Transaction, Unanswered
+from gomq_py.cluster.refusals import AGAIN_S, Address, refuses
 from gomq_py.errors import ClusterError
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
 LOG = logger("cluster")
+# How often a node notes in its folder how far it is, while that changes. A copy of a member's folder that is
+# older than this is not elected in the member's place. Each time costs every node two flushes of a small
+# file, and etcd one transaction: some 3000 a day, which etcd keeps until a compaction.
+NOTE_S = 30.0
 # What a fenced leader is low on, as operators and the clients of connection.blocked read it.
 CONTACT = "contact with etcd"
+# Alarm that holds publishers before another node is to lead.
+LEADERSHIP = "leadership"
+# Longest time for the nodes in sync to take everything.
+DRAIN_S = 5.0
 # The loop's highest priority: the watcher is called before those of sockets and timers of the same turn.
 FIRST = 2
 # Shown in place of more seconds: a lease that is lost has a deadline of -inf.
@@ -39,14 +49,20 @@ def boot_time_s() -> float:
 
 class Leadership:
     """A leader's promises and deliveries, as long as it leads. ``in_sync``: of the present election;
-    ``lease``: the present one; ``promises``: core.promises.Promises.
+    ``lease``: the present one; ``promises``: core.promises.Promises; ``note``: see coordination.Member.
+    ``former``: the former leader's id, and host and port of its cluster port; None if they are not known.
 
-    ``opened``: an Event that is set once doors may open. ``is_fenced``: see above; True at first.
+        in_sync      of the present election
+        lease        the present one
+        promises     core.promises.Promises
+        opened       an Event that is set once doors may open
+        is_fenced    nothing is promised or delivered; True at first
     """
 
     def __init__(
             self, coordinator: Coordinator, promises: Any, lease: Lease, in_sync: InSync, min_isr: int = 1,
-            clock: Any = boot_time_s):
+            clock: Any = boot_time_s, note: Callable[[int], None] = lambda position: None,
+            former: tuple[str, Address] | None = None):
         self.in_sync = in_sync
         self.promises = promises
         self.opened = Event()
@@ -55,13 +71,15 @@ class Leadership:
         self._lease = lease
         self._min_isr = min_isr
         self._clock = clock
+        self._note, self._noted_s = note, time.monotonic()
+        self._former = former
         self._leads = True  # as far as is known
         self._gate: Any = None
         self._alarms: Any = None
         self._leader: Any = None
         self._holds: Any = None
         self._has_ended = False
-        self._stepping: Any = None  # greenlet
+        self._greenlets: list[Any] = []
         self._check: Any = None  # libev watcher
         self._wake = Event()
         self._quiet = QuietLog(LOG)
@@ -72,27 +90,28 @@ class Leadership:
         """Begin to look at the clock and to call ``step``."""
         self._check = gevent.get_hub().loop.check(priority=FIRST)
         self._check.start(self._look_at_clock)
-        self._stepping = gevent.spawn(self._run)
-        self._stepping.name = "cluster: in-sync set"
+        self._begin("in-sync set", self._run)
+        if self._former is not None:
+            self._begin("looks for the former leader", self._look_for_former, *self._former)
 
     def serve(self, gate: Any, alarms: Any, leader: Any, holds: Any) -> None:
-        """Steer the hub's Gate and the broker's Alarms from now on. ``leader``: the cluster.leader.Leader,
-        which knows the followers. ``holds``: the PublisherHolds. Must be called before doors open. Does not
-        switch.
+        """Steer the hub's Gate and the broker's Alarms from now on. Must be called before doors open. Does
+        not switch. ``leader``: the cluster.leader.Leader; ``holds``: the PublisherHolds.
         """
         self._gate, self._alarms, self._leader, self._holds = gate, alarms, leader, holds
+        leader.on_streaming = self._wake.set
         if self.is_fenced:
             gate.shut()
         self._apply()
 
     def renew(self, lease: Lease, in_sync: InSync) -> None:
-        """Go on with a new election: it was won while nobody else was elected."""
+        """Go on with a new election, which was won while nobody else was elected."""
         self._lease, self.in_sync = lease, in_sync
         self._wake.set()
         self._apply()
 
     def know(self, leads: bool) -> None:
-        """Tell whether etcd says that this node leads. While it does not, the leader is fenced."""
+        """Note whether etcd says that this node leads. While it does not, the leader is fenced."""
         self._leads = leads
         self._apply()
 
@@ -101,27 +120,80 @@ class Leadership:
         self._apply()
 
     def end(self) -> None:
-        """Deliver and promise nothing any more, for ever: all promises are refused. Does not switch."""
+        """Refuse all promises, and deliver nothing any more. Does not switch."""
         self._has_ended = True
         self._apply()
         self.promises.refuse(ClusterError(DEPOSED))
         self.stop()
 
     def stop(self) -> None:
-        """End the greenlet and the watcher, and leave everything as it is."""
+        """End the greenlets and the watcher, and leave everything as it is."""
         if self._check is not None:
             self._check.stop()
             self._check.close()
             self._check = None
-        if self._stepping is not None and self._stepping is not gevent.getcurrent():
-            self._stepping.kill(block=False)
+        for greenlet in self._greenlets:
+            if greenlet is not gevent.getcurrent():
+                greenlet.kill(block=False)
 
     @property
     def lease_left_s(self) -> float:
         """Seconds until the deadline of the lease; below 0: seconds since then."""
         return max(-MOST_S, min(MOST_S, self._lease.deadline_s - self._clock()))
 
+    def close(self) -> None:
+        """Send followers the changes up to now, and close their connections. Only after ``serve``. May
+        switch.
+        """
+        self._leader.close()
+        self._holds.close()
+
+    @property
+    def leader(self) -> Any:
+        """The Leader; None before ``serve``."""
+        return self._leader
+
+    # handing over
+
+    @property
+    def has_others(self) -> bool:
+        """Whether another node is in sync, too."""
+        return len(self.in_sync.members) > 1
+
+    def check_transfer(self) -> None:
+        """Raise ClusterError if no other node can lead now."""
+        if not self.opened.is_set() or self.is_fenced:
+            raise ClusterError("this node does not lead, or does not know whether it does")
+        if not self.has_others:
+            raise ClusterError("no other node is in sync: this one would have to come back at once")
+
+    def drain(self) -> frozenset[str]:
+        """Hold publishers until every node in sync has everything on its disk, for DRAIN_S at most. Returns
+        the nodes that have not; if all have, publishers stay held. Only after ``serve``. May switch.
+        """
+        self._alarms.set(LEADERSHIP, LEADERSHIP, "another node is to lead")
+        lacking: frozenset[str] = self._leader.drain(self.in_sync.required, DRAIN_S)
+        if lacking:
+            self._alarms.clear(LEADERSHIP)
+        return lacking
+
     # the in-sync set
+
+    def _begin(self, what: str, function: Callable[..., None], *arguments: Any) -> None:
+        greenlet = gevent.spawn(function, *arguments)
+        greenlet.name = f"cluster: {what}"
+        self._greenlets.append(greenlet)
+
+    def _look_for_former(self, node: str, address: Address) -> None:
+        """Remove the former leader from the set at once if no process listens at its address: promises would
+        wait for a third of ack_timeout. It joins again when it comes back.
+        """
+        while node in self.in_sync.members and (self._leader is None or node not in self._leader.progress):
+            if refuses(address):
+                self.in_sync.leave(node)
+                self._wake.set()
+                return
+            gevent.sleep(AGAIN_S)
 
     def _run(self) -> None:
         while True:
@@ -133,16 +205,27 @@ class Leadership:
             self._wake.clear()
 
     def step(self) -> None:
-        """Change ``isr`` where followers have come, gone or stopped. Does not wait for the change."""
+        """Change ``isr`` for followers that have come, gone or stopped. Does not wait for the change."""
         in_sync = self.in_sync
         if self._leader is not None:
             for node in self._leader.take_leavers():
                 in_sync.leave(node)
         progress = {} if self._leader is None else self._leader.progress
-        transaction = in_sync.step(self._clock(), progress, self.promises.wanted, self.promises.promised)
+        transaction = in_sync.step(self._clock(), progress, self.promises.asked, self.promises.promised)
         self._apply()
+        if self.promises.promised > in_sync.noted and time.monotonic() >= self._noted_s + NOTE_S:
+            self._noted_s = time.monotonic()
+            gevent.spawn(self._note_position, in_sync, self.promises.promised).name = "cluster: notes"
         if transaction is not None:
             gevent.spawn(self._change, in_sync, transaction).name = "cluster: changes the in-sync set"
+
+    def _note_position(self, in_sync: InSync, position: int) -> None:
+        try:
+            self._note(position)
+        except OSError as error:
+            self._quiet.warning("note", "the position cannot be noted in the data folder: %s", error)
+        else:
+            in_sync.noted = position
 
     def _change(self, in_sync: InSync, transaction: Transaction) -> None:
         before = in_sync.members
@@ -170,7 +253,7 @@ class Leadership:
             self._apply()
 
     def _apply(self) -> None:
-        """Shut or open the gate, hold or keep promises, by what is known now. Does not switch."""
+        """Shut or open the gate, and hold or keep promises, by the present state. Does not switch."""
         in_sync = self.in_sync
         knows = self._leads and not self._has_ended and not in_sync.is_deposed and in_sync.is_open
         is_fenced = not knows or self._clock() >= self._lease.deadline_s

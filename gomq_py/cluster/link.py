@@ -1,6 +1,6 @@
 """Link: a follower's connection to its leader.
 
-Below follower, which reads from it. A greenlet writes: acks, and the hashes that another greenlet makes.
+Below follower, which reads from it. One greenlet writes acks and hashes; another one makes the hashes.
 """
 import time
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from gevent.event import Event
 from gomq_py.cluster.wire import frames
 from gomq_py.cluster.wire.frames import Frame, FrameReader
 from gomq_py.cluster.wire.messages import Ack, Refused
+from gomq_py.net import connecting
 
 # A leader says something at least every 0.5 s.
 SILENCE_S = 5.0
@@ -23,9 +24,9 @@ READ_OCTETS = 256 * 1024
 
 
 class Link:
-    """A connection to ``address``, (host, port); ``tls``: a ``gevent.ssl.SSLContext``, or None. ``epoch``,
-    ``counts_received``: the leader's, set at login (see login.FollowerLogin). Raises OSError. May switch: a
-    greenlet that is killed meanwhile leaves no socket behind.
+    """A connection to ``address``, (host, port); ``tls``: a ``gevent.ssl.SSLContext``, or None. Raises
+    OSError. May switch: a greenlet that is killed meanwhile leaves no socket behind. ``epoch``,
+    ``counts_received``: the leader's, set at login (login.FollowerLogin).
     """
 
     def __init__(self, address: tuple[str, int], tls: Any):
@@ -41,7 +42,7 @@ class Link:
         self._socket = connect(address, tls)
 
     def begin(self, ack: Callable[[], Ack], hashed: Callable[["Link"], bool]) -> None:
-        """After the login: send ``ack()`` when the position that counts has changed, and every 0.5 s; call
+        """After the login: send ``ack()`` when the position that counts has changed, and every 0.5 s. Call
         ``hashed(link)`` after each ``wake``, until it returns False.
         """
         self.reader.limit = frames.MAX_PAYLOAD
@@ -65,7 +66,7 @@ class Link:
         return octets
 
     def send_now(self, octets: bytes) -> None:
-        """For the login. Raises OSError. May switch."""
+        """Send octets of the login at once. Raises OSError. May switch."""
         self._socket.sendall(octets)
 
     def send(self, octets: bytes) -> None:
@@ -74,12 +75,12 @@ class Link:
         self._wake.set()
 
     def wake(self) -> None:
-        """See ``begin``: something may have been listed or flushed."""
+        """Have ``hashed`` and ``ack`` of ``begin`` called: something may have been listed or flushed."""
         self._wake.set()
         self._has_listed.set()
 
     def close(self, fault: Exception | None = None) -> None:
-        """Have ``next_frame`` raise the first ``fault``. From any greenlet; never switches."""
+        """Have ``next_frame`` raise ``fault``, if it is the first. From any greenlet; never switches."""
         self.is_closed = True
         self._fault = self._fault or fault
         self.wake()
@@ -90,7 +91,7 @@ class Link:
             pass
 
     def leave(self, fault: Exception) -> None:
-        """As ``close``, for a fault of this node, which the leader is told of first. From any greenlet; never
+        """Do close() for a fault of this node, of which the leader is told first. From any greenlet; never
         switches.
         """
         self._fault = self._fault or fault
@@ -143,37 +144,17 @@ class Link:
 
 
 def connect(address: tuple[str, int], tls: Any) -> Any:
-    """A socket that is connected to a leader's cluster port; the arguments are those of ``Link``. Raises
-    OSError. May switch: a greenlet that is killed meanwhile leaves no socket behind.
+    """A socket that is connected to a leader's cluster port; arguments as for ``Link``. Raises OSError. May
+    switch: a greenlet that is killed meanwhile leaves no socket behind.
     """
     try:
-        made = _connected(address)
+        found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
     except UnicodeError as error:  # of a label without letters, or with too many
         raise OSError(f"{address[0]!r} is not a host name: {error}") from None
+    made = connecting.connect(address[0], found, SILENCE_S * len(found))
     try:
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        made.settimeout(SILENCE_S)
         return made if tls is None else tls.wrap_socket(made, server_hostname=address[0])
     except BaseException:
         made.close()
         raise
-
-
-def _connected(address: tuple[str, int]) -> Any:
-    """A socket that is connected to the first of a host's addresses that answers. As create_connection, but
-    it closes its socket when the greenlet is killed. Raises OSError, UnicodeError. May switch.
-    """
-    failure = OSError("the host has no address")
-    for family, kind, protocol, _, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
-        made = socket.socket(family, kind, protocol)
-        try:
-            made.settimeout(SILENCE_S)
-            made.connect(place)
-            return made
-        except OSError as error:
-            made.close()
-            failure = error
-        except BaseException:
-            made.close()
-            raise
-    raise failure

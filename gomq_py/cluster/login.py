@@ -1,9 +1,9 @@
 """Login: proves leader and follower to each other before a byte of data is sent.
 
-State machines without I/O or clock; the connection feeds them the frames of a peer that has not logged in
-and sends what they return. Both sides sign both nonces with the cluster's secret (HMAC-SHA256), the follower
-first. The leader says nothing about its cluster's state to a follower that does not know the secret, but what
-CHALLENGE carries. The login protects nothing after it: a network that may be tampered with needs TLS.
+State machines without I/O or clock; the connection feeds them the frames of a peer that has not logged in and
+sends what they return. Both sides sign both nonces with the cluster's secret (HMAC-SHA256), the follower
+first. Before that the leader tells only what CHALLENGE carries. The login protects nothing after it: a
+network that may be tampered with needs TLS.
 
 A follower logs in for the leader's events (HELLO), or to pass a client on (FORWARD), with whom the leader
 then speaks on this connection.
@@ -39,8 +39,8 @@ class CopiedFolder(LoginRefused):
 
 
 class LeaderLogin:
-    """The leader's side. Once ``done``: ``hello`` is the follower's (messages.Hello), ``is_sync`` is whether
-    it needs a sync; or ``hello`` is a messages.Forward.
+    """The leader's side. Once ``done``, ``hello`` is the follower's messages.Hello, and ``is_sync`` tells
+    whether it needs a sync; or ``hello`` is a messages.Forward.
 
     ``can_resume(run, position)``: whether the stream still has all events behind the position.
     ``counts_received``: see messages.Welcome.
@@ -83,12 +83,13 @@ class LeaderLogin:
         if not hmac.compare_digest(digest, _sign(self._secret, self._role, self._signed)):
             raise LoginRefused("the follower has another secret")
         _check_follower(self.hello, self._challenge)
-        self.is_sync = isinstance(self.hello, messages.Hello) and not (
-            self.hello.cluster_id != NO_ID and self.hello.run != NO_ID
-            and self._can_resume(self.hello.run, self.hello.position)
-        )
+        hello, is_successor = self.hello, False
+        self.is_sync = isinstance(hello, messages.Hello)
+        if self.is_sync and NO_ID not in (hello.cluster_id, hello.run):
+            self.is_sync = not self._can_resume(hello.run, hello.position)
+            is_successor = not self.is_sync and hello.run != self._challenge.run
         self.done = True
-        welcome = messages.Welcome(b"", self.is_sync, self._counts_received)
+        welcome = messages.Welcome(b"", self.is_sync, self._counts_received, is_successor)
         signature = _sign(self._secret, b"leader", self._signed + bytes([welcome.flags]))
         return self._frame(frames.WELCOME, welcome._replace(digest=signature))
 
@@ -97,11 +98,11 @@ class LeaderLogin:
 
 
 class FollowerLogin:
-    """The follower's side: send ``hello()``, then feed what the leader answers.
+    """The follower's side: send ``hello()``, then feed the leader's answers.
 
     Once ``done``: ``cluster_id``, ``epoch`` and ``run`` are the leader's, ``is_sync`` is whether a sync comes
-    first, ``counts_received`` as in messages.Welcome. Until then they are the follower's own: NO_ID as
-    ``cluster_id`` is an empty folder, as ``run`` no position.
+    first, ``counts_received`` and ``is_successor`` as in messages.Welcome. Until then they are the follower's
+    own: NO_ID as ``cluster_id`` is an empty folder, as ``run`` no position.
     """
 
     _KIND, _ROLE = frames.HELLO, b"follower"
@@ -116,10 +117,11 @@ class FollowerLogin:
         self.epoch = epoch
         self.run = run
         self.is_sync = True
-        self.counts_received = False
+        self.counts_received = self.is_successor = False
         self.done = False
         self._hello = hello.encode()
         self._challenge: Any = None
+        self.refused_in = 0  # epoch of which a leader that has refused this node says to be; it has no proof
         self._signed = b""
         self._next: dict[int, Any] | None = {frames.CHALLENGE: self._challenged}
 
@@ -131,6 +133,7 @@ class FollowerLogin:
         """The bytes to send for a received frame; empty once ``done``. Raises LoginRefused."""
         if frame.kind == frames.REFUSED:
             self._next = None
+            self.refused_in = 0 if self._challenge is None else self._challenge.epoch
             text = messages.Refused.decode(frame.payload).text
             raise (CopiedFolder if text == COPIED else LoginRefused)(f"the leader refuses: {text!r}")
         return _step(self, frame)
@@ -151,18 +154,19 @@ class FollowerLogin:
             raise LoginRefused("the leader has not proved that it knows the secret")
         self._check_welcome(welcome)
         self.cluster_id, self.epoch, self.run, _ = self._challenge
-        self.is_sync, self.counts_received = welcome.is_sync, welcome.counts_received
+        _, self.is_sync, self.counts_received, self.is_successor = welcome
         self.done = True
         return b""
 
     def _check_welcome(self, welcome):
-        if not welcome.is_sync and self.run != self._challenge.run:  # NO_ID is no leader's
+        is_asked = self.run != NO_ID and (self.run != self._challenge.run) == welcome.is_successor
+        if not welcome.is_sync and not is_asked:
             raise LoginRefused("the leader goes on without a sync in another run than this node asked for")
 
 
 class ForwarderLogin(FollowerLogin):
-    """The follower's side for a client that it passes on: see messages.Forward. ``listener``: name of the
-    leader's listener. ``proxy``: the client's PROXY header.
+    """The follower's side for a client: see messages.Forward. ``listener``: name of the leader's listener;
+    ``proxy``: the client's PROXY header.
     """
 
     _KIND, _ROLE = frames.FORWARD, b"forwarder"
@@ -177,9 +181,8 @@ class ForwarderLogin(FollowerLogin):
 
 
 def _step(login, frame):
-    """Give a frame to the method that waits for its kind. Raises LoginRefused for every fault of the peer;
-    after one the login accepts nothing.
-    """
+    """Give a frame to the method that waits for its kind. Raises LoginRefused for every fault of the peer."""
+    # After one the login accepts nothing.
     expected, login._next = login._next, None
     if expected is None or frame.kind not in expected:
         raise LoginRefused(f"{frames.KINDS[frame.kind]} is not expected here")

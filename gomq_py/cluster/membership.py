@@ -1,6 +1,6 @@
 """Membership: a node's part in replication, as the settings of [clustering] ask for it.
 
-Used by node. A leader with ``replicate`` has a stream of its changes and serves followers; a node with
+Used by node. A leader with ``replicate`` has a stream of its changes and serves followers. A node with
 ``follow`` keeps a copy of its leader's data folder, until it is promoted.
 """
 import os
@@ -13,12 +13,13 @@ import gevent
 
 from gomq_py.cluster import identity as identities
 from gomq_py.cluster.folder_damage import FolderDamage, why_no_sync
-from gomq_py.cluster.identity import Identity
+from gomq_py.cluster.identity import Identity, IdentityFile
 from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.kinds import SECRET_OCTETS
 from gomq_py.config.settings import Settings
 from gomq_py.errors import ClusterError
 from gomq_py.observability.log import logger
+from gomq_py.storage.disk import swap
 from gomq_py.storage.disk.plain_files import PlainFiles
 from gomq_py.storage.disk.replication import Replicator
 
@@ -27,16 +28,19 @@ LOG = logger("cluster")
 ANSWER_S = 3.0
 # A longer file is no secret: somebody has named a wrong file.
 LONGEST_SECRET = 4096
+# What an operator can do where the leader's folder is damaged, see folder_damage. A sync that has met the
+# damage stays begun at the follower.
+PROMOTE = "promote the follower ('gomq-py-ctl promote', with --force where it has begun a sync)"
 
 
 class Membership:
-    """``replicators``: what a leader's Files have to tell. One object per Node."""
+    """One node's part in replication. ``replicators``: hear the changes of a leader's Files."""
 
     def __init__(self, settings: Settings):
         self._settings = settings
         self._files = PlainFiles()  # of this node's own file, and of a follower: nobody is told
         self._root = ""
-        self._identity: Identity | None = None
+        self._file: IdentityFile | None = None  # None: this node neither leads others nor follows
         self._register: Any = None
         self._stream: Any = None
         self._leader: Any = None
@@ -52,12 +56,14 @@ class Membership:
     # a follower
 
     def must_follow(self, root: str) -> bool:
-        """Whether the node is to follow ``cluster_leader``: not if it followed this leader and was promoted,
-        unless that one was promoted since. Blocks. May switch. Raises ClusterError, OSError.
+        """Whether the node must follow ``cluster_leader``. Blocks. May switch. Raises ClusterError, OSError.
         """
+        # Not if it followed this leader and was promoted, unless that one was promoted since.
         found = identities.read(root)
         leader = self._settings.cluster_leader
         if found is None or found.promoted != leader:
+            return True
+        if swap.has_begun(root):  # what was read is of the former content
             return True
         if self._has_later_epoch(found):
             LOG.info("%s leads again, in a later epoch: this node follows it, though it was promoted", leader)
@@ -68,7 +74,10 @@ class Membership:
         return False
 
     def _has_later_epoch(self, found: Identity) -> bool:
-        """Whether ``cluster_leader`` answers and proves to lead the same cluster in a later epoch."""
+        """Whether ``cluster_leader`` answers and proves to lead the same cluster in a later epoch. One that
+        refuses this node, because damage was found in its folder, for example, has no need to prove it: where
+        two might lead, this one follows.
+        """
         from gomq_py.cluster.follower import FAULTS
         from gomq_py.cluster.link import Link
         from gomq_py.cluster.login import FollowerLogin
@@ -85,7 +94,7 @@ class Membership:
                 finally:
                     link.end()
         except FAULTS:
-            return False
+            return login.refused_in > found.epoch
         return login.epoch > found.epoch
 
     def _address(self) -> tuple[str, int]:
@@ -93,35 +102,26 @@ class Membership:
 
     def follow(self, root: str) -> None:
         """Make the Follower of the leader that the settings name, which ``start`` starts. Blocks. Raises
-        ClusterError, OSError.
+        ClusterError, OSError, TLSError.
         """
         from gomq_py.cluster.follower import Follower
-        self._identity = identities.of_follower(self._files, root)
+        leader_tls(self._settings)  # raises its error now, not when this node is promoted
+        self._file = IdentityFile(self._files, root, identities.of_follower(self._files, root))
         self._follower = Follower(
             self._files, root, read_secret(self._settings), *self._address(), socket.gethostname(),
-            self._identity, follower_context(self._settings))
+            self._file, follower_context(self._settings))
 
-    # Whether a follower passes its clients on to the leader. The warm copy of ``follow`` does not: who is
-    # connected to it has found the wrong node.
-    forwards = False
-
-    def forwarder(self, hub: Any) -> Any:
-        """The Forwarder of this follower, in the node's ``hub``; None if it serves no clients."""
-        if not self.forwards:
-            return None
-        # imported here: most followers serve no clients
-        from gomq_py.cluster.forwarding import Forwarder
-        follower = self._follower
-        return Forwarder(
-            hub, read_secret(self._settings), socket.gethostname(), self._address, lambda: follower.identity,
-            follower_context(self._settings))
+    def forwarder(self, hub: Any) -> None:
+        """None: no client is passed on to the leader, since one that connects to a warm copy has found the
+        wrong node.
+        """
 
     def start(self, on_elected: Callable[[], None], on_deposed: Callable[[str], None]) -> None:
-        """Begin to follow. Nobody is elected."""
+        """Begin to follow. The callbacks are not used, because nobody is elected."""
         self._follower.start()
 
     def why_not_promote(self, is_forced: bool) -> str:
-        """Why this follower is not to be promoted now, or ""."""
+        """Why this follower must not be promoted now, or ""."""
         follower = self._follower
         if not follower.is_whole:
             return "nothing has been copied to this follower yet, so there is nothing to lead"
@@ -131,9 +131,9 @@ class Membership:
                 "take the older state with --force")
         return ""
 
-    def end_following(self) -> None:
-        """Stop the Follower, if there is one; what it has received is on disk then. Raises OSError if that
-        has failed. May switch.
+    def end_following(self, register: Any) -> None:
+        """Stop the Follower, if there is one; what it has received is on disk then. Other followers sync
+        anew. Raises OSError if that has failed. May switch.
         """
         follower, self._follower = self._follower, None
         if follower is not None:
@@ -145,21 +145,21 @@ class Membership:
     # a leader
 
     def check_content(self, root: str) -> None:
-        """Check that the folder, which is not open yet, is one to lead. Blocks. Raises ClusterError, OSError.
-        """
+        """Check that the folder, which is not open yet, may be led. Blocks. Raises ClusterError, OSError."""
         identities.check_content(root, bool(self._followed))
 
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
-        """Take the folder's identity as that of a leader. ``damage_count()``: of damage found in this run.
-        Blocks. Raises ClusterError, OSError.
+        """Take the folder's identity as that of a leader. ``damage_count()``: number of damages found in this
+        run. Blocks. Raises ClusterError, OSError.
         """
         self._root, self._register = root, register
-        self._damage = FolderDamage(self._files, root, damage_count)
         if self._stream is not None or self._followed:
-            self._identity = identities.of_leader(self._files, root, self._followed)
+            self._file = IdentityFile(
+                self._files, root, identities.of_leader(self._files, root, self._followed))
+            self._damage = FolderDamage(self._file, damage_count)
 
     def guard(self, durability: Any) -> None:
-        """No promise waits for followers."""
+        """Do nothing: no promise waits for followers."""
 
     def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
         """Serve followers, if the settings want it. ``find_listener``: see cluster.leader.Leader. Raises
@@ -168,8 +168,8 @@ class Membership:
         if self._stream is None:
             return
         from gomq_py.cluster.leader import Leader
-        assert self._identity is not None
-        settings, identity = self._settings, self._identity
+        assert self._file is not None
+        settings, identity = self._settings, self._file.identity
         leader = Leader(
             read_secret(settings), identity.cluster_id, identity.epoch, self._stream, self._register,
             self._root, settings.clustering_bind, settings.clustering_port, leader_tls(settings),
@@ -178,32 +178,31 @@ class Membership:
         self._leader = leader
 
     def opened(self) -> None:
-        """All doors are open."""
+        """Do nothing."""
 
     def change(self, what: str, node: str = "") -> None:
-        """Do what an operator asks for; "accept_damage": let followers sync again, although damage was found.
-
+        """Do what an operator asks for. "accept_damage": let followers sync again, although damage was found.
         Raises ClusterError, OSError. May switch.
         """
         if what != "accept_damage":
             raise ClusterError("the nodes of this cluster elect no leader: see promote")
-        if self._damage is not None and self._identity is not None:
-            self._identity = self._damage.accepted(self._identity)
+        if self._damage is not None:
+            self._damage.accept()
 
     def _why_no_sync(self) -> str:
         """Why no follower may sync from this leader, or "". Raises OSError. May switch."""
-        assert self._damage is not None and self._identity is not None
-        self._identity = self._damage.noted(self._identity)
-        return why_no_sync(self._identity)
+        assert self._damage is not None and self._file is not None
+        self._damage.note()
+        return why_no_sync(self._file.identity, PROMOTE)
 
     def _found_damage(self, what: str) -> bool:
-        """Let nobody sync, because ``what`` is damaged and a follower's copy may be sound. Returns whether
-        its sync ends. Raises OSError. May switch.
+        """Let nobody sync, because ``what`` is damaged. Returns whether the follower's sync ends. Raises
+        OSError. May switch.
         """
-        assert self._damage is not None and self._identity is not None
+        assert self._damage is not None
         if self._damage.is_accepted:
             return False
-        self._identity = self._damage.found(self._identity, what)
+        self._damage.found(what)
         return True
 
     # both
@@ -215,21 +214,21 @@ class Membership:
 
     def figures(self) -> dict[str, Any]:
         """The answer to /api/cluster, without the node's name."""
-        identity = self._identity if self._follower is None else self._follower.identity
         figures: dict[str, Any] = {}
-        if identity is not None:
+        if self._file is not None:
+            identity = self._file.identity
             figures = {"cluster": identity.cluster_id.hex(), "epoch": identity.epoch}
         if self._follower is not None:
             return figures | shown(self._follower.status._asdict(), address="leader")
         if self._stream is None:
             return figures | {"replicates": False, "followers": []}
-        figures["damaged"] = self._identity is not None and self._identity.damaged
+        figures["damaged"] = self._file is not None and self._file.identity.damaged
         followers = [] if self._leader is None else [
             shown(follower._asdict(), node_id="node") for follower in self._leader.followers]
         return figures | {"replicates": True, "position": self._stream.position, "followers": followers}
 
     def drain(self) -> None:
-        """No follower is waited for."""
+        """Do nothing: no follower is waited for."""
 
     def close(self) -> None:
         """Stop serving followers, or following. May be called again. May switch."""
@@ -242,7 +241,7 @@ class Membership:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """(host, port) of "host:port"."""
+    """Parse "host:port" into (host, port)."""
     host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)
 
@@ -270,7 +269,7 @@ def follower_context(settings: Settings) -> Any:
 
 
 def shown(figures: dict[str, Any], **names: str) -> dict[str, Any]:
-    """Figures under the names of the API: octets are bytes there, and seconds are whole words."""
+    """Figures under the names of the API, which has bytes for octets, and seconds spelled out."""
     endings = (("_octets", "_bytes"), ("_s", "_seconds"))
     shown = {}
     for name, value in figures.items():

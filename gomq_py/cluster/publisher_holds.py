@@ -1,8 +1,8 @@
 """Publisher holds: alarms that stop a leader's publishers while its followers cannot keep up.
 
-Publishers are held while fewer nodes than ``min_isr`` are in sync, since no promise is kept then, and while a
-follower that promises wait for is far behind: the changes that it lacks are in memory, and it would have to
-sync anew once they are dropped. Never switches, but ``close``.
+Publishers are held while fewer nodes than ``min_isr`` are in sync, because no promise is kept then. They are
+also held while a required follower is far behind: the changes that it lacks are in memory, and once they are
+dropped it would have to sync anew. Only ``close`` switches.
 """
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -62,7 +62,7 @@ class PublisherHolds:
     # helpers
 
     def _grown(self) -> None:
-        """Called for each frame, amid the storage's work: only has the followers looked at soon."""
+        """Have the followers looked at soon. Called for each frame, amid the storage's work."""
         octets, made = self._next
         if (self._stream.octets > octets or self._stream.made > made) and not self._is_due:
             self._is_due = True
@@ -85,7 +85,7 @@ class PublisherHolds:
                 stream.octets - behind[0] + self._most[0], stream.made - behind[1] + self._most[1])
 
     def _watch(self) -> None:
-        """Lift the alarm when the follower has caught up, or is not waited for any more. May switch."""
+        """Lift the alarm when the follower has caught up, or is not required any more. May switch."""
         while any(
                 octets > most * RESUME_PART
                 for octets, most in zip(self._leader.behind(self._required()), self._most, strict=True)):

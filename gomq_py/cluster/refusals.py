@@ -1,8 +1,8 @@
 """Refusals: reports that no process listens at the leader's address any more.
 
-The machine of a killed process refuses connections at once, so that a new leader need not wait for the end of
-the former one's lease. A single refusal may come from a node that is about to open its listener, so the
-address is tried again.
+The machine of a killed process refuses connections at once, so a new leader need not wait for the end of the
+former one's lease. A single refusal may come from a node that is about to open its listener, so the address
+is tried again.
 """
 import time
 from collections.abc import Callable
@@ -43,12 +43,20 @@ class Refusals:
 
     def _try(self, address: Address) -> None:
         try:
-            with gevent.Timeout(ANSWER_S, OSError("no answer")):
-                socket.create_connection(address).close()
-        except ConnectionRefusedError:
-            self._reported_s = time.monotonic()
-            self._report(address)
-        except (OSError, UnicodeError):
-            pass  # the machine is gone, or is too busy: the lease decides
+            if refuses(address):
+                self._reported_s = time.monotonic()
+                self._report(address)
         finally:
             self._trying = None
+
+
+def refuses(address: Address) -> bool:
+    """Whether an address refuses a connection (ECONNREFUSED). May switch, for ANSWER_S at most."""
+    try:
+        with gevent.Timeout(ANSWER_S, OSError("no answer")):
+            socket.create_connection(address).close()
+    except ConnectionRefusedError:
+        return True
+    except (OSError, UnicodeError):
+        pass  # the machine is gone, or is too busy: the lease decides
+    return False

@@ -1,11 +1,11 @@
 """Replica: repeats a leader's operations on a follower's data folder, and flushes them.
 
-Below follower, which decodes the leader's events (``cluster.wire.events``) and calls one method for each, in
-one thread at a time; above ``storage.disk.files``, through which every change goes. ``files`` has no
-replicators. Paths are relative to the data folder; a file is known by the leader's id for it.
+Below follower, which calls one method for each of the leader's events (``cluster.wire.events``), in one
+thread at a time; above ``storage.disk.files``, through which every change goes. ``files`` has no replicators.
+Paths are relative to the data folder; a file is known by the leader's id for it.
 
-After ``flushed()`` the next operation waits for a flush of all earlier ones: what the leader does after a
-flush of its own, such as the removal of a queue's files, relies on it.
+After ``flushed()`` the next operation waits for a flush of all earlier ones, because it may rely on the
+leader's flush, such as the removal of a queue's files.
 """
 import contextlib
 import os
@@ -26,7 +26,7 @@ class ReplicaError(Exception):
 
 
 def real_path(root, path):
-    """The path in the folder ``root``; no folder on the way to it is a link. Raises ReplicaError, OSError."""
+    """The path in the folder ``root``. Raises ReplicaError if a folder on the way is a link; OSError."""
     at = root
     for name in path.split("/")[:-1]:
         at = f"{at}/{name}"
@@ -50,6 +50,7 @@ class Replica:
         self._dirty = set()  # ids
         self._dirty_folders = set()
         self.is_behind_flush = False  # the last operations ended with flushed()
+        self.flushes = 0  # count of flushed()
         # whether a flush or a read has failed: files may then be other on the disk than they read
         self.is_doubtful = False
         self._folder = files.open_folder(self._root)
@@ -66,7 +67,7 @@ class Replica:
         self._files.close(self._folder)
 
     def flush(self):
-        """Flush what was changed. Raises OSError; then nobody knows what is on the disk."""
+        """Flush all changes. Raises OSError; then the disk's content is unknown."""
         if self.is_dirty:
             with self._doubting():
                 if CAN_FLUSH_FILE_SYSTEMS and len(self._dirty) + len(self._dirty_folders) > FEW:
@@ -93,7 +94,7 @@ class Replica:
         self._folder_changed(path)
 
     def written(self, file_id, start, octets):
-        """Write bytes into a file; one that ends before them gets longer."""
+        """Write bytes into a file, which gets longer if it ends before them."""
         self._begin()
         self._known(file_id, "written")
         self._files.put(self._file(file_id), start, octets)
@@ -125,7 +126,7 @@ class Replica:
         self._changed(target)
 
     def unlinked(self, file_id, path):
-        """Unlink a file. An id of 0 is of a file that was never told of."""
+        """Unlink a file. Id 0: it was never told of."""
         self._begin()
         if file_id:
             if self._known(file_id, "unlinked") != path:
@@ -142,17 +143,18 @@ class Replica:
     def flushed(self):
         """Flush before the next operation."""
         self.is_behind_flush = True
+        self.flushes += 1
 
     def listed_folder(self, path):
-        """Only a Staging knows this."""
+        """Raise ReplicaError: only a Staging receives listings."""
         raise ReplicaError(f"{path} was listed, which belongs to a sync; none is going on")
 
     def listed(self, file_id, size, path):
-        """Only a Staging knows this."""
+        """Raise ReplicaError: only a Staging receives listings."""
         self.listed_folder(path)
 
     def listed_all(self):
-        """Only a Staging knows this."""
+        """Raise ReplicaError: only a Staging receives listings."""
         self.listed_folder("everything")
 
     synced = listed_all
@@ -171,7 +173,7 @@ class Replica:
 
     @contextlib.contextmanager
     def _doubting(self):
-        """A context of a flush, or of a read."""
+        """A context of a flush or read: notes an OSError in ``is_doubtful``."""
         try:
             yield
         except OSError:
@@ -202,7 +204,7 @@ class Replica:
         self._changed(path)
 
     def _forget(self, file_id):
-        """Forget a file whose name is going to another one, or away."""
+        """Forget a file that is removed, or whose name another file gets."""
         self._close(file_id)
         self._dirty.discard(file_id)
         self._ids.pop(self.paths.pop(file_id, None), None)
@@ -248,7 +250,7 @@ class Replica:
         self._changed(path)
 
     def _changed(self, path):
-        """A name has come or gone."""
+        """Note that a name has come or gone."""
         self._dirty_folders.add(os.path.dirname(path))
 
     def _at(self, path):

@@ -21,11 +21,11 @@ def holds_messages(path):
 
 
 def lost_in(path):
-    """Say in words where a sealed msgs file has lost a message; "" if it has not, or is not sealed. Messages
-    that are acked do not count, and damage that was reported before does not.
-
-    For a thread, while the broker works. The file is mapped, not copied. Blocks. Raises OSError.
+    """Say in words where a sealed msgs file has lost a message; "" if it has not, or is not sealed. For a
+    thread, while the broker works; blocks. Raises OSError.
     """
+    # Messages that are acked do not count, and damage that was reported before does not. The file is mapped,
+    # not copied.
     content, file = _mapped(path)
     begin = content[:heads.HEAD_BYTES]
     head = heads.decode(begin, heads.MSGS_MAGIC)
@@ -46,7 +46,7 @@ def lost_in(path):
 
 
 def _damaged(content, seed, seal):
-    """Damaged regions as RecordScanner has them: (start, end, records)."""
+    """Return (start, end, records) of each damaged region, as RecordScanner does."""
     scanner = RecordScanner(content, heads.HEAD_BYTES, min(seal.end, len(content)), seed)
     while scanner.next():  # tally() would keep the hub from the interpreter for the whole file
         pass
@@ -77,7 +77,7 @@ def _acked_runs(path, head):
 
 
 def _mapped(path):
-    """A file's content, mapped, and its os.stat_result."""
+    """Return (a file's content, mapped; its os.stat_result)."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(fd)

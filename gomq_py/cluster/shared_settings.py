@@ -1,9 +1,9 @@
 """Shared settings: those that should be alike on all nodes of a cluster, because any of them may lead.
 
 The table of options marks them as ``shared``: settings of promises and elections, defaults of queues and
-clients, and limits by which a client is refused. Secrets are not among them, nor are settings of one machine:
-folders, addresses, ports, sizes of its memory. Each node writes its own values into ``nodes/<id>``; the
-leader compares them, and warns once of each difference.
+clients, and limits for clients. Not among them are secrets and settings of one machine: folders, addresses,
+ports, sizes of its memory. Each node writes its own values into ``nodes/<id>``; the leader compares them, and
+warns once of each difference.
 """
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -19,8 +19,8 @@ VERSION = "version"
 
 
 class Difference(NamedTuple):
-    """A setting of another node that differs from this one's. ``node``: the other's id; ``setting``: such as
-    "[amqp] heartbeat".
+    """A difference from another node. ``node``: the other's id; ``setting``: a name such as "[amqp]
+    heartbeat".
     """
 
     node: str
@@ -31,7 +31,7 @@ class Difference(NamedTuple):
 
 
 def told(settings: Settings) -> dict[str, str]:
-    """{setting: its value as text}, and the version, for the other nodes."""
+    """Return {setting: its value as text}, and the version, for the other nodes."""
     found = {VERSION: gomq_py.__version__}
     for option in OPTIONS:
         if option.shared:
@@ -41,7 +41,7 @@ def told(settings: Settings) -> dict[str, str]:
 
 
 def differences(node: str, own: Mapping[str, str], nodes: Mapping[str, Kept]) -> list[Difference]:
-    """Differences between this node's settings, which ``told`` has made, and those of all other nodes."""
+    """Differences between this node's settings (``own``, made by told()) and those of all other nodes."""
     found = []
     for other, kept in sorted(nodes.items()):
         record = decoded(kept, NodeRecord.decode)
@@ -62,7 +62,7 @@ class Warner:
         self._seen: Any = None
 
     def look(self, nodes: Mapping[str, Kept]) -> None:
-        """Compare with what the other nodes have written: {id: value}. Does not switch."""
+        """Compare with the settings that the other nodes have written: {id: value}. Does not switch."""
         seen = {other: kept.mod_revision for other, kept in nodes.items()}
         if seen == self._seen:
             return
@@ -76,7 +76,7 @@ class Warner:
 
 
 def _text(value: str) -> str:
-    """The value if a NodeRecord takes it; otherwise its digest."""
+    """The value if a NodeRecord takes it, otherwise its digest."""
     if len(value) <= MAX_TEXT and value.isprintable():
         return value
     return f"digest {blake2b(value.encode(), digest_size=8).hexdigest()}"

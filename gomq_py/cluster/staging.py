@@ -1,11 +1,10 @@
 """Staging: receives a sync in the folder ``.sync`` of the data folder, and swaps it in once it is whole.
 
-Below follower; a kind of Replica. The leader lists its files and sends what differs, and in the same stream
-all its events since the sync began. Operations of files that are not listed yet are skipped: the content that
-is sent later includes them. Until the swap (``storage.disk.swap``) the data folder stays as it was.
-
-A listed file begins as a link to the data folder's file of that name, and is copied before the first write
-into it.
+Below follower; a kind of Replica. The leader lists its files and sends the blocks that differ, and in the
+same stream all its events since the sync began. Operations of files that are not listed yet are skipped,
+because their content is sent later. Until the swap (``storage.disk.swap``) the data folder stays as it was. A
+listed file begins as a link to the data folder's file of that name, and is copied before the first write into
+it.
 """
 import contextlib
 import os
@@ -23,10 +22,10 @@ from gomq_py.storage.disk.open_file import CAN_FLUSH_FILE_SYSTEMS, ZEROS
 
 class Staging(Replica):
     """The next content of the data folder ``root``. The follower answers for each listed file with the
-    ``checksums`` of what the data folder had of it.
+    ``checksums`` of its own copy.
 
-    ``trusts_disk``: False after a failed flush or read, when files may be other on the disk than they read:
-    then nothing is taken from the data folder, and the leader sends everything.
+    ``trusts_disk``: False after a failed flush or read, when a file may differ on the disk from what is read.
+    Then nothing is taken from the data folder, and the leader sends everything.
     """
 
     def __init__(self, files, root, trusts_disk=True):
@@ -40,8 +39,8 @@ class Staging(Replica):
         self._listed = deque()  # see take_listed
 
     def complete(self, identity):
-        """Flush everything, swap it in with ``identity`` and return the Replica of the data folder. This
-        object is closed then.
+        """Flush everything, swap it in with ``identity`` and return the Replica of the data folder. Closes
+        this object.
         """
         identities.write(self._files, self._root, identity)
         with self._doubting():
@@ -53,14 +52,13 @@ class Staging(Replica):
     # operations of a sync
 
     def listed_folder(self, path):
-        """Create a folder of the leader's."""
+        """Create a folder that the leader has."""
         self._begin()
         self._have_folder(path)
 
     def listed(self, file_id, size, path):
-        """Begin a file of the leader's with what the data folder has of it. A file that is here with its path
-        is dead at the leader.
-        """
+        """Begin a file that the leader has, with the data folder's copy of it."""
+        # A file that is here with its path is dead at the leader.
         self._begin()
         kept = 0
         if file_id not in self.paths:
@@ -73,14 +71,15 @@ class Staging(Replica):
         self._listed.append((file_id, -(-min(kept or 0, size) // BLOCK_OCTETS)))
 
     def listed_all(self):
-        """Note that the listing is complete. Operations of unknown files are skipped until the end."""
+        """Note that the listing is complete. From now on operations of unknown files are skipped."""
         self._begin()
         self._is_listed = True
 
     def synced(self):
-        """Note that everything is here: the follower calls ``complete`` next. Raises ReplicaError for what is
-        no data folder: it must not take the place of one.
+        """Note that everything is here, so that the follower calls ``complete``. Raises ReplicaError if this
+        is no data folder.
         """
+        # It must not take the place of one.
         self._begin()
         if not self._is_listed:
             raise ReplicaError("the leader ended a sync before its listing was complete")
@@ -128,13 +127,13 @@ class Staging(Replica):
             super().folder_removed(path)
 
     def flushed(self):
-        """Nothing: all is flushed before the swap."""
+        """Do nothing: all is flushed before the swap."""
 
     # for the hashes
 
     def take_listed(self, files, blocks):
-        """[(id, count of blocks that the data folder had)] of the next listed files: at most ``files``, with
-        ``blocks`` together, but at least one.
+        """Return [(id, count of blocks in the data folder's copy)] of the next listed files: at most
+        ``files``, with ``blocks`` together, but at least one.
         """
         taken = []
         while self._listed and len(taken) < files:
@@ -145,7 +144,7 @@ class Staging(Replica):
         return taken
 
     def checksums(self, parts):
-        """For each (id, first, end), a list of the CRC-32C of the file's blocks [first, end): fewer at the
+        """Return for each (id, first, end) the CRC-32Cs of the file's blocks [first, end): fewer at the
         file's end, none if it has gone. For another thread.
         """
         return [self._checksums(*part) for part in parts]
@@ -181,7 +180,7 @@ class Staging(Replica):
         return file_id in self.paths
 
     def _make_way(self, path):
-        """Have the folder for a path, and nothing there."""
+        """Make the folder for a path, and remove what is there."""
         self._have_folder(os.path.dirname(path))
         self._unlink_if_here(path)
 
@@ -214,7 +213,7 @@ class Staging(Replica):
         return super()._file(file_id)
 
     def _copy(self, file_id, size=None):
-        """Put a copy in the place of a link, of ``size`` bytes at most."""
+        """Replace a link by a copy, of ``size`` bytes at most."""
         if file_id not in self._linked:
             return
         path = self._at(self.paths[file_id])
@@ -239,7 +238,8 @@ class Staging(Replica):
         self._linked.discard(file_id)
 
     def _flush_everything(self):
-        """Linked files, too: another process may have written into them without a flush."""
+        """Flush everything, linked files too."""
+        # Another process may have written into linked files without a flush.
         if CAN_FLUSH_FILE_SYSTEMS:
             self._files.sync_all(self._folder)
         else:

@@ -1,11 +1,10 @@
 """Stream: turns the changes of the leader's files into frames, once for all followers.
 
 Above storage.disk.replication, below the links to followers (cluster.leader). Events of one turn of the loop
-go into one frame, up to FRAME_OCTETS. Frames are kept in a chain, from which each link sends at its own pace:
-a follower that comes back soon needs no sync, and a follower that is too far behind finds its place dropped
-and begins anew. Never blocks, never switches, never raises to the storage.
-
-Long appended ranges (replication.Range) are read when the first link needs them, in pieces of PIECE_OCTETS.
+go into one frame, up to FRAME_OCTETS. Frames are kept in a chain, from which each link sends at its own pace.
+So a follower that comes back soon needs no sync; one that is too far behind finds its place dropped and
+begins anew. Never blocks, never switches, never raises to the storage. Long appended ranges
+(replication.Range) are read when the first link needs them, in pieces of PIECE_OCTETS.
 """
 import os
 import time
@@ -43,7 +42,7 @@ FREE_S = 0.001
 
 
 class Chain:
-    """What the entries of one chain share: ``is_dropped`` of all of them."""
+    """State that the entries of one chain share. ``is_dropped``: all of them are dropped."""
 
     __slots__ = ("is_dropped",)
 
@@ -57,9 +56,12 @@ _DROPPED = Chain(True)
 class Entry:
     """A frame in the chain.
 
-    ``position``: of the last whole event in this frame or before; ``is_whole``: whether the frame ends with
-    that event. ``end``: octets of events until the end of this frame, since the leader's boot; ``made``:
-    memory for them as frames. ``told_s``: time of the frame. ``next``: the following Entry or None.
+        position     of the last whole event in this frame or before
+        is_whole     whether the frame ends with that event
+        end          octets of events until the end of this frame, since the leader's boot
+        made         the same, as octets of frames
+        told_s       time of the frame
+        next         the following Entry or None
     """
 
     __slots__ = (
@@ -112,20 +114,25 @@ class Piece:
 
 
 class EventStream(Replicator):
-    """The events of one run of the leader: ``run`` is its random id, ``position`` the count of events told,
-    ``octets`` the octets of events put into frames, ``made`` the memory for these frames.
+    """The events of one run of the leader.
 
-    ``root``: the data folder. ``epoch``: for the frames' headers. ``compresses``: use LZ4.
+        run           its random id
+        position      count of events told
+        octets        octets of the events put into frames
+        made          memory for these frames
+        root          the data folder
+        epoch         for the frames' headers
+        compresses    use LZ4
     """
 
     __slots__ = (
-        "run", "epoch", "position", "octets", "made", "kept", "unread", "wakes", "kept_most", "_inside",
+        "epoch", "position", "octets", "made", "kept", "unread", "wakes", "kept_most", "_inside",
         "_compresses", "_unread_most", "_pending", "_is_due", "_chain", "_first", "_last", "_marks", "_added",
-        "_dead", "_freeing", "_is_keeping", "_followers", "_timer", "_has_failed",
+        "_dead", "_freeing", "_is_keeping", "_followers", "_runs", "_timer", "_has_failed",
     )
 
     def __init__(self, root, epoch=0, compresses=True, kept_most=KEPT_OCTETS, unread_most=UNREAD_OCTETS):
-        self.run = os.urandom(16)
+        self._runs = {os.urandom(16): float("inf")}  # this run, then those before it: see FormerRun.runs
         self.epoch = epoch
         self.position = 0
         self.octets = self.made = 0
@@ -148,6 +155,11 @@ class EventStream(Replicator):
         self._followers = 0
         self._timer = None
         self._has_failed = False
+
+    @property
+    def run(self):
+        """The random id of this run."""
+        return next(iter(self._runs))
 
     # what the storage tells: see replication.Replicator
 
@@ -192,7 +204,7 @@ class EventStream(Replicator):
         self._tell(events.folder_removed, self._path(path))
 
     def flushed(self):
-        """A frame ends here: its position is what a follower acknowledges after its own flush."""
+        """End a frame here: a follower acknowledges its position after its own flush."""
         self._tell(events.flushed)
         try:
             self.close_frame()
@@ -204,10 +216,27 @@ class EventStream(Replicator):
         if self._is_keeping:
             self._begin_anew()
 
+    def succeed(self, former, epoch):
+        """Before the boot: go on behind the run that this node has copied (former_run.FormerRun), so that its
+        other followers find their place here. ``epoch``: of the frames from now on.
+        """
+        assert self._last is self._first and not self._is_keeping
+        self.position, self.epoch = former.position, epoch
+        self._runs.update(former.runs)
+        self._first = self._last = Entry(self._chain, former.begin, True, 0)
+        self._is_keeping = True
+        self._timer = gevent.spawn_later(ALONE_S, self._stop_keeping)
+        before = former.begin
+        for frame in former.frames:
+            octets = frames.encode(
+                frames.EVENTS, frame.payload, frame.epoch, frame.position, self._compresses)
+            self._append(Entry(self._chain, frame.position, frame.position > before, 0, octets))
+            before = frame.position
+
     # for links
 
     def attach(self):
-        """Keep frames from now on: a follower is there. Call ``detach`` when it has gone."""
+        """Keep frames from now on for a follower, until it calls ``detach``."""
         self._followers += 1
         if self._timer is not None:
             self._timer.kill()
@@ -217,7 +246,7 @@ class EventStream(Replicator):
             self._is_keeping = True
 
     def detach(self):
-        """A follower has gone. Without any for ALONE_S nothing is kept any more."""
+        """Note that a follower has gone. ALONE_S after the last one nothing is kept any more."""
         self._followers -= 1
         if not self._followers:
             self._timer = gevent.spawn_later(ALONE_S, self._stop_keeping)
@@ -232,15 +261,15 @@ class EventStream(Replicator):
             self._freeing.join()
 
     def end(self):
-        """The Entry of the last event told: a link that begins there gets all later events."""
+        """The Entry of the last event told. A link that begins there gets all later events."""
         self.close_frame()
         return self._last
 
     def entry_at(self, run, position):
-        """The Entry at which a follower goes on that has the events of ``run`` up to ``position``; None if
-        it needs a sync.
+        """The Entry from which a follower with the events of ``run`` up to ``position`` goes on; None if it
+        needs a sync.
         """
-        if run != self.run or not self._is_keeping:
+        if position > self._runs.get(run, -1) or not self._is_keeping:
             return None
         entry = self.end()
         if entry.position != position:
@@ -251,8 +280,8 @@ class EventStream(Replicator):
         return entry if entry is not None and entry.position == position and entry.is_whole else None
 
     def octets_of(self, entry):
-        """The frame of an Entry of the chain. Reads it if it is a piece of a long range. Returns None, and
-        begins the chain anew, if that fails.
+        """The frame of an Entry, which may have to be read. Returns None, and begins the chain anew, if that
+        fails.
         """
         if entry._piece is None:
             return entry._octets
@@ -303,7 +332,8 @@ class EventStream(Replicator):
         self._append(Entry(self._chain, position, is_whole, self.octets, frame))
 
     def _add_pieces(self, file_id, file, start, end):
-        """Put a range into frames of its own, now. The last frame alone has the event's position."""
+        """Put a range into frames of its own, now."""
+        # The last frame alone has the event's position.
         self._close(self.position - 1, True)
         for at in range(start, end, PIECE_OCTETS):
             until = min(end, at + PIECE_OCTETS)
@@ -312,8 +342,8 @@ class EventStream(Replicator):
             self._close(self.position if is_last else self.position - 1, is_last)
 
     def _add_later(self, file_id, file, start, end):
-        """Put entries for the pieces of a range into the chain. The last one alone has the event's position.
-        """
+        """Put entries for the pieces of a range into the chain."""
+        # The last one alone has the event's position.
         self._close(self.position - 1, True)
         content = Range(file, start, end)
         for at in range(start, end, PIECE_OCTETS):
@@ -355,7 +385,7 @@ class EventStream(Replicator):
             self._drop_first()
 
     def _drop_first(self):
-        """Move the beginning of what is kept behind one more frame."""
+        """Drop the oldest frame of the chain."""
         dropped, first = self._first, self._first.next
         self._first = first
         dropped.cut()
@@ -366,7 +396,7 @@ class EventStream(Replicator):
         first.drop()
 
     def _begin_anew(self):
-        """Drop all frames: every link is lost, and begins with a sync."""
+        """Drop all frames. Every link is lost, and begins with a sync."""
         self._pending = bytearray()
         self._chain.is_dropped = True
         self._last.next, self._dead = self._dead, self._first
@@ -382,7 +412,7 @@ class EventStream(Replicator):
             wake()
 
     def _free(self):
-        """Free dropped frames in slices, which lets their files go, too. May switch."""
+        """Free dropped frames in slices, and so the files that they retain. May switch."""
         try:
             give_way()
             while not self._free_some():
@@ -409,7 +439,8 @@ class EventStream(Replicator):
         self._begin_anew()
 
     def _fail(self, error):
-        """Go on after a fault: all followers begin anew. The storage must not hear of it."""
+        """Go on after a fault: all followers begin anew."""
+        # The storage must not hear of it.
         if not self._has_failed:
             LOG.error("a change could not be sent to the followers, which begin anew", exc_info=error)
         self._has_failed = True

@@ -1,10 +1,11 @@
 """Sync source: brings one follower's copy to the leader's state while the leader goes on.
 
 Above the register of files, beside the stream of events. Lists folders and files, waits for the checksums of
-what the follower has (HASHES), and sends the blocks that differ. Nothing is locked: every chunk is read in
-the hub in the turn in which it is put behind all events told before, so it is never older than an event that
-the follower gets before it, and all later changes come as events. Reads of the disk and checksums are made in
-threads, which also brings the chunks into the system's cache.
+the follower's copies (HASHES), and sends the blocks that differ.
+
+Nothing is locked. A chunk of a block is read in the hub, and in the same turn put into the stream, behind all
+events so far. So it is never older than these events, and all later changes come as events. Threads read the
+disk and compute checksums, which also brings the chunks into the system's cache.
 """
 import contextlib
 import os
@@ -39,8 +40,11 @@ RENAMED_S = 0.02
 MISSING_MOST_S = 60.0
 # Between two looks whether awaited files still exist.
 LOOK_S = 0.5
-# A follower checks a file in less time.
+# A follower checks a file in less time, and takes what is sent.
 ANSWER_MOST_S = 60.0
+# Least rate at which a follower compares files, each of which counts as a chunk more, and takes octets: other
+# followers wait for its turn. It is that of a line of 1 Mbit/s, or of a disk that reads two files a second.
+LEAST_OCTETS_S = 128 * 1024
 
 
 class SyncError(Exception):
@@ -48,13 +52,12 @@ class SyncError(Exception):
 
 
 class SyncSource:
-    """One sync. ``put(payload)`` sends a payload of EVENTS behind all events told so far, without a switch;
-    ``wait_for_room()`` returns when the link can take more, and may switch.
+    """One sync; ``done_octets`` of ``total_octets`` were compared.
 
-    ``found_damage(what)`` hears that a file of the leader is damaged where the follower's differs; it returns
-    whether that ends the sync, and may switch.
-
-    ``done_octets`` of ``total_octets`` were compared.
+        put(payload)           sends a payload of EVENTS behind all events told so far, without a switch
+        wait_for_room()        returns when the link can take more; may switch
+        found_damage(what)     called for a damaged file of the leader where the follower's differs; returns
+                               whether that ends the sync; may switch
     """
 
     def __init__(self, root, register, put, wait_for_room, found_damage=lambda what: True):
@@ -64,35 +67,39 @@ class SyncSource:
         self._wait_for_room = wait_for_room
         self._found_damage = found_damage
         self.done_octets = self.total_octets = self.sent_octets = 0
-        self._sizes = {}  # id -> size, of listed files that were not compared yet
+        self._sizes = {}  # id -> (size, inode) of listed files that were not compared yet
         self._tasks = deque()
         self._checked = set()  # ids of segments
         self._answered = Event()
-        self._heard_s = 0.0
+        self._answers, self._takes = _Patience(), _Patience()
+        self._paid_octets = 0  # of those sent, what was counted in favour of the follower
         self._clock = SliceClock(SLICE_S)
 
     def blocks_of(self, file_id):
-        """Blocks of an awaited file, which is as many checksums as a follower can have; None of another."""
-        size = self._sizes.get(file_id)
-        return None if size is None else -(-size // BLOCK_OCTETS)
+        """The number of blocks of an awaited file: a follower has no more checksums of it. None for another
+        file.
+        """
+        found = self._sizes.get(file_id)
+        return None if found is None else -(-found[0] // BLOCK_OCTETS)
 
     def hashes(self, file_id, checksums):
-        """The follower has said what it has of a file. Returns whether the file was awaited; another one,
-        which may have been removed meanwhile, is ignored.
+        """Take the follower's checksums of a file. Returns whether the file was awaited; others are ignored.
         """
-        size = self._sizes.pop(file_id, None)
-        if size is None:
+        # Another file may have been removed meanwhile.
+        found = self._sizes.pop(file_id, None)
+        if found is None:
             return False
+        size, inode = found
+        self._answers.earn(min(size, len(checksums) * BLOCK_OCTETS) + CHUNK_OCTETS)
         self._tasks.extend(
-            _Task(file_id, size, checksums, first)
+            _Task(file_id, size, inode, checksums, first)
             for first in range(0, -(-size // BLOCK_OCTETS), BATCH_BLOCKS))
         self._answered.set()
         return True
 
     def run(self):
-        """List everything, send what differs, and end with SYNCED.
-
-        Raises SyncError; OSError if a file cannot be read. May switch.
+        """List everything, send the blocks that differ, and end with SYNCED. Raises SyncError; OSError if a
+        file cannot be read. May switch.
         """
         # The follower hears of later files as events; if it heard of one twice, its content would be compared
         # with that of an older file.
@@ -102,7 +109,6 @@ class SyncSource:
         self._list_files(file_ids)
         self._list_folders(listed)  # renamed meanwhile; no switch from here to the end of the listing
         self._put(events.listed_all())
-        self._heard_s = time.monotonic()
         while self._sizes or self._tasks:
             if self._tasks or self._await_answers():
                 self._compare(self._next_batch())
@@ -111,7 +117,8 @@ class SyncSource:
     # the listing
 
     def _list_folders(self, listed):
-        """List folders that are not in the set ``listed``. Does not switch after the last one."""
+        """List folders that are not in the set ``listed``."""
+        # Does not switch after the last one.
         while True:
             folders = [path for path in self._register.folders if path not in listed]
             if not folders:
@@ -139,8 +146,8 @@ class SyncSource:
                 gevent.sleep(RENAMED_S)
 
     def _list_some(self, file_ids):
-        """List files, with the size that each has in this turn. Returns the ids of files whose path a thread
-        has changed.
+        """List files, with their sizes in this turn. Returns the ids of files whose path a thread has
+        changed.
         """
         missing, listed = [], []
         for file_id in file_ids:
@@ -153,7 +160,7 @@ class SyncSource:
                 missing.append(file_id)
                 continue
             if stat.S_ISREG(status.st_mode):
-                self._sizes[file_id] = status.st_size
+                self._sizes[file_id] = status.st_size, status.st_ino
                 self.total_octets += status.st_size
                 listed.append(events.listed(file_id, status.st_size, self._name(path)))
         self._put_row(listed)
@@ -172,17 +179,17 @@ class SyncSource:
     # the content
 
     def _await_answers(self):
-        """Wait for a while. Returns whether there are tasks. Raises SyncError if nothing comes for long."""
+        """Wait for answers for a while. Returns whether there are tasks. Raises SyncError if nothing comes
+        for long.
+        """
         self._answered.clear()
-        if self._answered.wait(LOOK_S):
-            self._heard_s = time.monotonic()
-            return True
+        with self._answers:
+            if self._answered.wait(LOOK_S):
+                return True
         paths = self._register.paths
         for file_id in [file_id for file_id in self._sizes if file_id not in paths]:
             # the follower has heard of the file's end, and may not answer
-            self.done_octets += self._sizes.pop(file_id)
-        if time.monotonic() > self._heard_s + ANSWER_MOST_S:
-            raise SyncError(f"the follower has sent no checksums for {ANSWER_MOST_S:g} s")
+            self.done_octets += self._sizes.pop(file_id)[0]
         return False
 
     def _next_batch(self):
@@ -199,8 +206,9 @@ class SyncSource:
         return batch
 
     def _compare(self, batch):
-        """Send what differs of some files."""
-        found = in_thread(_check, [(task.path, task.first, task.until, task.checksums) for task in batch])
+        """Send the differing blocks of some files."""
+        found = in_thread(_check, [
+            (task.path, task.inode, task.first, task.until, task.checksums) for task in batch])
         for task, differing in zip(batch, found, strict=True):
             try:
                 if differing is None:
@@ -214,9 +222,10 @@ class SyncSource:
         self._give_way()
 
     def _check_source(self, task, differing):
-        """Check a segment before it replaces another content, which may be the sound one. Raises SyncError,
-        FileNotFoundError. May switch.
+        """Check a segment before it replaces another content. Raises SyncError, FileNotFoundError. May
+        switch.
         """
+        # The other content may be the sound one.
         replaces = bool(differing) and differing[0] < len(task.checksums)
         if not replaces or task.file_id in self._checked or not holds_messages(task.path):
             return
@@ -230,7 +239,7 @@ class SyncSource:
     def _send_blocks(self, task, blocks):
         """Send blocks of a file. Raises FileNotFoundError."""
         if blocks:
-            fd = _open(task.path)  # a thread has just opened it: this is quick
+            fd = _open(task.path, task.inode)  # a thread has just opened it: this is quick
             try:
                 for block in blocks:
                     self._send_block(task, fd, block)
@@ -238,7 +247,7 @@ class SyncSource:
                 posix.close(fd)
 
     def _send_block(self, task, fd, block):
-        """Send the chunks of a block. Zeros are left out where the follower has nothing."""
+        """Send the chunks of a block. Zeros are left out if the follower has nothing there."""
         is_lacked = block >= len(task.checksums)
         for at in range(block * BLOCK_OCTETS, min(task.size, (block + 1) * BLOCK_OCTETS), CHUNK_OCTETS):
             if self._clock.is_over():
@@ -261,18 +270,48 @@ class SyncSource:
 
     def _give_way(self):
         give_way()
-        self._wait_for_room()
+        sent, self._paid_octets = self.sent_octets - self._paid_octets, self.sent_octets
+        self._takes.earn(sent)
+        with self._takes:
+            self._wait_for_room()
         self._clock.begin()
 
 
+class _Patience:
+    """How long a follower is still waited for: ANSWER_MOST_S at most, and for more when it has done
+    something, by LEAST_OCTETS_S. A context for each wait, which raises SyncError when that time is over.
+    """
+
+    def __init__(self):
+        self._left_s = ANSWER_MOST_S
+        self._since_s = 0.0
+
+    def earn(self, octets):
+        """Note what the follower has done."""
+        self._left_s = min(ANSWER_MOST_S, self._left_s + octets / LEAST_OCTETS_S)
+
+    def __enter__(self):
+        self._since_s = time.monotonic()
+
+    def __exit__(self, *error):
+        self._left_s -= time.monotonic() - self._since_s
+        if self._left_s < 0:
+            raise SyncError(
+                f"the follower is too slow: it was waited for {ANSWER_MOST_S:g} s longer than the least rate "
+                f"of {LEAST_OCTETS_S >> 10} KiB/s allows")
+
+
 class _Task:
-    """Compare the blocks [first, until) of a file. ``checksums``: of the follower's blocks, from block 0."""
+    """Compare the blocks [first, until) of a file. ``inode``: of the listed one; ``checksums``: of the
+    follower's blocks, from block 0.
+    """
 
-    __slots__ = ("file_id", "size", "checksums", "first", "until", "path", "give_up_s")
+    __slots__ = ("file_id", "size", "inode", "checksums", "first", "until", "path", "give_up_s")
 
-    def __init__(self, file_id, size, checksums, first):
+    def __init__(self, file_id, size, inode, checksums, first):
         self.file_id = file_id
         self.size = size
+        self.inode = inode
         self.checksums = checksums
         self.first = first
         self.until = min(first + BATCH_BLOCKS, -(-size // BLOCK_OCTETS))
@@ -283,22 +322,22 @@ class _Task:
 # in threads
 
 def _look_at(paths):
-    """Bring what the system knows of files into its cache."""
+    """Bring metadata of files into the system's cache."""
     for path in filter(None, paths):
         with contextlib.suppress(OSError):
             os.stat(path, follow_symlinks=False)
 
 
 def _check(tasks):
-    """Read blocks of files: for each task the numbers of the blocks that differ; None: the file is not there.
-    Raises OSError.
+    """Read blocks of files. Returns for each task the numbers of the blocks that differ; None for a missing
+    file. Raises OSError.
     """
     return [_differing(*task) for task in tasks]
 
 
-def _differing(path, first, until, checksums):
+def _differing(path, inode, first, until, checksums):
     try:
-        fd = _open(path)
+        fd = _open(path, inode)
     except FileNotFoundError:
         return None
     try:
@@ -310,8 +349,13 @@ def _differing(path, first, until, checksums):
         posix.close(fd)
 
 
-def _open(path):
-    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+def _open(path, inode):
+    """Raises FileNotFoundError, also if a thread has renamed the file and put another one there."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if os.fstat(fd).st_ino != inode:
+        posix.close(fd)
+        raise FileNotFoundError(path)
+    return fd
 
 
 def _differs(octets, block, checksums):

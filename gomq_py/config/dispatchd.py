@@ -1,8 +1,8 @@
 """dispatchd's configuration: reads its JSON file, which has a handful of keys, into settings.
 
 Its keys: ``amqp-port``, ``admin-port``, ``persist-dir``, ``strict-mode``, ``users``: {name:
-{``password_bcrypt_base64``}}. Other keys and types are refused, lest a typing error in a port start a broker
-on another port.
+{``password_bcrypt_base64``}}. Other keys and types are refused, because a typing error in the name of a port
+would start a broker on another port.
 """
 import base64
 import binascii

@@ -228,8 +228,8 @@ def _address(text: str) -> str:
 
 
 def endpoint_parts(text: str) -> tuple[str, int, bool]:
-    """(host, port, whether with TLS) of an etcd server: host, host:port, or an http:// or https:// URL of
-    them. Raises ValueError, without the text, which may hold a password.
+    """Return (host, port, whether with TLS) of an etcd server: host, host:port, or an http:// or https:// URL
+    of them. Raises ValueError, without the text, which may hold a password.
     """
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")

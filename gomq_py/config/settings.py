@@ -1,10 +1,11 @@
 """Settings: lists each option of the broker, with its INI key, flags, environment, kind, default and help.
 
-The INI reader, the command line, ``etc/gomq.ini`` and ``docs/configuration.md`` all follow this table.
-Sections, keys and flags are LavinMQ's, plus GoMQ's flags; an option that has no effect in this version has
-``pending``, and the boot warns if it is set.
+The INI reader, the command line, ``etc/gomq.ini`` and ``docs/configuration.md`` follow this table. Sections,
+keys and flags are LavinMQ's, plus GoMQ's flags. An option without effect in this version is ``pending``, and
+the boot warns if it is set.
 """
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_network
 from typing import Any
 
@@ -38,9 +39,12 @@ _OF_THIS_MACHINE = tuple(ip_network(network) for network in (
 
 @dataclass(frozen=True)
 class Option:
-    """One option of the broker: a row of the table OPTIONS. ``environment``: names without their prefix;
-    ``aliases``: deprecated (section, key) pairs that still work. ``shared``: should be alike on all nodes of
-    a cluster, any of which may lead.
+    """One option of the broker: a row of the table OPTIONS.
+
+        name           of its attribute, if it is not ``prefix`` and key
+        environment    names without their prefix
+        aliases        deprecated (section, key) pairs that still work
+        shared         should be alike on all nodes of a cluster, any of which may lead
     """
 
     section: str
@@ -49,6 +53,7 @@ class Option:
     default: Any
     help: str
     name: str = ""
+    prefix: str = ""
     flags: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
@@ -59,7 +64,7 @@ class Option:
     @property
     def attribute(self) -> str:
         """Name of the option's attribute on ``Settings``: its key, with the section in front if ambiguous."""
-        return self.name or self.key
+        return self.name or self.prefix + self.key
 
     @property
     def metavar(self) -> str:
@@ -75,750 +80,430 @@ def _tls_section(key: str) -> tuple[tuple[str, str], ...]:
     return (("amqp", key), ("mgmt", key))
 
 
+_main, _amqp, _clustering, _experimental = (
+    partial(Option, section) for section in ("main", "amqp", "clustering", "experimental"))
+# Keys that other sections have, too, or that say little alone: the attribute has the section in front.
+_mqtt, _oauth, _links = (
+    partial(Option, section, prefix=f"{section}_") for section in ("mqtt", "oauth", "links"))
+_mgmt = partial(Option, "mgmt", prefix="http_")
+
 OPTIONS: tuple[Option, ...] = (
     # -- main ------------------------------------------------------------------------------------------------
-    Option(
-        "main", "data_dir", FOLDER, "/var/lib/gomq",
-        "Folder of everything the broker keeps; made when it is missing.", flags=("-D", "--data-dir"),
-        environment=("DATADIR",),
-    ),
-    Option(
-        "main", "log_level", LOG_LEVEL, "info", "Least severe message that is logged.",
-        flags=("-l", "--log-level"), reloadable=True,
-    ),
-    Option(
-        "main", "log_file", PATH, "", "File that the log is appended to; empty for standard error.",
-        reloadable=True,
-    ),
-    Option(
-        "main", "log_format", choice("text", "json"), "text", "A line of text, or one JSON object per line.",
-        reloadable=True,
-    ),
-    Option(
-        "main", "pidfile", PATH, "", "File that holds the process id while the broker runs; empty for none.",
-        flags=("--pidfile",),
-    ),
-    Option(
-        "main", "sync", BOOLEAN, True,
-        "Flush to disk before a confirm leaves. Without it what was confirmed may be lost in a power cut.",
-        flags=("--no-sync",), environment=("SYNC",), shared=True,
-    ),
-    Option("main", "slow_sync_warning", integer(0, 3600), 5,
-           "Seconds after which a flush that has not ended is logged, with its file; 0: never."),
-    Option("main", "stop_timeout", integer(0, 86400), 60,
-           "Seconds that an orderly stop may take; then the broker says what it waits for and leaves as a "
-           "kill would, without a loss of what was confirmed. 0: no limit."),
-    Option(
-        "main", "segment_size", integer(65536, 268435456), 8388608,
-        "Octets of a message segment file. Larger ones roll less often; "
-        "a segment goes when its last message has gone.", shared=True,
-    ),
-    Option(
-        "main", "data_dir_lock", BOOLEAN, True, "Lock the data folder against a second broker.",
-        flags=("--no-data-dir-lock",),
-    ),
-    Option(
-        "main", "default_consumer_prefetch", integer(0, 65535), 65535,
-        "Unacknowledged messages a consumer may hold when its client has set no prefetch; 0 for no limit.",
-        flags=("--default-consumer-prefetch",), environment=("DEFAULT_CONSUMER_PREFETCH",),
-        aliases=(("amqp", "default_consumer_prefetch"),), reloadable=True, shared=True,
-    ),
-    Option("main", "default_user", TEXT, "guest", "User made on the first boot of an empty data folder.",
-           flags=("--default-user",), environment=("DEFAULT_USER",)),
-    Option(
-        "main", "default_password_hash", PASSWORD_HASH, "",
-        "Password hash of that user, in RabbitMQ's form; empty for the password guest. "
-        "$GOMQ_DEFAULT_PASSWORD takes the password itself.",
-        flags=("--default-password-hash",), environment=("DEFAULT_PASSWORD_HASH",),
-        aliases=(("main", "default_password"),),
-    ),
-    Option(
-        "main", "default_user_only_loopback", BOOLEAN, True,
-        "Let the default user in from this machine only, over HTTP and WebSocket by its names and addresses "
-        "only.", flags=("--default-user-only-loopback",),
-        environment=("DEFAULT_USER_ONLY_LOOPBACK",), aliases=(("main", "guest_only_loopback"),), shared=True,
-    ),
-    Option(
-        "main", "tcp_nodelay", BOOLEAN, True,
-        "Send small writes at once instead of waiting for more (TCP_NODELAY).", reloadable=True,
-    ),
-    Option(
-        "main", "tcp_keepalive", KEEPALIVE, Keepalive(60, 10, 3),
-        "Probe silent TCP peers: idle:interval:probes in seconds, or false.", reloadable=True,
-    ),
-    Option(
-        "main", "tcp_recv_buffer_size", SOCKET_BUFFER, 0,
-        "Octets of a socket's receive buffer; 0 leaves it to the system.", reloadable=True,
-    ),
-    Option(
-        "main", "tcp_send_buffer_size", SOCKET_BUFFER, 0,
-        "Octets of a socket's send buffer; 0 leaves it to the system.", reloadable=True,
-    ),
-    Option(
-        "main", "set_timestamp", BOOLEAN, False,
-        "Give published messages a timestamp property where they have none.",
-        aliases=(("amqp", "set_timestamp"),), pending="stamping messages",
-    ),
-    Option(
-        "main", "max_deleted_definitions", integer(1), 8192,
-        "Deleted entries after which the definitions log is rewritten.",
-    ),
-    Option(
-        "main", "socket_buffer_size", integer(1), 16384, "Octets read from a socket at once in LavinMQ.",
-        pending="a choice of read size",
-    ),
-    Option(
-        "main", "consumer_timeout", COUNT, 0,
-        "Milliseconds a delivered message may stay unacknowledged; 0 for no limit. A queue's own goes first.",
-        aliases=(("amqp", "consumer_timeout"),), shared=True,
-    ),
-    Option(
-        "main", "consumer_timeout_loop_interval", integer(1), 60,
-        "Seconds between two looks for consumers past that time.",
-        pending="a loop: every delivery is noticed within two seconds of its time",
-    ),
-    Option(
-        "main", "free_disk_min", COUNT, 0,
-        "Free octets of disk below which publishers are held; never less than three segments.",
-        reloadable=True,
-    ),
-    Option(
-        "main", "free_disk_warn", COUNT, 0,
-        "Free octets of disk below which a warning is logged; never less than six segments.", reloadable=True,
-    ),
-    Option(
-        "main", "memory_high_watermark", MEMORY, 0.6,
-        "Memory above which publishers are held: a share of what the machine or the container has, octets, "
-        "or a size such as 512MiB; 0 for no limit. The rest is for the page cache.",
-        reloadable=True,
-    ),
-    Option(
-        "main", "log_exchange", BOOLEAN, False,
-        "Publish the log to the exchange amq.rabbitmq.log of the default virtual host.", shared=True,
-    ),
-    Option(
-        "main", "event_exchange", BOOLEAN, False,
-        "Publish what happens in the broker to the exchange amq.rabbitmq.event of the default virtual host.",
-        shared=True,
-    ),
-    Option(
-        "main", "auth_backends", NAMES, (),
-        "Where users are looked up, in this order; empty for the broker's own users.", shared=True,
-    ),
-    Option("main", "load_definitions", PATH, "", "Definitions (JSON) that a data folder imports once."),
-    Option("main", "default_consistent_hash_algorithm", choice("ring", "jump"), "ring",
-           "How x-consistent-hash exchanges spread keys when they do not say.", shared=True),
-    Option(
-        "main", "control_unix_path", PATH, AUTO,
-        "Unix socket of gomq-py-ctl, whose owner may do everything; empty for none. auto: ctl.sock in "
-        "/run/gomq-py where that belongs to the broker's user, else in $XDG_RUNTIME_DIR/gomq-py, "
-        "else in the data folder.",
-        flags=("--control-unix-path",), environment=("CONTROL_UNIX_PATH",),
-    ),
-    Option(
-        "main", "stats_interval", integer(100, 86400000), 5000,
-        "Milliseconds between two samples of a curve; lists keep their order as long.",
-    ),
-    Option("main", "stats_log_size", integer(1, 10000), 120, "Samples that a curve has at most."),
-    Option(
-        "main", "metrics_http_bind", TEXT, "127.0.0.1", "Address of the metrics server.",
-        flags=("--metrics-http-bind",),
-    ),
-    Option(
-        "main", "metrics_http_port", PORT, 15692, "Port of the metrics server.",
-        flags=("--metrics-http-port",),
-    ),
-    Option(
-        "main", "tls_cert", PATH, "",
-        "Certificate chain (PEM) of the TLS ports; no TLS port opens without it.",
-        flags=("--tls-cert", "--cert"), environment=("TLS_CERT_PATH",), aliases=_tls_section("tls_cert"),
-        reloadable=True,
-    ),
-    Option(
-        "main", "tls_key", PATH, "",
-        "Private key (PEM) of that certificate; empty when the certificate file holds it.",
-        flags=("--tls-key", "--key"), environment=("TLS_KEY_PATH",), aliases=_tls_section("tls_key"),
-        reloadable=True,
-    ),
-    Option(
-        "main", "tls_ciphers", TEXT, "",
-        "Ciphers of TLS 1.2 in OpenSSL's notation; empty for the library's choice.", flags=("--ciphers",),
-        environment=("TLS_CIPHERS",), aliases=_tls_section("tls_ciphers"), reloadable=True,
-    ),
-    Option(
-        "main", "tls_min_version", choice("1.2", "1.3"), "1.2", "Oldest TLS version that is accepted.",
-        flags=("--tls-min-version",), environment=("TLS_MIN_VERSION",),
-        aliases=_tls_section("tls_min_version"), reloadable=True,
-    ),
-    Option(
-        "main", "tls_keylog_file", PATH, "", "File that TLS session keys are appended to, for debugging.",
-        reloadable=True,
-    ),
-    Option(
-        "main", "tls_ktls", BOOLEAN, False, "Leave encryption to the kernel where it can.",
-        flags=("--tls-ktls",), reloadable=True,
-    ),
-    Option(
-        "main", "tls_ca_cert", PATH, "", "Authorities (PEM) that vouch for clients' certificates.",
-        reloadable=True,
-    ),
-    Option(
-        "main", "tls_verify_peer", BOOLEAN, False,
-        "Ask TLS clients for a certificate of one of these authorities.", reloadable=True,
-    ),
-    Option(
-        "main", "tls_fail_if_no_peer_cert", BOOLEAN, True,
-        "Turn away TLS clients that have none, where they are asked for one.", reloadable=True,
-    ),
-    Option(
-        "main", "ssl_cert_login_from",
-        choice("distinguished_name", "common_name", "subject_alternative_name"), "distinguished_name",
-        "What of a client's certificate is the user name of the EXTERNAL login.", reloadable=True,
-    ),
-    Option("main", "ssl_cert_login_san_type", choice("dns", "ip", "email", "uri"), "dns",
-           "Which kind of subject alternative name that is.", reloadable=True),
-    Option(
-        "main", "ssl_cert_login_san_index", COUNT, 0, "Which one of that kind, counted from 0.",
-        reloadable=True,
-    ),
+    _main("data_dir", FOLDER, "/var/lib/gomq",
+          "Folder of everything the broker keeps; made when it is missing.", flags=("-D", "--data-dir"),
+          environment=("DATADIR",)),
+    _main("log_level", LOG_LEVEL, "info", "Least severe message that is logged.", flags=("-l", "--log-level"),
+          reloadable=True),
+    _main("log_file", PATH, "", "File that the log is appended to; empty for standard error.",
+          reloadable=True),
+    _main("log_format", choice("text", "json"), "text", "A line of text, or one JSON object per line.",
+          reloadable=True),
+    _main("pidfile", PATH, "", "File that holds the process id while the broker runs; empty for none.",
+          flags=("--pidfile",)),
+    _main("sync", BOOLEAN, True,
+          "Flush to disk before a confirm leaves. Without it what was confirmed may be lost in a power cut.",
+          flags=("--no-sync",), environment=("SYNC",), shared=True),
+    _main("slow_sync_warning", integer(0, 3600), 5,
+          "Seconds after which a flush that has not ended is logged, with its file; 0: never."),
+    _main("stop_timeout", integer(0, 86400), 60,
+          "Seconds that an orderly stop may take; then the broker says what it waits for and leaves as a "
+          "kill would, without a loss of what was confirmed. 0: no limit."),
+    _main("segment_size", integer(65536, 268435456), 8388608,
+          "Octets of a message segment file. Larger ones roll less often; a segment goes when its last "
+          "message has gone.", shared=True),
+    _main("data_dir_lock", BOOLEAN, True, "Lock the data folder against a second broker.",
+          flags=("--no-data-dir-lock",)),
+    _main("default_consumer_prefetch", integer(0, 65535), 65535,
+          "Unacknowledged messages a consumer may hold when its client has set no prefetch; 0 for no limit.",
+          flags=("--default-consumer-prefetch",), environment=("DEFAULT_CONSUMER_PREFETCH",),
+          aliases=(("amqp", "default_consumer_prefetch"),), reloadable=True, shared=True),
+    _main("default_user", TEXT, "guest", "User made on the first boot of an empty data folder.",
+          flags=("--default-user",), environment=("DEFAULT_USER",)),
+    _main("default_password_hash", PASSWORD_HASH, "",
+          "Password hash of that user, in RabbitMQ's form; empty for the password guest. "
+          "$GOMQ_DEFAULT_PASSWORD takes the password itself.", flags=("--default-password-hash",),
+          environment=("DEFAULT_PASSWORD_HASH",), aliases=(("main", "default_password"),)),
+    _main("default_user_only_loopback", BOOLEAN, True,
+          "Let the default user in from this machine only, over HTTP and WebSocket by its names and "
+          "addresses only.", flags=("--default-user-only-loopback",),
+          environment=("DEFAULT_USER_ONLY_LOOPBACK",), aliases=(("main", "guest_only_loopback"),),
+          shared=True),
+    _main("tcp_nodelay", BOOLEAN, True,
+          "Send small writes at once instead of waiting for more (TCP_NODELAY).", reloadable=True),
+    _main("tcp_keepalive", KEEPALIVE, Keepalive(60, 10, 3),
+          "Probe silent TCP peers: idle:interval:probes in seconds, or false.", reloadable=True),
+    _main("tcp_recv_buffer_size", SOCKET_BUFFER, 0,
+          "Octets of a socket's receive buffer; 0 leaves it to the system.", reloadable=True),
+    _main("tcp_send_buffer_size", SOCKET_BUFFER, 0,
+          "Octets of a socket's send buffer; 0 leaves it to the system.", reloadable=True),
+    _main("set_timestamp", BOOLEAN, False,
+          "Give published messages a timestamp property where they have none.",
+          aliases=(("amqp", "set_timestamp"),), pending="stamping messages"),
+    _main("max_deleted_definitions", integer(1), 8192,
+          "Deleted entries after which the definitions log is rewritten."),
+    _main("socket_buffer_size", integer(1), 16384, "Octets read from a socket at once in LavinMQ.",
+          pending="a choice of read size"),
+    _main("consumer_timeout", COUNT, 0,
+          "Milliseconds a delivered message may stay unacknowledged; 0 for no limit. A queue's own goes "
+          "first.", aliases=(("amqp", "consumer_timeout"),), shared=True),
+    _main("consumer_timeout_loop_interval", integer(1), 60,
+          "Seconds between two looks for consumers past that time.",
+          pending="a loop: every delivery is noticed within two seconds of its time"),
+    _main("free_disk_min", COUNT, 0,
+          "Free octets of disk below which publishers are held; never less than three segments.",
+          reloadable=True),
+    _main("free_disk_warn", COUNT, 0,
+          "Free octets of disk below which a warning is logged; never less than six segments.",
+          reloadable=True),
+    _main("memory_high_watermark", MEMORY, 0.6,
+          "Memory above which publishers are held: a share of what the machine or the container has, "
+          "octets, or a size such as 512MiB; 0 for no limit. The rest is for the page cache.",
+          reloadable=True),
+    _main("log_exchange", BOOLEAN, False,
+          "Publish the log to the exchange amq.rabbitmq.log of the default virtual host.", shared=True),
+    _main("event_exchange", BOOLEAN, False,
+          "Publish what happens in the broker to the exchange amq.rabbitmq.event of the default virtual "
+          "host.", shared=True),
+    _main("auth_backends", NAMES, (),
+          "Where users are looked up, in this order; empty for the broker's own users.", shared=True),
+    _main("load_definitions", PATH, "", "Definitions (JSON) that a data folder imports once."),
+    _main("default_consistent_hash_algorithm", choice("ring", "jump"), "ring",
+          "How x-consistent-hash exchanges spread keys when they do not say.", shared=True),
+    _main("control_unix_path", PATH, AUTO,
+          "Unix socket of gomq-py-ctl, whose owner may do everything; empty for none. auto: ctl.sock in "
+          "/run/gomq-py where that belongs to the broker's user, else in $XDG_RUNTIME_DIR/gomq-py, else in "
+          "the data folder.", flags=("--control-unix-path",), environment=("CONTROL_UNIX_PATH",)),
+    _main("stats_interval", integer(100, 86400000), 5000,
+          "Milliseconds between two samples of a curve; lists keep their order as long."),
+    _main("stats_log_size", integer(1, 10000), 120, "Samples that a curve has at most."),
+    _main("metrics_http_bind", TEXT, "127.0.0.1", "Address of the metrics server.",
+          flags=("--metrics-http-bind",)),
+    _main("metrics_http_port", PORT, 15692, "Port of the metrics server.", flags=("--metrics-http-port",)),
+    _main("tls_cert", PATH, "", "Certificate chain (PEM) of the TLS ports; no TLS port opens without it.",
+          flags=("--tls-cert", "--cert"), environment=("TLS_CERT_PATH",), aliases=_tls_section("tls_cert"),
+          reloadable=True),
+    _main("tls_key", PATH, "",
+          "Private key (PEM) of that certificate; empty when the certificate file holds it.",
+          flags=("--tls-key", "--key"), environment=("TLS_KEY_PATH",), aliases=_tls_section("tls_key"),
+          reloadable=True),
+    _main("tls_ciphers", TEXT, "",
+          "Ciphers of TLS 1.2 in OpenSSL's notation; empty for the library's choice.", flags=("--ciphers",),
+          environment=("TLS_CIPHERS",), aliases=_tls_section("tls_ciphers"), reloadable=True),
+    _main("tls_min_version", choice("1.2", "1.3"), "1.2", "Oldest TLS version that is accepted.",
+          flags=("--tls-min-version",), environment=("TLS_MIN_VERSION",),
+          aliases=_tls_section("tls_min_version"), reloadable=True),
+    _main("tls_keylog_file", PATH, "", "File that TLS session keys are appended to, for debugging.",
+          reloadable=True),
+    _main("tls_ktls", BOOLEAN, False, "Leave encryption to the kernel where it can.", flags=("--tls-ktls",),
+          reloadable=True),
+    _main("tls_ca_cert", PATH, "", "Authorities (PEM) that vouch for clients' certificates.",
+          reloadable=True),
+    _main("tls_verify_peer", BOOLEAN, False, "Ask TLS clients for a certificate of one of these authorities.",
+          reloadable=True),
+    _main("tls_fail_if_no_peer_cert", BOOLEAN, True,
+          "Turn away TLS clients that have none, where they are asked for one.", reloadable=True),
+    _main("ssl_cert_login_from", choice("distinguished_name", "common_name", "subject_alternative_name"),
+          "distinguished_name", "What of a client's certificate is the user name of the EXTERNAL login.",
+          reloadable=True),
+    _main("ssl_cert_login_san_type", choice("dns", "ip", "email", "uri"), "dns",
+          "Which kind of subject alternative name that is.", reloadable=True),
+    _main("ssl_cert_login_san_index", COUNT, 0, "Which one of that kind, counted from 0.", reloadable=True),
     # -- amqp ------------------------------------------------------------------------------------------------
-    Option(
-        "amqp", "bind", TEXT, "127.0.0.1", "Address to listen on; :: or 0.0.0.0 for all.", name="amqp_bind",
-        flags=("--amqp-bind",), environment=("AMQP_BIND",),
-    ),
-    Option(
-        "amqp", "port", PORT, 5672, "Port of AMQP.", name="amqp_port", flags=("-p", "--port", "--amqp-port"),
-        environment=("AMQP_PORT",),
-    ),
-    Option(
-        "amqp", "tls_port", PORT, 5671, "Port of AMQP over TLS; opens only with tls_cert.", name="amqps_port",
-        flags=("--amqps-port",), environment=("AMQPS_PORT",),
-    ),
-    Option(
-        "amqp", "unix_path", PATH, "", "Unix socket of AMQP; empty for none.", name="amqp_unix_path",
-        flags=("--amqp-unix-path",),
-    ),
-    Option(
-        "amqp", "unix_mode", MODE, 0o660,
-        "Permissions of that socket, in octal; who may write to it may connect.", name="amqp_unix_mode",
-    ),
-    Option(
-        "amqp", "heartbeat", integer(0, 65535), 60,
-        "Seconds between heartbeats that are proposed to clients; 0 proposes none.", reloadable=True,
-        shared=True,
-    ),
-    Option(
-        "amqp", "frame_max", integer(4096, 134217728), 131072,
-        "Largest frame in octets. Larger ones make other channels wait.", shared=True,
-    ),
-    Option(
-        "amqp", "initial_frame_max", integer(4096, 65536), 4096,
-        "Largest frame in octets before frame_max is agreed on, as in RabbitMQ. "
-        "More lets in longer tokens and client properties.",
-        reloadable=True,
-    ),
-    Option(
-        "amqp", "channel_max", integer(1, 65535), 2047, "Channels a connection may open.", reloadable=True,
-        shared=True,
-    ),
-    Option(
-        "amqp", "max_message_size", integer(1, 264241152), 134217728,
-        "Largest message body in octets: 1 to 264241152, "
-        "which is what a segment file can hold with all its properties.",
-        reloadable=True, shared=True,
-    ),
-    Option(
-        "amqp", "max_consumers_per_channel", COUNT, 0, "Consumers a channel may have; 0 for no limit.",
-        reloadable=True, shared=True,
-    ),
-    Option(
-        "amqp", "max_consumers_per_connection", COUNT, 16384,
-        "Consumers all channels of a connection may have together; 0 for no limit. Each costs about 1.5 KiB.",
-    ),
-    Option(
-        "amqp", "max_unacked_per_channel", COUNT, 2097152,
-        "Messages a channel may hold unacknowledged, whatever its prefetch; 0 for no limit. "
-        "Each costs 20 to 40 octets.",
-    ),
-    Option(
-        "amqp", "max_table_depth", integer(1, 32), 32,
-        "Tables and arrays that headers and arguments may be nested in. "
-        "No client needs more than a handful; reading takes stack.",
-    ),
-    Option(
-        "amqp", "max_table_entries", integer(256), 8192,
-        "Entries that headers or arguments may have, nested ones included. "
-        "Each is an object while it is looked at.",
-    ),
-    Option(
-        "amqp", "max_topic_words", COUNT, 65536,
-        "Words that patterns with words behind a # may have together in a topic exchange; 0 for no limit. "
-        "Keys are compared with all.",
-    ),
-    Option("amqp", "max_unread_output", integer(65536), 1048576,
-           "Octets of answers that a client may leave unread before nothing more is read from it."),
-    Option("amqp", "unread_timeout", integer(1, 86400), 30, "Seconds after which such a client is closed."),
-    Option(
-        "amqp", "max_unfinished_bodies", integer(1048576), 268435456,
-        "Octets of bodies that have come in part, over all connections: two of the largest by default. "
-        "Beyond it bodies wait that are not within their share of as much again.",
-    ),
-    Option(
-        "amqp", "max_large_output", integer(1048576), 268435456,
-        "Octets of messages over 128 KiB that have been delivered but not read, over all connections. Beyond "
-        "three quarters of it consumers wait that are not within their share of the rest.",
-    ),
-    Option(
-        "amqp", "max_connections", COUNT, 0,
-        "Connections at once; 0 for as many as three quarters of the process's descriptors, which always is "
-        "the most: the rest is for files.",
-        reloadable=True,
-    ),
-    Option(
-        "amqp", "max_connections_per_address", COUNT, 0,
-        "Connections at once from one address; 0 for no limit, "
-        "because behind one address there may be a whole fleet.",
-        reloadable=True,
-    ),
-    Option(
-        "amqp", "max_pending_logins", integer(1), 1024,
-        "Connections that have not logged in yet; when there are more, "
-        "the oldest of the address with the most give way.",
-        reloadable=True,
-    ),
-    Option(
-        "amqp", "max_octets_before_login", integer(8192), 65536,
-        "Octets that a client may send until its login is done: four frames of at most initial_frame_max "
-        "octets, and what it sends ahead.",
-        reloadable=True,
-    ),
-    Option(
-        "amqp", "login_timeout", integer(1, 3600), 10,
-        "Seconds a new connection has until its login is done, "
-        "not counting waits for its password to be checked.",
-        reloadable=True,
-    ),
-    Option(
-        "amqp", "listen_backlog", integer(1, 65535), 1024,
-        "Connections that wait in the kernel until they are accepted.",
-    ),
-    Option(
-        "amqp", "reuse_port", BOOLEAN, False, "Let other processes listen on the same port (SO_REUSEPORT)."
-    ),
-    Option(
-        "amqp", "tcp_proxy_protocol", PROXY_PROTOCOL, 0,
-        "Expect a PROXY protocol header, of either version, on TCP connections from the trusted sources, "
-        "of AMQP and of MQTT.",
-        reloadable=True,
-    ),
-    Option("amqp", "proxy_protocol_trusted_sources", NETWORKS, (),
-           "Addresses and networks of proxies; empty for proxies on this machine only.", reloadable=True),
-    Option(
-        "amqp", "amqp_systemd_socket_name", TEXT, "amqp",
-        "Name (FileDescriptorName=) of the sockets that systemd hands over for AMQP.",
-    ),
-    Option(
-        "amqp", "websocket", BOOLEAN, True,
-        "Serve AMQP over WebSocket, too, on the ports of the management API.", name="amqp_websocket",
-        reloadable=True,
-    ),
+    _amqp("bind", TEXT, "127.0.0.1", "Address to listen on; :: or 0.0.0.0 for all.", name="amqp_bind",
+          flags=("--amqp-bind",), environment=("AMQP_BIND",)),
+    _amqp("port", PORT, 5672, "Port of AMQP.", name="amqp_port", flags=("-p", "--port", "--amqp-port"),
+          environment=("AMQP_PORT",)),
+    _amqp("tls_port", PORT, 5671, "Port of AMQP over TLS; opens only with tls_cert.", name="amqps_port",
+          flags=("--amqps-port",), environment=("AMQPS_PORT",)),
+    _amqp("unix_path", PATH, "", "Unix socket of AMQP; empty for none.", name="amqp_unix_path",
+          flags=("--amqp-unix-path",)),
+    _amqp("unix_mode", MODE, 0o660, "Permissions of that socket, in octal; who may write to it may connect.",
+          name="amqp_unix_mode"),
+    _amqp("heartbeat", integer(0, 65535), 60,
+          "Seconds between heartbeats that are proposed to clients; 0 proposes none.", reloadable=True,
+          shared=True),
+    _amqp("frame_max", integer(4096, 134217728), 131072,
+          "Largest frame in octets. Larger ones make other channels wait.", shared=True),
+    _amqp("initial_frame_max", integer(4096, 65536), 4096,
+          "Largest frame in octets before frame_max is agreed on, as in RabbitMQ. More lets in longer "
+          "tokens and client properties.", reloadable=True),
+    _amqp("channel_max", integer(1, 65535), 2047, "Channels a connection may open.", reloadable=True,
+          shared=True),
+    _amqp("max_message_size", integer(1, 264241152), 134217728,
+          "Largest message body in octets: 1 to 264241152, which is what a segment file can hold with all "
+          "its properties.", reloadable=True, shared=True),
+    _amqp("max_consumers_per_channel", COUNT, 0, "Consumers a channel may have; 0 for no limit.",
+          reloadable=True, shared=True),
+    _amqp("max_consumers_per_connection", COUNT, 16384,
+          "Consumers all channels of a connection may have together; 0 for no limit. Each costs about 1.5 "
+          "KiB."),
+    _amqp("max_unacked_per_channel", COUNT, 2097152,
+          "Messages a channel may hold unacknowledged, whatever its prefetch; 0 for no limit. Each costs 20 "
+          "to 40 octets."),
+    _amqp("max_table_depth", integer(1, 32), 32,
+          "Tables and arrays that headers and arguments may be nested in. No client needs more than a "
+          "handful; reading takes stack."),
+    _amqp("max_table_entries", integer(256), 8192,
+          "Entries that headers or arguments may have, nested ones included. Each is an object while it is "
+          "looked at."),
+    _amqp("max_topic_words", COUNT, 65536,
+          "Words that patterns with words behind a # may have together in a topic exchange; 0 for no limit. "
+          "Keys are compared with all."),
+    _amqp("max_unread_output", integer(65536), 1048576,
+          "Octets of answers that a client may leave unread before nothing more is read from it."),
+    _amqp("unread_timeout", integer(1, 86400), 30, "Seconds after which such a client is closed."),
+    _amqp("max_unfinished_bodies", integer(1048576), 268435456,
+          "Octets of bodies that have come in part, over all connections: two of the largest by default. "
+          "Beyond it bodies wait that are not within their share of as much again."),
+    _amqp("max_large_output", integer(1048576), 268435456,
+          "Octets of messages over 128 KiB that have been delivered but not read, over all connections. "
+          "Beyond three quarters of it consumers wait that are not within their share of the rest."),
+    _amqp("max_connections", COUNT, 0,
+          "Connections at once; 0 for as many as three quarters of the process's descriptors, which always "
+          "is the most: the rest is for files.", reloadable=True),
+    _amqp("max_connections_per_address", COUNT, 0,
+          "Connections at once from one address; 0 for no limit, because behind one address there may be a "
+          "whole fleet.", reloadable=True),
+    _amqp("max_pending_logins", integer(1), 1024,
+          "Connections that have not logged in yet; when there are more, the oldest of the address with the "
+          "most give way.", reloadable=True),
+    _amqp("max_octets_before_login", integer(8192), 65536,
+          "Octets that a client may send until its login is done: four frames of at most initial_frame_max "
+          "octets, and what it sends ahead.", reloadable=True),
+    _amqp("login_timeout", integer(1, 3600), 10,
+          "Seconds a new connection has until its login is done, not counting waits for its password to be "
+          "checked.", reloadable=True),
+    _amqp("listen_backlog", integer(1, 65535), 1024,
+          "Connections that wait in the kernel until they are accepted."),
+    _amqp("reuse_port", BOOLEAN, False, "Let other processes listen on the same port (SO_REUSEPORT)."),
+    _amqp("tcp_proxy_protocol", PROXY_PROTOCOL, 0,
+          "Expect a PROXY protocol header, of either version, on TCP connections from the trusted sources, "
+          "of AMQP and of MQTT.", reloadable=True),
+    _amqp("proxy_protocol_trusted_sources", NETWORKS, (),
+          "Addresses and networks of proxies; empty for proxies on this machine only.", reloadable=True),
+    _amqp("amqp_systemd_socket_name", TEXT, "amqp",
+          "Name (FileDescriptorName=) of the sockets that systemd hands over for AMQP."),
+    _amqp("websocket", BOOLEAN, True, "Serve AMQP over WebSocket, too, on the ports of the management API.",
+          name="amqp_websocket", reloadable=True),
     # -- mqtt ------------------------------------------------------------------------------------------------
-    Option(
-        "mqtt", "bind", TEXT, "127.0.0.1", "Address to listen on; :: or 0.0.0.0 for all.", name="mqtt_bind",
-        flags=("--mqtt-bind",), environment=("MQTT_BIND",),
-    ),
-    Option(
-        "mqtt", "port", PORT, 1883,
-        "Port of MQTT. Where nobody asked for it and it is taken, the broker goes on without.",
-        name="mqtt_port", flags=("--mqtt-port",), environment=("MQTT_PORT",),
-    ),
-    Option(
-        "mqtt", "tls_port", PORT, 8883, "Port of MQTT over TLS; opens only with tls_cert.", name="mqtts_port",
-        flags=("--mqtts-port",), environment=("MQTTS_PORT",),
-    ),
-    Option(
-        "mqtt", "unix_path", PATH, "", "Unix socket of MQTT; empty for none.", name="mqtt_unix_path",
-        flags=("--mqtt-unix-path",),
-    ),
-    Option(
-        "mqtt", "unix_mode", MODE, 0o660,
-        "Permissions of that socket, in octal; who may write to it may connect.", name="mqtt_unix_mode",
-    ),
-    Option(
-        "mqtt", "default_vhost", TEXT, "/", "Virtual host of clients that name none.",
-        name="mqtt_default_vhost", shared=True,
-    ),
-    Option(
-        "mqtt", "exchange", TEXT, "amq.topic",
-        "Topic exchange that clients publish to and are given messages from, in each virtual host that has "
-        "no parameter of its own for it (component mqtt, name exchange).", name="mqtt_exchange", shared=True,
-    ),
-    Option(
-        "mqtt", "max_connections", COUNT, 0,
-        "MQTT connections at once; 0 for no limit but that of the process's descriptors.",
-        name="mqtt_max_connections", reloadable=True,
-    ),
-    Option("mqtt", "max_connections_per_address", COUNT, 0,
-           "Those from one address; 0 for no limit, because behind one address there may be a whole fleet.",
-           name="mqtt_max_connections_per_address", reloadable=True),
-    Option(
-        "mqtt", "max_pending_logins", integer(1), 1024,
-        "MQTT connections that have not logged in yet; "
-        "when there are more, the oldest of the address with the most give way.",
-        name="mqtt_max_pending_logins", reloadable=True,
-    ),
-    Option(
-        "mqtt", "max_octets_before_login", integer(8192), 65536,
-        "Octets of the packet a client logs in with; a token or a will may need more.",
-        name="mqtt_max_octets_before_login", reloadable=True,
-    ),
-    Option(
-        "mqtt", "login_timeout", integer(1, 3600), 10,
-        "Seconds a new connection has until its login is done, "
-        "not counting waits for its password to be checked.",
-        name="mqtt_login_timeout", reloadable=True,
-    ),
-    Option(
-        "mqtt", "websocket", BOOLEAN, True,
-        "Serve MQTT over WebSocket, too, on the ports of the management API.", name="mqtt_websocket",
-        reloadable=True,
-    ),
-    Option(
-        "mqtt", "permission_check_enabled", BOOLEAN, True,
-        "Ask for the rights of MQTT clients; false lets everybody who logs in publish and subscribe to "
-        "everything.", name="mqtt_permission_check_enabled", shared=True,
-    ),
-    Option(
-        "mqtt", "anonymous_user", TEXT, "",
-        "User whose rights clients without a user name get; empty refuses them.", name="mqtt_anonymous_user",
-        shared=True,
-    ),
-    Option(
-        "mqtt", "client_id_validation", choice("none", "username", "owner"), "none",
-        "Which client ids a user may have: none for any, username for its own name only, "
-        "owner for any whose session no other user has begun.", name="mqtt_client_id_validation",
-        reloadable=True, shared=True,
-    ),
-    Option(
-        "mqtt", "max_inflight_messages", integer(1, 65535), 65535,
-        "Messages of QoS 1 and 2 that a client is sent before it has acknowledged them, fewer where it asks "
-        "for fewer; and that a client of MQTT 5 may publish before they are answered.",
-        name="mqtt_max_inflight_messages", reloadable=True,
-    ),
-    Option(
-        "mqtt", "max_packet_size", integer(1, 268435455), 268435455,
-        "Largest packet in octets that a client may send; clients of MQTT 5 are told, and a larger one ends "
-        "its connection. 268435455 for any that MQTT has; of the packet a client logs in with "
-        "max_octets_before_login counts, too.", name="mqtt_max_packet_size", reloadable=True, shared=True,
-    ),
-    Option(
-        "mqtt", "max_keep_alive", integer(0, 65535), 0,
-        "Longest keep alive in seconds; clients of MQTT 5 that ask for more, or for none, are told this one. "
-        "0 for any, because clients choose theirs for their battery.", name="mqtt_max_keep_alive",
-        reloadable=True,
-    ),
-    Option(
-        "mqtt", "max_session_expiry", integer(0, 4294967295), 4294967295,
-        "Longest time in seconds that a session is kept without a connection; 4294967295 for ever, "
-        "which is what clients of MQTT 3.1.1 ask for.", name="mqtt_max_session_expiry", reloadable=True,
-        shared=True,
-    ),
-    Option(
-        "mqtt", "max_sessions_per_user", COUNT, 10000,
-        "Sessions of one user in a virtual host that are kept without a connection, of about 2 KiB of memory "
-        "each, and some of the disk; 0 for no limit. One user, with a new client id for every connection, "
-        "should not take the room of all; a fleet of more devices with one user name needs more.",
-        name="mqtt_max_sessions_per_user", reloadable=True,
-    ),
-    Option(
-        "mqtt", "max_session_octets", COUNT, 1073741824,
-        "Octets that what is kept for one session takes, topics and properties included; 0 for no limit. A "
-        "change counts from the next connection of its client on. One client that never comes back should "
-        "not fill the disk.", name="mqtt_max_session_octets", reloadable=True,
-    ),
-    Option(
-        "mqtt", "session_overflow", choice("drop-head", "reject-publish"), "drop-head",
-        "What is dropped at that limit: drop-head the oldest, because the latest values are worth most; "
-        "reject-publish the newest, of which the publisher is told.", name="mqtt_session_overflow",
-        reloadable=True, shared=True,
-    ),
-    Option(
-        "mqtt", "max_subscriptions", integer(1), 10000,
-        "Subscriptions of one session, of about 2 KiB of memory each.", name="mqtt_max_subscriptions",
-        reloadable=True,
-    ),
-    Option(
-        "mqtt", "max_topic_levels", integer(1, 200), 200,
-        "Levels of a topic filter; each is a step for every message that may match, "
-        "and 200 is what Mosquitto takes.", name="mqtt_max_topic_levels", reloadable=True, shared=True,
-    ),
-    Option(
-        "mqtt", "max_retained_messages", integer(1), 1000000,
-        "Topics of a virtual host with a retained message, of some 150 octets of memory each; what is to be "
-        "retained beyond that is refused.", name="mqtt_max_retained_messages", reloadable=True,
-    ),
-    Option(
-        "mqtt", "max_retained_octets", integer(1), 1073741824,
-        "Octets of the payloads of a virtual host's retained messages. Their files are open all the time, "
-        "two for 8 MiB.", name="mqtt_max_retained_octets", reloadable=True,
-    ),
-    Option(
-        "mqtt", "will_grace", integer(0, 86400), 10,
-        "Seconds after a start of the broker in which clients may come back before wills are published "
-        "that an earlier run has left: its end was no fault of theirs. A broker that is stopped in order "
-        "publishes the wills of connected clients itself, at once, but for those with a delay.",
-        name="mqtt_will_grace", reloadable=True,
-    ),
-    Option(
-        "mqtt", "mqtt_systemd_socket_name", TEXT, "mqtt",
-        "Name (FileDescriptorName=) of the sockets that systemd hands over for MQTT.",
-    ),
+    _mqtt("bind", TEXT, "127.0.0.1", "Address to listen on; :: or 0.0.0.0 for all.", flags=("--mqtt-bind",),
+          environment=("MQTT_BIND",)),
+    _mqtt("port", PORT, 1883,
+          "Port of MQTT. Where nobody asked for it and it is taken, the broker goes on without.",
+          flags=("--mqtt-port",), environment=("MQTT_PORT",)),
+    _mqtt("tls_port", PORT, 8883, "Port of MQTT over TLS; opens only with tls_cert.", name="mqtts_port",
+          flags=("--mqtts-port",), environment=("MQTTS_PORT",)),
+    _mqtt("unix_path", PATH, "", "Unix socket of MQTT; empty for none.", flags=("--mqtt-unix-path",)),
+    _mqtt("unix_mode", MODE, 0o660, "Permissions of that socket, in octal; who may write to it may connect."),
+    _mqtt("default_vhost", TEXT, "/", "Virtual host of clients that name none.", shared=True),
+    _mqtt("exchange", TEXT, "amq.topic",
+          "Topic exchange that clients publish to and are given messages from, in each virtual host that "
+          "has no parameter of its own for it (component mqtt, name exchange).", shared=True),
+    _mqtt("max_connections", COUNT, 0,
+          "MQTT connections at once; 0 for no limit but that of the process's descriptors.", reloadable=True),
+    _mqtt("max_connections_per_address", COUNT, 0,
+          "Those from one address; 0 for no limit, because behind one address there may be a whole fleet.",
+          reloadable=True),
+    _mqtt("max_pending_logins", integer(1), 1024,
+          "MQTT connections that have not logged in yet; when there are more, the oldest of the address "
+          "with the most give way.", reloadable=True),
+    _mqtt("max_octets_before_login", integer(8192), 65536,
+          "Octets of the packet a client logs in with; a token or a will may need more.", reloadable=True),
+    _mqtt("login_timeout", integer(1, 3600), 10,
+          "Seconds a new connection has until its login is done, not counting waits for its password to be "
+          "checked.", reloadable=True),
+    _mqtt("websocket", BOOLEAN, True, "Serve MQTT over WebSocket, too, on the ports of the management API.",
+          reloadable=True),
+    _mqtt("permission_check_enabled", BOOLEAN, True,
+          "Ask for the rights of MQTT clients; false lets everybody who logs in publish and subscribe to "
+          "everything.", shared=True),
+    _mqtt("anonymous_user", TEXT, "",
+          "User whose rights clients without a user name get; empty refuses them.", shared=True),
+    _mqtt("client_id_validation", choice("none", "username", "owner"), "none",
+          "Which client ids a user may have: none for any, username for its own name only, owner for any "
+          "whose session no other user has begun.", reloadable=True, shared=True),
+    _mqtt("max_inflight_messages", integer(1, 65535), 65535,
+          "Messages of QoS 1 and 2 that a client is sent before it has acknowledged them, fewer where it "
+          "asks for fewer; and that a client of MQTT 5 may publish before they are answered.",
+          reloadable=True),
+    _mqtt("max_packet_size", integer(1, 268435455), 268435455,
+          "Largest packet in octets that a client may send; clients of MQTT 5 are told, and a larger one "
+          "ends its connection. 268435455 for any that MQTT has; of the packet a client logs in with "
+          "max_octets_before_login counts, too.", reloadable=True, shared=True),
+    _mqtt("max_keep_alive", integer(0, 65535), 0,
+          "Longest keep alive in seconds; clients of MQTT 5 that ask for more, or for none, are told this "
+          "one. 0 for any, because clients choose theirs for their battery.", reloadable=True),
+    _mqtt("max_session_expiry", integer(0, 4294967295), 4294967295,
+          "Longest time in seconds that a session is kept without a connection; 4294967295 for ever, which "
+          "is what clients of MQTT 3.1.1 ask for.", reloadable=True, shared=True),
+    _mqtt("max_sessions_per_user", COUNT, 10000,
+          "Sessions of one user in a virtual host that are kept without a connection, of about 2 KiB of "
+          "memory each, and some of the disk; 0 for no limit. One user, with a new client id for every "
+          "connection, should not take the room of all; a fleet of more devices with one user name needs "
+          "more.", reloadable=True),
+    _mqtt("max_session_octets", COUNT, 1073741824,
+          "Octets that what is kept for one session takes, topics and properties included; 0 for no limit. "
+          "A change counts from the next connection of its client on. One client that never comes back "
+          "should not fill the disk.", reloadable=True),
+    _mqtt("session_overflow", choice("drop-head", "reject-publish"), "drop-head",
+          "What is dropped at that limit: drop-head the oldest, because the latest values are worth most; "
+          "reject-publish the newest, of which the publisher is told.", reloadable=True, shared=True),
+    _mqtt("max_subscriptions", integer(1), 10000,
+          "Subscriptions of one session, of about 2 KiB of memory each.", reloadable=True),
+    _mqtt("max_topic_levels", integer(1, 200), 200,
+          "Levels of a topic filter; each is a step for every message that may match, and 200 is what "
+          "Mosquitto takes.", reloadable=True, shared=True),
+    _mqtt("max_retained_messages", integer(1), 1000000,
+          "Topics of a virtual host with a retained message, of some 150 octets of memory each; what is to "
+          "be retained beyond that is refused.", reloadable=True),
+    _mqtt("max_retained_octets", integer(1), 1073741824,
+          "Octets of the payloads of a virtual host's retained messages. Their files are open all the time, "
+          "two for 8 MiB.", reloadable=True),
+    _mqtt("will_grace", integer(0, 86400), 10,
+          "Seconds after a start of the broker in which clients may come back before wills are published "
+          "that an earlier run has left: its end was no fault of theirs. A broker that is stopped in order "
+          "publishes the wills of connected clients itself, at once, but for those with a delay.",
+          reloadable=True),
+    _mqtt("mqtt_systemd_socket_name", TEXT, "mqtt",
+          "Name (FileDescriptorName=) of the sockets that systemd hands over for MQTT.",
+          name="mqtt_systemd_socket_name"),
     # -- mgmt ------------------------------------------------------------------------------------------------
-    Option(
-        "mgmt", "bind", TEXT, "127.0.0.1", "Address to listen on.", name="http_bind", flags=("--http-bind",),
-        environment=("HTTP_BIND",),
-    ),
-    Option(
-        "mgmt", "port", PORT, 15672, "Port of the management API.", name="http_port", flags=("--http-port",),
-        environment=("HTTP_PORT",),
-    ),
-    Option(
-        "mgmt", "tls_port", PORT, 15671, "Port of the management API over TLS; opens only with tls_cert.",
-        name="https_port", flags=("--https-port",), environment=("HTTPS_PORT",),
-    ),
-    Option(
-        "mgmt", "unix_path", PATH, "", "Unix socket of the management API; empty for none.",
-        name="http_unix_path", flags=("--http-unix-path",),
-    ),
-    Option("mgmt", "http_systemd_socket_name", TEXT, "http",
-           "Name (FileDescriptorName=) of the sockets that systemd hands over for the management API."),
-    Option(
-        "mgmt", "max_connections", integer(1), 256,
-        "Connections at once on each port of the management and the metrics; a dashboard uses half a dozen. "
-        "When it is full, who has kept the broker waiting longest gives way.",
-        name="http_max_connections", reloadable=True,
-    ),
-    Option(
-        "mgmt", "max_connections_per_address", COUNT, 128,
-        "Those of one address; 0 for no limit. Half of them, so that no one address has all.",
-        name="http_max_connections_per_address", reloadable=True,
-    ),
-    Option(
-        "mgmt", "max_octets_before_login", integer(8192), 1048576,
-        "Octets of a request's head, and of the body of one that was refused, that are read.",
-        name="http_max_octets_before_login", reloadable=True,
-    ),
-    Option(
-        "mgmt", "request_timeout", integer(1, 3600), 20,
-        "Seconds that a client may take for a request's head; "
-        "for its body, and for reading the answer, one more for every 4 KiB.",
-        name="http_request_timeout", reloadable=True,
-    ),
-    Option(
-        "mgmt", "idle_timeout", integer(1, 86400), 60,
-        "Seconds between two requests of a connection; browsers and scrapers ask more often.",
-        name="http_idle_timeout", reloadable=True,
-    ),
-    Option(
-        "mgmt", "max_requests_per_connection", integer(1), 1000,
-        "Requests after which a connection is closed with the answer, "
-        "so that clients spread anew over what is behind a balancer.",
-        name="http_max_requests_per_connection", reloadable=True,
-    ),
-    Option(
-        "mgmt", "websocket_origins", NAMES, (),
-        "Where pages may come from that open WebSockets (https://app.example.com); * for anywhere, empty for "
-        "this port alone. Programs that name no origin are not asked.",
-        reloadable=True,
-    ),
+    _mgmt("bind", TEXT, "127.0.0.1", "Address to listen on.", flags=("--http-bind",),
+          environment=("HTTP_BIND",)),
+    _mgmt("port", PORT, 15672, "Port of the management API.", flags=("--http-port",),
+          environment=("HTTP_PORT",)),
+    _mgmt("tls_port", PORT, 15671, "Port of the management API over TLS; opens only with tls_cert.",
+          name="https_port", flags=("--https-port",), environment=("HTTPS_PORT",)),
+    _mgmt("unix_path", PATH, "", "Unix socket of the management API; empty for none.",
+          flags=("--http-unix-path",)),
+    _mgmt("http_systemd_socket_name", TEXT, "http",
+          "Name (FileDescriptorName=) of the sockets that systemd hands over for the management API.",
+          name="http_systemd_socket_name"),
+    _mgmt("max_connections", integer(1), 256,
+          "Connections at once on each port of the management and the metrics; a dashboard uses half a "
+          "dozen. When it is full, who has kept the broker waiting longest gives way.", reloadable=True),
+    _mgmt("max_connections_per_address", COUNT, 128,
+          "Those of one address; 0 for no limit. Half of them, so that no one address has all.",
+          reloadable=True),
+    _mgmt("max_octets_before_login", integer(8192), 1048576,
+          "Octets of a request's head, and of the body of one that was refused, that are read.",
+          reloadable=True),
+    _mgmt("request_timeout", integer(1, 3600), 20,
+          "Seconds that a client may take for a request's head; for its body, and for reading the answer, "
+          "one more for every 4 KiB.", reloadable=True),
+    _mgmt("idle_timeout", integer(1, 86400), 60,
+          "Seconds between two requests of a connection; browsers and scrapers ask more often.",
+          reloadable=True),
+    _mgmt("max_requests_per_connection", integer(1), 1000,
+          "Requests after which a connection is closed with the answer, so that clients spread anew over "
+          "what is behind a balancer.", reloadable=True),
+    _mgmt("websocket_origins", NAMES, (),
+          "Where pages may come from that open WebSockets (https://app.example.com); * for anywhere, empty "
+          "for this port alone. Programs that name no origin are not asked.", name="websocket_origins",
+          reloadable=True),
     # -- clustering ------------------------------------------------------------------------------------------
-    Option(
-        "clustering", "enabled", BOOLEAN, False,
-        "Elect the leader through etcd: nodes with the same etcd_prefix are one cluster.",
-        name="clustering", flags=("--clustering",), environment=("CLUSTERING",),
-    ),
-    Option(
-        "clustering", "replicate", BOOLEAN, False,
-        "Serve followers, nodes with `follow`, which keep a copy of this node's data folder.", name="cluster",
-        flags=("--cluster",), environment=("CLUSTER",),
-    ),
-    Option(
-        "clustering", "follow", ADDRESS, "",
-        "host:port of a leader: this node keeps a copy of its data folder and serves no clients, until "
-        "'gomq-py-ctl promote' makes it the leader. Empty: this node leads.",
-        name="cluster_leader", flags=("--cluster-leader",), environment=("CLUSTER_LEADER",),
-    ),
-    Option(
-        "clustering", "secret_file", PATH, "",
-        "File with the secret that leader and followers share, of at least 16 octets; the white space around "
-        "it is left out.",
-        name="cluster_secret_file", flags=("--cluster-secret-file",), environment=("CLUSTER_SECRET_FILE",),
-    ),
-    Option(
-        "clustering", "password", SECRET, "",
-        "The secret itself, in place of secret_file. Other users of the machine see the flags of a process.",
-        name="cluster_password", flags=("--cluster-password",), environment=("CLUSTER_PASSWORD",),
-    ),
-    Option(
-        "clustering", "tls_cert", PATH, "",
-        "Certificate (PEM) of this node for leader and followers; with it a leader serves TLS to followers.",
-        name="cluster_tls_cert",
-    ),
-    Option("clustering", "tls_key", PATH, "", "Key of that certificate; empty: it is in the same file.",
-           name="cluster_tls_key"),
-    Option(
-        "clustering", "tls_ca_cert", PATH, "",
-        "Authorities (PEM). A follower connects over TLS and checks the leader's certificate; a leader asks "
-        "its followers for theirs.",
-        name="cluster_tls_ca_cert",
-    ),
-    Option(
-        "clustering", "bind", TEXT, "127.0.0.1", "Address to listen on for followers.",
-        name="clustering_bind", flags=("--clustering-bind", "--cluster-bind"),
-        environment=("CLUSTERING_BIND",),
-    ),
-    Option(
-        "clustering", "port", PORT, 5679, "Port for followers.", name="clustering_port",
-        flags=("--clustering-port", "--cluster-port"), environment=("CLUSTERING_PORT",),
-    ),
-    Option(
-        "clustering", "advertised_uri", TEXT, "",
-        "host:port at which the other nodes of an elected cluster reach this one's cluster port; a scheme in "
-        "front is left out. Empty: the host's name, and the port.",
-        flags=("--clustering-advertised-uri",), environment=("CLUSTERING_ADVERTISED_URI",),
-    ),
-    Option(
-        "clustering", "etcd_endpoints", ENDPOINTS, ("localhost:2379",),
-        "Servers of etcd 3.4 or later: host, host:port, or an http:// or https:// URL of them, comma "
-        "separated.",
-        flags=("--clustering-etcd-endpoints",), environment=("CLUSTERING_ETCD_ENDPOINTS",),
-    ),
-    Option(
-        "clustering", "etcd_prefix", ETCD_PREFIX, "gomq", "What the keys in etcd begin with.",
-        flags=("--clustering-etcd-prefix",), environment=("CLUSTERING_ETCD_PREFIX",),
-    ),
-    Option(
-        "clustering", "etcd_user", TEXT, "",
-        "User for a login at etcd, with rights to read and write all keys below the prefix; empty: none.",
-        environment=("CLUSTERING_ETCD_USER",),
-    ),
-    Option(
-        "clustering", "etcd_password", PASSWORD, "", "Password of that user.",
-        environment=("CLUSTERING_ETCD_PASSWORD",)),
-    Option(
-        "clustering", "etcd_tls_ca_cert", PATH, "",
-        "Authorities (PEM) of the certificates of https:// endpoints; empty: the system's.",
-    ),
-    Option(
-        "clustering", "etcd_tls_cert", PATH, "", "Certificate (PEM) of this node for etcd; empty: none."),
-    Option(
-        "clustering", "etcd_tls_key", PATH, "", "Key of that certificate; empty: it is in the same file."),
-    Option(
-        "clustering", "on_leader_elected", TEXT, "", "Command that runs when this node becomes the leader.",
-        flags=("--clustering-on-leader-elected",),
-    ),
-    Option(
-        "clustering", "on_leader_lost", TEXT, "", "Command that runs when it no longer is.",
-        flags=("--clustering-on-leader-lost",),
-    ),
-    Option(
-        "clustering", "lease_ttl", integer(2, 3600), 5,
-        "Seconds after which an elected leader that etcd does not hear of has a successor. It delivers and "
-        "confirms nothing from 0.8 of them on.",
-        flags=("--clustering-lease-ttl",), shared=True,
-    ),
-    Option(
-        "clustering", "ack_timeout", integer(1, 3600), 3,
-        "Seconds without progress after which confirms do not wait for an in-sync follower any more: it may "
-        "not be elected until it has caught up.",
-        flags=("--clustering-ack-timeout",), shared=True,
-    ),
-    Option(
-        "clustering", "min_isr", integer(1, 64), 1,
-        "Least number of nodes, with the leader, that have every confirmed message. With fewer in sync "
-        "nothing is confirmed, and publishers are held.",
-        flags=("--clustering-min-isr",), shared=True,
-    ),
-    Option(
-        "clustering", "max_lag_bytes", integer(1 << 20), 64 << 20,
-        "Octets of changes by which an in-sync follower may be behind; beyond them publishers are held.",
-        flags=("--clustering-max-lag-bytes",), shared=True,
-    ),
-    Option(
-        "clustering", "max_unsynced_actions", COUNT, 0, "Without effect in LavinMQ too.",
-        pending="unsynced followers in the in-sync set",
-    ),
+    _clustering("enabled", BOOLEAN, False,
+                "Elect the leader through etcd: nodes with the same etcd_prefix are one cluster.",
+                name="clustering", flags=("--clustering",), environment=("CLUSTERING",)),
+    _clustering("replicate", BOOLEAN, False,
+                "Serve followers, nodes with `follow`, which keep a copy of this node's data folder.",
+                name="cluster", flags=("--cluster",), environment=("CLUSTER",)),
+    _clustering("follow", ADDRESS, "",
+                "host:port of a leader: this node keeps a copy of its data folder and serves no clients, "
+                "until 'gomq-py-ctl promote' makes it the leader. Empty: this node leads.",
+                name="cluster_leader", flags=("--cluster-leader",), environment=("CLUSTER_LEADER",)),
+    _clustering("secret_file", PATH, "",
+                "File with the secret that leader and followers share, of at least 16 octets; the white "
+                "space around it is left out.", name="cluster_secret_file", flags=("--cluster-secret-file",),
+                environment=("CLUSTER_SECRET_FILE",)),
+    _clustering("password", SECRET, "",
+                "The secret itself, in place of secret_file. Other users of the machine see the flags of a "
+                "process.", name="cluster_password", flags=("--cluster-password",),
+                environment=("CLUSTER_PASSWORD",)),
+    _clustering("tls_cert", PATH, "",
+                "Certificate (PEM) of this node for leader and followers; with it a leader serves TLS to "
+                "followers.", name="cluster_tls_cert"),
+    _clustering("tls_key", PATH, "", "Key of that certificate; empty: it is in the same file.",
+                name="cluster_tls_key"),
+    _clustering("tls_ca_cert", PATH, "",
+                "Authorities (PEM). A follower connects over TLS and checks the leader's certificate; a "
+                "leader asks its followers for theirs.", name="cluster_tls_ca_cert"),
+    _clustering("bind", TEXT, "127.0.0.1", "Address to listen on for followers.", name="clustering_bind",
+                flags=("--clustering-bind", "--cluster-bind"), environment=("CLUSTERING_BIND",)),
+    _clustering("port", PORT, 5679, "Port for followers.", name="clustering_port",
+                flags=("--clustering-port", "--cluster-port"), environment=("CLUSTERING_PORT",)),
+    _clustering("advertised_uri", TEXT, "",
+                "host:port at which the other nodes of an elected cluster reach this one's cluster port; a "
+                "scheme in front is left out. Empty: the host's name, and the port.",
+                flags=("--clustering-advertised-uri",), environment=("CLUSTERING_ADVERTISED_URI",)),
+    _clustering("etcd_endpoints", ENDPOINTS, ("localhost:2379",),
+                "Servers of etcd 3.4 or later: host, host:port, or an http:// or https:// URL of them, "
+                "comma separated.", flags=("--clustering-etcd-endpoints",),
+                environment=("CLUSTERING_ETCD_ENDPOINTS",)),
+    _clustering("etcd_prefix", ETCD_PREFIX, "gomq", "What the keys in etcd begin with.",
+                flags=("--clustering-etcd-prefix",), environment=("CLUSTERING_ETCD_PREFIX",)),
+    _clustering("etcd_user", TEXT, "",
+                "User for a login at etcd, with rights to read and write all keys below the prefix; empty: "
+                "none.", environment=("CLUSTERING_ETCD_USER",)),
+    _clustering("etcd_password", PASSWORD, "", "Password of that user.",
+                environment=("CLUSTERING_ETCD_PASSWORD",)),
+    _clustering("etcd_tls_ca_cert", PATH, "",
+                "Authorities (PEM) of the certificates of https:// endpoints; empty: the system's."),
+    _clustering("etcd_tls_cert", PATH, "", "Certificate (PEM) of this node for etcd; empty: none."),
+    _clustering("etcd_tls_key", PATH, "", "Key of that certificate; empty: it is in the same file."),
+    _clustering("on_leader_elected", TEXT, "", "Command that runs when this node becomes the leader.",
+                flags=("--clustering-on-leader-elected",)),
+    _clustering("on_leader_lost", TEXT, "", "Command that runs when it no longer is.",
+                flags=("--clustering-on-leader-lost",)),
+    _clustering("lease_ttl", integer(2, 3600), 5,
+                "Seconds after which an elected leader that etcd does not hear of has a successor. It "
+                "delivers and confirms nothing from 0.8 of them on.", flags=("--clustering-lease-ttl",),
+                shared=True),
+    _clustering("ack_timeout", integer(1, 3600), 3,
+                "Seconds without progress after which confirms do not wait for an in-sync follower any "
+                "more: it may not be elected until it has caught up.", flags=("--clustering-ack-timeout",),
+                shared=True),
+    _clustering("min_isr", integer(1, 64), 1,
+                "Least number of nodes, with the leader, that have every confirmed message. With fewer in "
+                "sync nothing is confirmed, and publishers are held.", flags=("--clustering-min-isr",),
+                shared=True),
+    _clustering("max_lag_bytes", integer(1 << 20), 64 << 20,
+                "Octets of changes by which an in-sync follower may be behind; beyond them publishers are "
+                "held.", flags=("--clustering-max-lag-bytes",), shared=True),
+    _clustering("max_unsynced_actions", COUNT, 0, "Without effect in LavinMQ too.",
+                pending="unsynced followers in the in-sync set"),
     # -- oauth -----------------------------------------------------------------------------------------------
-    Option("oauth", "issuer", TEXT, "", "Issuer of accepted tokens.", name="oauth_issuer", shared=True),
-    Option(
-        "oauth", "client_id", TEXT, "", "Client id of the management pages.", name="oauth_client_id",
-    ),
-    Option(
-        "oauth", "mgmt_base_url", TEXT, "", "Address of the management pages.", name="oauth_mgmt_base_url",
-    ),
-    Option(
-        "oauth", "mgmt_scopes", TEXT, "openid profile", "Scopes that the management pages ask for.",
-        name="oauth_mgmt_scopes",
-    ),
-    Option(
-        "oauth", "resource_server_id", TEXT, "", "This broker's name in scopes.",
-        name="oauth_resource_server_id", shared=True,
-    ),
-    Option(
-        "oauth", "preferred_username_claims", NAMES, ("sub", "client_id"), "Claims that hold the user name.",
-        name="oauth_preferred_username_claims",
-    ),
-    Option(
-        "oauth", "additional_scopes_keys", NAMES, (), "Claims that hold more scopes.",
-        name="oauth_additional_scopes_keys",
-    ),
-    Option(
-        "oauth", "scope_prefix", TEXT, "", "What scopes for this broker begin with.",
-        name="oauth_scope_prefix", shared=True,
-    ),
-    Option(
-        "oauth", "verify_aud", BOOLEAN, True, "Refuse tokens for another audience.", name="oauth_verify_aud"
-    ),
-    Option("oauth", "audience", TEXT, "", "Audience of accepted tokens.", name="oauth_audience", shared=True),
-    Option(
-        "oauth", "jwks_cache_ttl", integer(1), 3600, "Seconds that the issuer's keys are kept.",
-        name="oauth_jwks_cache_ttl",
-    ),
+    _oauth("issuer", TEXT, "", "Issuer of accepted tokens.", shared=True),
+    _oauth("client_id", TEXT, "", "Client id of the management pages."),
+    _oauth("mgmt_base_url", TEXT, "", "Address of the management pages."),
+    _oauth("mgmt_scopes", TEXT, "openid profile", "Scopes that the management pages ask for."),
+    _oauth("resource_server_id", TEXT, "", "This broker's name in scopes.", shared=True),
+    _oauth("preferred_username_claims", NAMES, ("sub", "client_id"), "Claims that hold the user name."),
+    _oauth("additional_scopes_keys", NAMES, (), "Claims that hold more scopes."),
+    _oauth("scope_prefix", TEXT, "", "What scopes for this broker begin with.", shared=True),
+    _oauth("verify_aud", BOOLEAN, True, "Refuse tokens for another audience."),
+    _oauth("audience", TEXT, "", "Audience of accepted tokens.", shared=True),
+    _oauth("jwks_cache_ttl", integer(1), 3600, "Seconds that the issuer's keys are kept."),
     # -- links -----------------------------------------------------------------------------------------------
-    Option(
-        "links", "tls_folder", PATH, "",
-        "Folder of the files that URIs of shovels and upstreams may name (cacertfile, certfile, keyfile); "
-        "empty: they may name none.", name="links_tls_folder", reloadable=True,
-    ),
-    Option(
-        "links", "amqp_hosts_denied", NETWORKS, (),
-        "Addresses and networks that shovels and upstreams may not connect to over AMQP. What a name stands "
-        "for is looked at whenever it is connected to.", name="links_amqp_hosts_denied", reloadable=True,
-    ),
-    Option(
-        "links", "amqp_hosts_allowed", NETWORKS, (), "Exceptions from that.", name="links_amqp_hosts_allowed",
-        reloadable=True,
-    ),
-    Option(
-        "links", "http_hosts_denied", NETWORKS, _OF_THIS_MACHINE,
-        "Those that shovels may not post to: this machine's own and link-local ones, where services trust "
-        "whoever can reach them. Shovels and upstreams that no administrator has set may not connect there "
-        "over AMQP either, unless `amqp_hosts_allowed` has them.", name="links_http_hosts_denied",
-        reloadable=True,
-    ),
-    Option(
-        "links", "http_hosts_allowed", NETWORKS, (), "Exceptions from that.", name="links_http_hosts_allowed",
-        reloadable=True,
-    ),
+    _links("tls_folder", PATH, "",
+           "Folder of the files that URIs of shovels and upstreams may name (cacertfile, certfile, "
+           "keyfile); empty: they may name none.", reloadable=True),
+    _links("amqp_hosts_denied", NETWORKS, (),
+           "Addresses and networks that shovels and upstreams may not connect to over AMQP. What a name "
+           "stands for is looked at whenever it is connected to.", reloadable=True),
+    _links("amqp_hosts_allowed", NETWORKS, (), "Exceptions from that.", reloadable=True),
+    _links("http_hosts_denied", NETWORKS, _OF_THIS_MACHINE,
+           "Those that shovels may not post to: this machine's own and link-local ones, where services "
+           "trust whoever can reach them. Shovels and upstreams that no administrator has set may not "
+           "connect there over AMQP either, unless `amqp_hosts_allowed` has them.", reloadable=True),
+    _links("http_hosts_allowed", NETWORKS, (), "Exceptions from that.", reloadable=True),
     # -- experimental ----------------------------------------------------------------------------------------
-    Option(
-        "experimental", "yield_each_received_bytes", integer(1), 131072,
-        "Octets read from a connection before others have their turn.", pending="a choice of fairness",
-    ),
-    Option(
-        "experimental", "yield_each_delivered_bytes", integer(1), 1048576,
-        "Octets delivered to a consumer before others have their turn.", pending="a choice of fairness",
-    ),
+    _experimental("yield_each_received_bytes", integer(1), 131072,
+                  "Octets read from a connection before others have their turn.",
+                  pending="a choice of fairness"),
+    _experimental("yield_each_delivered_bytes", integer(1), 1048576,
+                  "Octets delivered to a consumer before others have their turn.",
+                  pending="a choice of fairness"),
 )
 
 SECTIONS = tuple(dict.fromkeys(option.section for option in OPTIONS))
@@ -900,9 +585,10 @@ class Settings:
         self.origins[attribute] = origin
 
     def missing(self) -> str | None:
-        """An error text if the settings ask for copies on other nodes without what these need, a secret or a
-        port, otherwise None: an operator would rely on them.
+        """An error text if the settings ask for copies on other nodes and lack a secret or a port for these,
+        otherwise None.
         """
+        # An operator would rely on the copies.
         if self.clustering and (self.cluster or self.cluster_leader):
             return (
                 f"{self.origin('clustering')}: `enabled` of [clustering] excludes `replicate` and `follow`: "

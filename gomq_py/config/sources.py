@@ -56,10 +56,9 @@ class _Text(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """ArgumentParser that asks for the terminal's width only to print help. argparse itself asks at every
-    flag, and for that imports compression libraries (0.2 MB).
-    """
+    """An ArgumentParser that asks for the terminal's width only to print help."""
 
+    # argparse itself asks at every flag, and for that imports compression libraries (0.2 MB).
     def __init__(self, **options: Any):
         super().__init__(formatter_class=partial(argparse.HelpFormatter, width=80), **options)
 
@@ -292,9 +291,8 @@ def _parse(option: Option, text: str, place: str) -> Any:
 
 
 def pending_warnings(settings: Settings) -> list[str]:
-    """Warnings for the log about options that are set and have no effect in this version, but for listeners'
-    addresses that come from ``--bind`` alone.
-    """
+    """Warnings for the log about options that are set and have no effect in this version."""
+    # Not about listeners' addresses that come from ``--bind`` alone.
     return [
         f"{settings.origin(option.attribute)}: {option.key} in [{option.section}] has no effect yet: this "
         f"version is without {option.pending}"

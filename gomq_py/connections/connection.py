@@ -3,9 +3,8 @@
     listener > protocol's server > open_stream(), enter(), watch(); over() > _finish() > when_gone()
     hub's clients, alarms and heartbeats > block, unblock, check_heartbeat, force_close, abort, cut_off
 
-A protocol's Connection, a subclass, adds the protocol. A client has no greenlet, which would take more memory
-than all the rest of an idle client; one is made at the end if the broker must wait for the client. Never
-parses and never writes: the protocol's Connection does that.
+A protocol's Connection, a subclass, parses and writes. A client has no greenlet, which would take more memory
+than all the rest of an idle client; one is made at the end if the broker must wait for the client.
 """
 import logging
 import os
@@ -33,10 +32,13 @@ BROKEN = "by a fault of the broker"
 
 class ClientConnection:
     """Serves a client from its first octet to its last. ``why``: the reason of its end, for the log.
+    ``local_user``: the user of a client in this process, without port. A subclass has:
 
-    A subclass has the ``log`` of its protocol, the ``goodbye`` of its clients (the protocol's last message),
-    and for lists of connections ``door`` and ``protocol`` (names), ``channels`` by number,
-    ``client_properties`` and ``limits``. ``local_user``: the user of a client in this process, without port.
+        log                              its protocol's
+        goodbye                          the protocol's last message to a client
+        door, protocol                   names for lists of connections
+        channels                         by number, for lists
+        client_properties, limits        for lists
     """
 
     __slots__ = (
@@ -81,7 +83,7 @@ class ClientConnection:
         return self.address[1] if isinstance(self.address, tuple) else 0
 
     def unkept(self):
-        """(number of messages sent to the client without a queue, number of such messages dropped)."""
+        """Return (number of messages sent to the client without a queue, number of such messages dropped)."""
         return 0, 0
 
     # for the protocol to implement
@@ -109,12 +111,11 @@ class ClientConnection:
         raise NotImplementedError
 
     def _has_left(self):
-        """Whether the connection can end without a last message to the client and without waiting."""
+        """Whether the connection can end without a last message to the client."""
         return False
 
     def _say_last_word(self):
-        """Tell the client that the connection ends. True if the message was sent, so that the client's close
-        is to be awaited. May switch.
+        """Tell the client that the connection ends. Returns True if its close is to be awaited. May switch.
         """
         raise NotImplementedError
 
@@ -152,9 +153,8 @@ class ClientConnection:
         return self.slow_walk.has_time()
 
     def log_life(self, text, *arguments):
-        """Log the connection's beginning or end: at level info, but at debug for clients in this process,
-        whose owners log it themselves and may connect again and again.
-        """
+        """Log the connection's beginning or end, at level info; at debug for clients in this process."""
+        # Their owners log it themselves, and may connect again and again.
         self.log.log(logging.INFO if self.local_user is None else logging.DEBUG, text, *arguments)
 
     # its end
@@ -166,9 +166,10 @@ class ClientConnection:
         self._when_gone = partial(callback, *arguments)
 
     def over(self):
-        """Schedule the connection's end, because its stream has ended; until then it takes no message from a
-        queue: of thousands of broken connections, each would take the messages that an ended one requeued.
+        """Schedule the connection's end, because its stream has ended. Until then it takes no message from a
+        queue.
         """
+        # Of thousands of broken connections, each would take the messages that an ended one requeued.
         self.lend_nothing()
         gevent.get_hub().loop.run_callback(self.hub.slow_turns.call, self._end_in_turn)
 
@@ -183,7 +184,7 @@ class ClientConnection:
             gevent.spawn(self._finish).name = f"{self.door} {self.peer}"
 
     def _finish(self):
-        """End the connection with a last message to the client; if it was sent, wait for the client's close
+        """End the connection with a last message to the client; if it was sent, the client's close is awaited
         in the background. May switch, unless _has_left().
         """
         lingers = False
@@ -244,8 +245,8 @@ class ClientConnection:
         self.output.close()
 
     def forget(self, given_name, is_told=True):
-        """Remove the connection from the hub's clients, and log its end. Unless ``is_told`` is False, record
-        the end, with the name that the client gave the connection, and emit an event.
+        """Remove the connection from the hub's clients, and log its end. ``is_told``: also record the end,
+        with the name that the client gave the connection, and emit an event.
         """
         why = self.why or BROKEN
         self.hub.clients.forget(self)
@@ -280,9 +281,8 @@ class ClientConnection:
             hold.release()
 
     def pause_for_alarm(self):
-        """Stop reading the client until the alarm is over. Called at a publish, as in RabbitMQ: a client that
-        only consumes is neither blocked nor told.
-        """
+        """Stop reading the client until the alarm is over. Called at a publish."""
+        # As in RabbitMQ, a client that only consumes is neither blocked nor told.
         if self._alarm_hold is None:
             self._alarm_hold = AlarmHold(self, self.blocked_reason)
             self.tell_of_alarm()
@@ -300,13 +300,12 @@ class ClientConnection:
 class AlarmHold:
     """Keeps ``connection`` from being read, because of an alarm, until release(), also if the connection
     ends.
-
-    Twice a minute the hub's heartbeats ask whether the socket has failed, which a stream that is not read
-    does not notice: otherwise a client that was reset, or answers no probes (``tcp_keepalive``), would keep
-    its messages and exclusive queues until the alarm ends. Octets that a client sent before an orderly close
-    are read when the alarm is over.
     """
 
+    # Twice a minute the hub's heartbeats ask whether the socket has failed, which a stream that is not read
+    # does not notice: otherwise a client that was reset, or answers no probes (``tcp_keepalive``), would keep
+    # its messages and exclusive queues until the alarm ends. Octets that a client sent before an orderly
+    # close are read when the alarm is over.
     def __init__(self, connection, reason):
         self._connection = connection
         self._hold = connection.stream.pause_reading(f"an alarm to end ({reason})")

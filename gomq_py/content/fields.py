@@ -159,8 +159,8 @@ def check_array(p, at, end, depth):
 
 
 def check_table(p, at, end, depth):
-    """Check that [``at``, ``end``) holds well-formed table entries. Returns -1 if it does not; 1 if it does
-    and a key of this level is CC, BCC or mqtt.retain; otherwise 0.
+    """Check that [``at``, ``end``) holds well-formed table entries. Returns -1 if it does not; 1 if a key of
+    this level is CC, BCC or mqtt.retain; otherwise 0.
     """
     special = 0
     if depth > MAX_DEPTH:
@@ -419,6 +419,7 @@ def _encode_int(value):
 
 def decimal_type():
     """Import and return decimal.Decimal, at first use: few tables hold decimals; the module takes 0.4 MB."""
+    # At first use: few tables hold decimals, and the module takes 0.4 MB.
     from decimal import Decimal
 
     ENCODERS[Decimal] = _encode_decimal

@@ -1,11 +1,9 @@
 """Forms: translate message properties of other protocols into AMQP basic properties. Imports only
 gomq_py.octets and gomq_py.errors; no I/O.
 
-The broker reads a message's AMQP basic properties (content.properties). A message of another protocol is
-stored as its server received it, under a ``kind`` of its own (storage.format.record).
-``Message.get_properties`` then asks the Form that is registered for this kind to translate.
-
-The table of Forms is the only state here. Forms have no state, and all brokers of a process share them.
+A message of another protocol is stored as its server received it, under a ``kind`` of its own
+(storage.format.record). ``Message.get_properties`` asks the Form that is registered for this kind to
+translate its properties. The table of Forms is the only state here, and all brokers of a process share it.
 """
 from gomq_py import octets
 from gomq_py.errors import Malformed

@@ -33,18 +33,14 @@ class Gathered:
         """Count ``count`` octets, which the caller has written into room(), as received."""
         self.received += count
 
-    def to_come(self):
-        """Number of octets of the body that have not arrived."""
-        return self.size - self.received
-
     def room(self, count, ahead=0):
         """A view to write ``count`` octets of the body, ``ahead`` octets behind the received ones."""
         start = self.at + self.received + ahead
         return self.octets[start:start + count]
 
     def lead(self, octets):
-        """Write ``octets`` directly in front of the body, and return the offset where they begin. If there is
-        too little space, write nothing and return a negative number.
+        """Write ``octets`` directly in front of the body. Returns the offset where they begin; a negative
+        number, having written nothing, if there is too little space.
         """
         start = self.at - len(octets)
         if start >= 0:

@@ -9,12 +9,11 @@ the flagged properties in this order:
     (s short string, F table, B octet, T u64)
 
 Bit 1 names no property and is ignored, as in RabbitMQ. Bit 0 announces a second flag word, which the basic
-class does not have, so properties with bit 0 are malformed. The broker stores and delivers the octets as the
-publisher sent them. No function reads past the end that it is given.
+class does not have, so properties with bit 0 are malformed. No function reads past the end that it is given.
 
 The headers of a message in a delayed exchange (broker.exchanges.delayed) are read in place, too: due_ms()
-tells when the message is due, negate() copies the table for the next exchange. Both read octets that were
-checked on arrival, and return UNTOLD for types that clients rarely use; the exchange then decodes the table.
+tells when the message is due, negate() copies the table for the next exchange. Both return UNTOLD for types
+that clients rarely use; the exchange then decodes the table.
 """
 from struct import Struct
 
@@ -85,10 +84,14 @@ def headers_at(p, at):
 class PropertyScan:
     """Finds the properties that the broker acts on. scan() fills the same object again for every message.
 
-    Attributes with ``_at`` are offsets into the scanned buffer, or -1 for an absent property. ``headers_at``
-    is that of the table's u32 size, which ``headers_length`` counts too; ``expiration_at``, ``user_id_at``
-    and ``reply_to_at`` are those of a short string's u8 size. ``delivery_mode`` and ``priority`` are 0 when
-    absent. ``special``: the headers hold CC, BCC or mqtt.retain.
+        headers_at          offset of the table's u32 size, which ``headers_length`` counts too
+        expiration_at, user_id_at, reply_to_at
+                            offsets of a short string's u8 size
+        delivery_mode, priority
+                            0 when absent
+        special             the headers hold CC, BCC or mqtt.retain
+
+    Offsets are into the scanned buffer; -1 for an absent property.
     """
 
     __slots__ = (
@@ -307,8 +310,8 @@ class Properties:
 
 
 def due_ms(p, at, end, arrived_ms):
-    """Unix milliseconds at which a message is due, by its checked header entries in [``at``, ``end``);
-    NOT_DELAYED if no header delays it; UNTOLD if only decoding the table can tell. ``arrived_ms``: its
+    """Unix milliseconds at which a message is due, by its checked header entries in [``at``, ``end``).
+    NOT_DELAYED if no header delays it; UNTOLD if the octets must be decoded to tell. ``arrived_ms``: its
     arrival, Unix milliseconds.
     """
     delay_at = deliver_at = -1
@@ -337,8 +340,8 @@ def due_ms(p, at, end, arrived_ms):
 
 def negate(target, to, p, at, end):
     """Copy the header entries in [``at``, ``end``) to ``target[to]``, with the values of the two delay
-    headers negated: they have had their effect. The copy may be MOST_LONGER octets longer. Returns the offset
-    behind the copy, or UNTOLD if it is incomplete, because a value is of a type that told() cannot read.
+    headers negated. The copy may be MOST_LONGER octets longer. Returns the offset behind it, or UNTOLD if
+    told() cannot read a value.
     """
     delay_at = deliver_at = -1
     while at < end:

@@ -99,7 +99,8 @@ class API:
             raise APIError(f"what answers at {self.address} is no management API: {octets[:40]!r}") from None
 
     def _lacks(self, path):
-        """Whether the broker is not gomq-py and has no such route: then 404 does not mean a missing queue."""
+        """Whether the broker is not gomq-py and has no such route. A 404 then does not mean a missing queue.
+        """
         if path[0] != "queues" or path[-1] not in _ONLY_HERE:
             return False
         try:
@@ -170,7 +171,8 @@ class _UnixConnection(http.client.HTTPConnection):
         self._check_peer()
 
     def _check_peer(self):
-        """Raises APIError unless root, our user or the path's owner listens, because we send passwords."""
+        """Raises APIError unless root, our user or the path's owner listens."""
+        # We send passwords.
         process, peer, _ = struct.unpack(
             "3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if peer not in (0, os.geteuid(), owner_by_path(self._path)):

@@ -1,13 +1,18 @@
-"""Commands that show a cluster's nodes, tell which must not stop now, and forget one."""
+"""Commands that show a cluster's nodes, tell which must not stop now, and make a node lead; those that send
+one request are in simple.
+"""
 import sys
+import time
 
 import click
 
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import command
-from gomq_py.ctl.session import argument
+from gomq_py.diagnosis.clusters import DISCONNECTED
 
 LEADER = "leader"
+# Most time of a promotion, and between two looks whether it is over: a large folder is read meanwhile.
+PROMOTION_S, LOOK_S = 120.0, 0.2
 ALARMS = {"mem_alarm": "memory", "disk_free_alarm": "disk"}
 # EX_UNAVAILABLE, with which rabbitmq-diagnostics ends where a check fails.
 EXIT_FAILED = 69
@@ -37,7 +42,8 @@ def cluster_status(session):
         session.out.fields({name.replace("_", " ").capitalize(): kept[name] for name in kept} | elected)
         return
     nodes = session.api.get("nodes")
-    session.out.fields({
+    role = {"Role": LEADER} if elected else {}
+    session.out.fields(role | ({"Reason": figures["reason"]} if figures.get("reason") else {}) | {
         "Cluster": session.api.get("cluster-name").get("name"),
         "Nodes": [node["name"] for node in nodes],
         "Running nodes": [node["name"] for node in nodes if node.get("running")],
@@ -45,10 +51,21 @@ def cluster_status(session):
             f"{name} on {node['name']}" for node in nodes for key, name in ALARMS.items() if node.get(key)
         ],
         "Followers": [
-            f"{one['name']} ({one['address']}): {one['state']}, {one['lag_bytes']} octets and "
-            f"{one['lag_seconds']} s behind" for one in figures["followers"]
+            f"{_named(figures, one['node']) if elected else '{name} ({address})'.format_map(one)}: "
+            f"{one['state']}, {one['lag_bytes']} bytes and {one['lag_seconds']} s behind"
+            for one in figures["followers"]
         ],
-    } | elected)
+    } | elected | _nodes(figures))
+
+
+def _nodes(figures):
+    """An elected cluster's nodes, in place of the leader alone."""
+    found = {one["node"]: one["state"] for one in figures.get("nodes", [])}
+    if not found:
+        return {}
+    return {
+        "Nodes": [_named(figures, node) for node in found],
+        "Running nodes": [_named(figures, node) for node in found if found[node] != DISCONNECTED]}
 
 
 def _elected(figures):
@@ -85,15 +102,6 @@ def list_in_sync_replicas(session):
     session.out.rows("Listing in-sync nodes", rows, COLUMNS)
 
 
-@command("forget_cluster_node")
-@argument("node")
-def forget_cluster_node(session, node):
-    """Remove a node, by name or id, that does not come back, from the in-sync set and from the list of nodes.
-    On the leader. A node that is connected is not forgotten; one that comes back joins again.
-    """
-    session.api.delete("cluster", "nodes", node)
-
-
 @command("check_if_node_is_quorum_critical")
 def check_if_node_is_quorum_critical(session):
     """Fail if confirms, or the service, would stop with this node: wait before you stop it. Exit code 69
@@ -107,3 +115,39 @@ def check_if_node_is_quorum_critical(session):
         click.echo(f"Error: {error}", err=True)
         sys.exit(EXIT_FAILED)
     session.out.said("Node can be stopped: confirms go on without it")
+
+
+@command("promote")
+@click.option("--force", is_flag=True, help="Also while a sync is under way: to the older state.")
+def promote(session, force):
+    """Make this follower the leader, on its machine; done when it serves clients. Stop the old leader first:
+    two leaders would take messages that no copy has.
+    """
+    if session.api.get("cluster")["role"] == LEADER:
+        session.out.said("this node leads already")
+        return
+    session.api.post("cluster", "promote", query={"force": "true"} if force else None)
+    until = time.monotonic() + PROMOTION_S
+    while _role(session.api) != LEADER:
+        if time.monotonic() > until:
+            raise APIError(f"this node does not lead after {PROMOTION_S:g} s: see its log")
+        time.sleep(LOOK_S)
+    session.out.said("this node leads now")
+
+
+def _role(api):
+    try:
+        return api.get("cluster")["role"]
+    except APIError:
+        return ""  # its listeners are closed and opened again
+
+
+@command("cluster_force_leader")
+def cluster_force_leader(session):
+    """Make this node the leader although it is not in sync, because no node that is can come back. Confirmed
+    messages that it lacks are lost.
+    """
+    if session.api.get("cluster")["role"] == LEADER:
+        session.out.said("this node leads already")
+        return
+    session.api.post("cluster", "force-leader")

@@ -29,7 +29,7 @@ class Group(click.Group):
         return super().parse_args(ctx, self._ours_first(ctx, args))
 
     def _ours_first(self, ctx, args):
-        """Return ``args`` in another order: the group's options, the command, the command's options."""
+        """Return ``args`` in the order: the group's options, the command, the command's options."""
         ours = _options(self, ctx)
         at = _first_plain(args, ours)
         command = self.commands.get(args[at]) if at < len(args) else None
@@ -74,7 +74,7 @@ class Group(click.Group):
 
 
 def _options(command, ctx):
-    """{name: Option} of a command; an option with several names has an entry for each."""
+    """Return {name: Option} of a command; an option with several names has an entry for each."""
     return {
         name: one for one in command.get_params(ctx) if isinstance(one, click.Option)
         for name in (*one.opts, *one.secondary_opts)
@@ -82,7 +82,9 @@ def _options(command, ctx):
 
 
 def _named(word):
-    """(name of the option in a word, or None; whether the word also has the value: ``--vhost=x``)."""
+    """Return (name of the option in a word, or None; whether the word also has the value, as in
+    ``--vhost=x``).
+    """
     if word.startswith("--"):
         name, has_value, _ = word.partition("=")
         return name, bool(has_value)

@@ -62,7 +62,7 @@ def examine(api, version):
 
 
 def _follower(api, refused):
-    """Yield findings about a node that follows, whose control socket answers nothing but /api/cluster. Raises
+    """Yield findings about a follower, whose control socket answers nothing but /api/cluster. Raises
     ``refused`` for any other broker.
     """
     try:
@@ -72,8 +72,11 @@ def _follower(api, refused):
     if figures.get("role") != "follower":
         raise refused
     yield Finding(OK, "broker", f"answers at {api.address}, and follows: the leader's doctor tells the rest")
-    for text in filter(None, (figures.get("reason"), figures.get("error"))):
-        yield Finding(WARNING, "cluster", text)
+    etcd_error = figures.get("etcd_error")
+    failed = figures.get("error") and f"cannot follow: {figures['error']}"
+    for text in filter(None, (figures.get("reason"), failed)):
+        if not etcd_error or etcd_error not in text:  # else it is among the findings
+            yield Finding(WARNING, "cluster", text)
     yield from _lines(clusters.findings(figures))
 
 

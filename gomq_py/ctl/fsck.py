@@ -167,9 +167,10 @@ def _incarnation_of(folder):
 
 
 def _check_offsets(path, incarnation, left, findings):
-    """Check the file with the positions of a stream's consumers. A torn position is no damage: it was not
-    flushed, and its consumer begins anew. ``left``: the file's checksum at an orderly stop, or None.
+    """Check the file with the positions of a stream's consumers. ``left``: the file's checksum at an orderly
+    stop, or None.
     """
+    # A torn position is no damage: it was not flushed, and its consumer begins anew.
     is_there, content = os.path.exists(path), b""
     if is_there:
         with open(path, "rb") as file:

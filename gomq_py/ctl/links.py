@@ -123,9 +123,8 @@ def _variable(key):
 
 
 def _check_there(api, has, what):
-    """Raises APIError if the broker has no route ``has``, and so cannot run ``what``, such as a shovel: a
-    definition would be stored without effect.
-    """
+    """Raises APIError if the broker has no route ``has``, and so cannot run ``what``, such as a shovel."""
+    # A definition would be stored without effect.
     try:
         api.get(has)
     except APIError as error:

@@ -1,15 +1,9 @@
 """Commands about the broker itself and its connections."""
-import time
-
 import click
 
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import command
 from gomq_py.ctl.session import argument
-
-LEADER = "leader"
-# Most time of a promotion, and between two looks whether it is over: a large folder is read meanwhile.
-PROMOTION_S, LOOK_S = 120.0, 0.2
 
 
 @command("close_connection")
@@ -67,65 +61,6 @@ def _uptime(api):
     except APIError:
         return ""  # this needs the tag monitoring, the overview does not
     return f"{nodes[0].get('uptime', 0) // 1000} s" if nodes else ""
-
-
-@command("promote")
-@click.option("--force", is_flag=True, help="Also while a sync is under way: to the older state.")
-def promote(session, force):
-    """Make this follower the leader, on its machine; done when it serves clients. Stop the old leader first:
-    two leaders would take messages that no copy has.
-    """
-    if session.api.get("cluster")["role"] == LEADER:
-        session.out.said("this node leads already")
-        return
-    session.api.post("cluster", "promote", query={"force": "true"} if force else None)
-    until = time.monotonic() + PROMOTION_S
-    while _role(session.api) != LEADER:
-        if time.monotonic() > until:
-            raise APIError(f"this node does not lead after {PROMOTION_S:g} s: see its log")
-        time.sleep(LOOK_S)
-    session.out.said("this node leads now")
-
-
-def _role(api):
-    try:
-        return api.get("cluster")["role"]
-    except APIError:
-        return ""  # its listeners are closed and opened again
-
-
-@command("accept_damage")
-def accept_damage(session):
-    """Let followers sync from this leader, although it has found damage in its data folder. They lose what is
-    damaged here.
-    """
-    session.api.post("cluster", "accept-damage")
-
-
-@command("transfer_leadership")
-def transfer_leadership(session):
-    """Let another node that is in sync lead in place of this one, which follows then. Clients connect anew.
-    """
-    session.api.post("cluster", "transfer-leadership")
-
-
-@command("cluster_adopt")
-def cluster_adopt(session):
-    """Write the cluster's keys, which etcd has lost, anew from this node's data folder. Do it on the node
-    that led last: what only others have is lost.
-    """
-    session.api.post("cluster", "adopt")
-
-
-@command("cluster_force_leader")
-def cluster_force_leader(session):
-    """Make this node the leader although it is not in sync, because no node that is can come back. Confirmed
-    messages that it lacks are lost.
-    """
-    if session.api.get("cluster")["role"] == LEADER:
-        session.out.said("this node leads already")
-        return
-    session.api.post("cluster", "force-leader")
 
 
 def _idle_command(name, verb):

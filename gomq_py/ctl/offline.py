@@ -119,7 +119,9 @@ class Definitions:
         }
 
     def folders(self):
-        """({names of folders in use below queues/}, {part behind the dot in names of deleted folders})."""
+        """Return (names of the folders in use below queues/, as a set; names of deleted folders, as a set,
+        without the first part up to the dot).
+        """
         owned = {
             (vhost, prefix + name): record["incarnation"]
             for what, prefix in (("queues", ""), ("exchanges", "amq.delayed-"), ("stores", ""))

@@ -91,7 +91,7 @@ def recover_queue(root, folder, vhost, queue):
 
 
 def _lost_log(root, name, otherwise):
-    """Move an unreadable log to set-aside/, if it has content; returns the path where it was. Raises
+    """Move an unreadable log that has content to set-aside/. Returns the path where it was. Raises
     FolderError, with the advice ``otherwise``, if the log can be read.
     """
     path = os.path.join(root, name)
@@ -112,7 +112,8 @@ def _lost_log(root, name, otherwise):
 
 
 def _what_was(folder):
-    """(queue arguments that fit the files in a folder, the queue's incarnation). Raises FolderError."""
+    """Return (queue arguments that fit the files in a folder, the queue's incarnation). Raises FolderError.
+    """
     names = os.listdir(folder)
     levels = [int(match[1]) for match in map(_LEVEL.fullmatch, names) if match]
     inner = [folder, *(os.path.join(folder, f"level.{level:03d}") for level in levels)]

@@ -2,8 +2,8 @@
 from gomq_py.ctl.commands import command
 from gomq_py.ctl.session import argument
 
-# command: (arguments, verb, path, help). The body has the arguments that are not in the path; {vhost} is the
-# session's, unless it is an argument.
+# command: (arguments, verb, path, help); an argument in brackets is optional. The body has the arguments that
+# are given and not in the path; {vhost} is the session's, unless it is an argument.
 REQUESTS = {
     "delete_user": ("user", "DELETE", "users/{user}", "Take a user away; its connections are closed."),
     "set_permissions": (
@@ -71,6 +71,27 @@ REQUESTS = {
     "delete_mqtt_retained": (
         "topic", "DELETE", "mqtt/retained/{vhost}/{topic}", "Retain nothing for a topic any more."
     ),
+    "transfer_leadership": (
+        "[node]", "POST", "cluster/transfer-leadership",
+        "Let another node that is in sync, by name, address or id, lead in place of this one, which follows "
+        "then. Clients connect anew.",
+    ),
+    "forget_cluster_node": (
+        "node", "DELETE", "cluster/nodes/{node}",
+        "Remove a node, by name, address or id, that does not come back, from the in-sync set and from the "
+        "list of nodes. On the leader. A node that is connected is not forgotten; one that comes back joins "
+        "again.",
+    ),
+    "cluster_adopt": (
+        "", "POST", "cluster/adopt",
+        "Write the cluster's keys, which etcd has lost, anew from this node's data folder. Do it on the node "
+        "that led last: what only others have is lost.",
+    ),
+    "accept_damage": (
+        "", "POST", "cluster/accept-damage",
+        "Let followers sync from this leader, although it has found damage in its data folder. They lose "
+        "what is damaged here.",
+    ),
     "gc_collect": ("", "POST", "nodes/gc_collect", "Collect garbage and give memory back to the system."),
 }
 
@@ -78,11 +99,12 @@ REQUESTS = {
 def _request(name, arguments, verb, path, text):
     def run(session, **given):
         parts = [part.format_map({"vhost": session.vhost, **given}) for part in path.split("/")]
-        body = {key: value for key, value in given.items() if f"{{{key}}}" not in path}
+        body = {
+            key: value for key, value in given.items() if value is not None and f"{{{key}}}" not in path}
         session.api.request(verb, parts, body if verb != "DELETE" else None)
 
     for each in reversed(arguments.split()):
-        run = argument(each)(run)
+        run = argument(each.strip("[]"), required=not each.startswith("["))(run)
     command(name, help=text)(run)
 
 

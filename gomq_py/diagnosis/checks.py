@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
 
 def of_node(node):
-    """Yield the Findings about a node; ``node``: its object from /api/nodes, a dict."""
+    """Yield the Findings about a node. ``node``: its object from /api/nodes, a dict."""
     name = node.get("name", "node")
 
     def found(level, text, remedy=""):
@@ -102,7 +102,7 @@ def of_loop(lag_s):
 
 
 def of_store(vhost, name):
-    """The Finding for a store that a fault has closed, and that belongs to a vhost but to no queue."""
+    """The Finding for a closed store that belongs to a vhost but to no queue."""
     return Finding(
         BAD, "disk", f"store {name}",
         f"closed after a fault, in vhost '{vhost}': what is to be kept there is refused or waits",

@@ -6,6 +6,8 @@ from gomq_py.diagnosis.checks import BAD, WARNING, Finding
 
 # A follower is late when the oldest change that it lacks is older than this.
 LATE_S = 10.0
+# State of a node that the leader misses.
+DISCONNECTED = "disconnected"
 
 
 def why_critical(figures):
@@ -56,15 +58,19 @@ def _of_election(figures, name):
     least = figures.get("min_isr") or 1
     if figures.get("etcd_error"):
         yield _found(
-            WARNING, "etcd", figures["etcd_error"], "see that most of its servers run and can be reached")
+            WARNING if nodes else BAD, "etcd", figures["etcd_error"],
+            "see that most of its servers run, and etcd_endpoints of [clustering]")
     if figures.get("fenced"):
+        why = figures.get("reason") or "etcd does not answer"
+        yield _found(BAD, name, f"this leader is fenced, and confirms and delivers nothing: {why}", "")
+    elif nodes and not figures.get("leader_node"):
+        yield _found(BAD, "cluster", "no node leads, and nothing is served", "")
+    # min_isr keeps a lost node in the set
+    there = [node for node in nodes if node["in_sync"] and node["state"] != DISCONNECTED]
+    if nodes and len(there) < least:  # without nodes etcd has not told yet
         yield _found(
-            BAD, name, "this leader is fenced: nothing is confirmed or delivered until etcd answers",
-            "see that etcd can be reached")
-    if len(members) < least:
-        yield _found(
-            BAD, "cluster", f"{len(members)} of the {least} nodes that min_isr asks for are in sync: nothing "
-            "is confirmed", "bring the other nodes back")
+            BAD, "cluster", f"{len(there)} of the {least} nodes that min_isr asks for are in sync and "
+            "connected: nothing is confirmed", "bring the other nodes back")
     for node in nodes:
         if not node["in_sync"]:
             yield _found(
@@ -94,4 +100,5 @@ def _found(level, subject, text, remedy):
 
 
 def _name(node):
-    return node["name"] or node["node"]
+    """Name and address: nodes of one machine have one name."""
+    return f"{node['name']} ({node['address']})" if node["name"] else node["node"]

@@ -43,12 +43,16 @@ class Difference:
             for kind in ("vhosts", "users"))
 
     def rows(self):
-        """Yield {action, kind, vhost, name, note} for each entry of ``there``, by what an import would do:
-        create it (action ``new``), replace or keep a different one (``differs``), skip it (``ignored``) or
-        reject it (``refused``).
+        """Yield {action, kind, vhost, name, note} for each entry of ``there``, by what an import would do
+        with it:
 
-        Equal entries are left out, unless a note says that they become something else here (``same``).
-        Entries that only ``here`` has are left out, too: an import deletes nothing.
+            new          create it
+            differs      replace or keep a different one
+            ignored      skip it
+            refused      reject it
+            same         change nothing, but a note says that the entry becomes something else here
+
+        Other equal entries are left out, and those that only ``here`` has, because an import deletes nothing.
         """
         for kind, fields in KEYS.items():
             entries = self._there.get(kind) or ()

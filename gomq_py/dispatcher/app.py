@@ -96,13 +96,14 @@ class AppTask:
 
 
 class Dispatcher:
-    """An app: its tasks, their queues and their broker. ``queue``: for tasks that name no queue.
+    """An app: its tasks, their queues and their broker. Further keywords are those of ServerConfig. For
+    queues that Go workers declare, too, pass ``delivery_limit=None, priorities=0``.
 
-    ``delivery_limit``: how often the broker redelivers a task whose worker was lost before it dead-letters
-    the task; gomq-py only. ``priorities``: the highest priority of the queues (0: no priorities).
-    ``unique_s``: for how many seconds after a unique task the broker drops equal tasks. For queues that Go
-    workers declare, too, pass ``delivery_limit=None, priorities=0``. Further keywords are those of
-    ServerConfig.
+        queue             for tasks that name no queue
+        delivery_limit    how often the broker redelivers a task whose worker was lost before it dead-letters
+                          the task; gomq-py only
+        priorities        the highest priority of the queues (0: no priorities)
+        unique_s          for how many seconds after a unique task the broker drops equal tasks
     """
 
     def __init__(
@@ -243,10 +244,9 @@ class Dispatcher:
 
 
 class _Process:
-    """An app's state in one process. A fork copies neither the thread that serves the connection nor a thread
-    that holds the lock, so a forked process needs a new state.
-    """
+    """An app's state in one process; a forked process makes a new one."""
 
+    # A fork copies neither the thread that serves the connection nor a thread that holds the lock.
     def __init__(self):
         self.server = None
         self.lock = threading.Lock()

@@ -76,8 +76,8 @@ def text_of(error, most=1000):
 
 
 def trace_of(error):
-    """Return (the error, "") to log its traceback by ``exc_info``; or (None, traceback as text), with special
-    characters escaped, if UTF-8 cannot encode the traceback.
+    """Return (the error, "") to log its traceback by ``exc_info``; (None, traceback as escaped text) if UTF-8
+    cannot encode it.
     """
     trace = "".join(traceback.format_exception(error))
     writable = _writable(trace)

@@ -182,9 +182,8 @@ class _Run:
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def _write_health(self, state):
-        """Write the health file atomically; delete it if the connection is lost, so that a probe can check
-        whether it exists and how old it is. A failure is only logged.
-        """
+        """Write the health file atomically; delete it if the connection is lost. A failure is only logged."""
+        # So a probe can check whether it exists and how old it is.
         path = Path(self._options.health_file)
         try:
             if not state["connected"]:

@@ -6,8 +6,8 @@ In both cases the message reaches the tasks' exchange X in the end, with the tas
                X.unique, an exchange that drops duplicates and passes other messages on to X.delayed
     others     X.delay.100, .200, .400 ... (milliseconds): a fanout exchange and a queue each, whose messages
                expire into X. A delay is made of a few of them, the longest that fits first: a worker that
-               gets a task before its time (header x-task-due) delays it once more. Each queue has one time
-               to live, so that no message waits behind another that waits longer.
+               gets a task before its time (header x-task-due) delays it once more. Each queue has one time to
+               live, so that messages expire in their order.
 """
 
 import hashlib

@@ -90,9 +90,8 @@ def _find(reference):
 
 
 def leave_fork(error):
-    """End this process, which a task has forked, when the task's function ends in it. Only the parent may go
-    on as a worker, because connection and pipe are the parent's.
-    """
+    """End this process, which a task has forked, when the task's function ends in it."""
+    # Only the parent may go on as a worker, because connection and pipe are the parent's.
     code = 0
     with contextlib.suppress(Exception):
         if error is not None:
@@ -138,9 +137,10 @@ def _portable(fault):
 
 
 def _leave_signals_to(parent):
-    """Ignore Ctrl-C and SIGTERM, which the parent handles. Have the system kill this process when the parent
-    dies, because its task then returns to the queue and must not run twice.
+    """Ignore Ctrl-C and SIGTERM, which the parent handles, and have the system kill this process with the
+    parent.
     """
+    # The task then returns to the queue and must not run twice.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A handler, because an ignored signal would be inherited by programs that the task starts.
     signal.signal(signal.SIGTERM, lambda *_: None)

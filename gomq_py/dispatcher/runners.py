@@ -2,7 +2,7 @@
 
 The link's thread calls ``begin`` and ``abandon``, which never wait. A runner calls
 ``invocation.finished(error)`` in the thread or greenlet of the function. A worker abandons an invocation (one
-run of a task) that takes too long: it has settled the task, and ignores what the function does afterwards.
+run of a task) that takes too long: it settles the task, and ignores what the function does afterwards.
 """
 
 import asyncio
@@ -101,9 +101,8 @@ class Invocation:
     def finished(self, error):
         """Report to the worker that the function has returned (``error`` None) or raised ``error``. Returns
         False, without a report, if the worker has abandoned this run.
-
-        In a process that the task has forked, this ends the process: only the parent settles the task.
         """
+        # In a process that the task has forked, this ends the process: only the parent settles the task.
         if os.getpid() != self._process:
             leave_fork(error)
         if not self.claim():
@@ -190,7 +189,7 @@ class Processes(Threads):
             invocation.holder.kill()
 
     def close(self):
-        """Kill the processes that run a task. The worker has returned these tasks to the queue."""
+        """Kill the processes that run a task; the worker has returned their tasks to the queue."""
         super().close()
         for invocation in list(self._busy):
             if invocation.claim():

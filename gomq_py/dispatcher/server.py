@@ -50,11 +50,13 @@ class InitQueue:
 class ServerConfig:
     """The broker's URL, and what the Server declares: a durable direct exchange, queues, bindings.
 
-    The Server reconnects after ``reconnection_interval_s``, then twice that, and so on up to
-    ``reconnection_most_s``, each less a random part. After ``reconnection_retries`` failures (None: never) it
-    gives up and calls ``on_connection_broken(error)``. ``publish_timeout_s`` limits a publish, reconnects
-    included. ``unique_s``: for how many seconds after a unique task the broker drops equal tasks (None: no
-    unique tasks).
+        reconnection_interval_s     first wait before a reconnect; waits double, each less a random part
+        reconnection_most_s         the longest wait
+        reconnection_retries        after so many failures (None: never) the Server gives up and calls
+                                    ``on_connection_broken(error)``
+        publish_timeout_s           limits a publish, reconnects included
+        unique_s                    for how many seconds after a unique task the broker drops equal tasks
+                                    (None: no unique tasks)
     """
 
     url: str = DEFAULT_URL
@@ -362,7 +364,8 @@ def _greenlets():
 
 
 def _fail(answer, task, why):
-    """Let the Future ``answer`` fail: without a connection the task cannot be sent. ``why``: the reason."""
+    """Let the Future ``answer`` fail with the reason ``why``: the task cannot be sent without a connection.
+    """
     if answer.set_running_or_notify_cancel():
         answer.set_exception(_translated(task, Disconnected(f"disconnected: {why}")))
 

@@ -149,13 +149,16 @@ def counted(headers, name, default):
 
 @dataclass(slots=True)
 class TaskConfig:
-    """How a worker runs the tasks of one name: by ``function(*args)``, with the uuid as first argument if
-    ``task_uuid_as_first_arg``.
+    """How a worker runs the tasks of one name: by ``function(*args)``.
 
-    ``timeout_s``: time limit, 0: none. ``run_in``: threads, greenlets, processes or asyncio. After an error
-    or a timeout the task is run again, up to ``retries`` times, after the waits of ``backoff``; then its
-    message is acknowledged or, with ``dead_letter``, dead-lettered with the reason. ``check(values, types)``
-    raises BadArgument to refuse arguments.
+        task_uuid_as_first_arg     pass the uuid as first argument
+        timeout_s                  time limit, 0: none
+        run_in                     threads, greenlets, processes or asyncio
+        retries, backoff           how often a task is run again after an error or a timeout, and the waits
+                                   before
+        dead_letter                at last dead-letter the message with the reason, in place of acknowledging
+                                   it
+        check(values, types)       raises BadArgument to refuse arguments
     """
 
     function: Any
@@ -195,9 +198,8 @@ class TaskContext:
 
 
 def check_kind(name, function, run_in):
-    """Raise ValueError for a function that a call would not run: a generator, or a coroutine function if
-    ``run_in`` is not asyncio.
-    """
+    """Raise ValueError for a function that a call would not run."""
+    # A generator, or a coroutine function if ``run_in`` is not asyncio.
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ValueError(f"task {name!r} is a generator: a call of it runs nothing")
     if inspect.iscoroutinefunction(function) and run_in != "asyncio":

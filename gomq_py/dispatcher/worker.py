@@ -156,7 +156,9 @@ class Worker:
         return True
 
     def end(self, error):
-        """Stop for good: reconnecting was given up. Running tasks may finish, but also run elsewhere."""
+        """Stop for good, because reconnecting was given up. Running tasks may finish, but may also run
+        elsewhere.
+        """
         self.down(error)
         self.is_consuming = False
         self._copies.forget()
@@ -179,9 +181,8 @@ class Worker:
         return True
 
     def _call(self, function):
-        """Have the link's thread call the function, and wait. A lost connection is only logged, because the
-        broker has then returned all tasks to the queue.
-        """
+        """Have the link's thread call the function, and wait. A lost connection is only logged."""
+        # The broker has then returned all tasks to the queue.
         try:
             self._server.link.call(function)
         except (ClientError, OSError) as error:

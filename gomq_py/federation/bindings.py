@@ -2,7 +2,7 @@
 there.
 
 Equal bindings here become one binding upstream. A binding that a broker further downstream has made here is
-passed on upstream with one hop less, but not to the broker for which it was made, so in a ring of brokers no
+passed on upstream with one hop less, but not to the broker for which it was made. So in a ring of brokers no
 binding goes round for ever.
 """
 from typing import Any
@@ -54,7 +54,7 @@ class Bindings:
                 self._note(identity)
 
     def begin(self):
-        """Assume that none exist upstream. Returns a list of (routing key, arguments) to make there."""
+        """Assume that none exists upstream. Returns a list of (routing key, arguments) to make there."""
         self._changed.clear()
         self._there = {identity: asked[:2] for identity, asked in self._asked.items()}
         return list(self._there.values())
@@ -65,8 +65,8 @@ class Bindings:
         return bool(self._changed)
 
     def take_changes(self):
-        """Return a list of changes to make upstream, which from then on count as made: (routing key,
-        arguments, True to make the binding or False to remove it).
+        """Return a list of changes to make upstream: (routing key, arguments, True to make the binding or
+        False to remove it). They count as made from now on.
         """
         changes: list[tuple[str, dict, bool]] = []
         for identity in self._changed:
@@ -89,7 +89,8 @@ class Bindings:
 
 
 def _whom(binding):
-    """A key for the binding's destination. Uses its name, because a reopened queue is a new object."""
+    """A key for the binding's destination."""
+    # By its name, because a reopened queue is a new object.
     return binding.destination_type, binding.destination.name or id(binding.destination)
 
 

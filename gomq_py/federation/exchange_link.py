@@ -3,9 +3,8 @@ here, too.
 
 Each link has a queue upstream, and its own exchange between the upstream's exchange and that queue. The link
 makes the bindings of the exchange here between the two exchanges, so that only wanted messages are sent. The
-exchange in between has a type of its own, which also drops messages that have been here. If the broker
-upstream does not know this type, the exchange in between is a fanout exchange, and the link drops messages
-that have been here.
+type of the exchange in between also drops messages that have been here. If the broker upstream does not know
+this type, a fanout exchange takes its place, and the link drops these messages.
 
 AMQP cannot list bindings. So each connect makes a new exchange in between, with all bindings, then deletes
 the previous one; two names alternate. No binding of an earlier run stays, and no message is missed.
@@ -97,9 +96,8 @@ class ExchangeLink(FederationLink):
 
     @property
     def queue_upstream(self):
-        """Name of the link's queue upstream, formed as in RabbitMQ. Contains vhost and exchange of this
-        broker only if they differ from those upstream.
-        """
+        """Name of the link's queue upstream, formed as in RabbitMQ."""
+        # Contains vhost and exchange of this broker only if they differ from those upstream.
         there, here = self.upstream.exchange, [self._context.cluster_name()]
         if self.vhost.name != self._there[1]:
             here += [self.vhost.name, self.name]
@@ -167,7 +165,8 @@ class ExchangeLink(FederationLink):
         return queue
 
     def _check_other(self):
-        """Raise ClientError if the exchange upstream is, or seems to be, this one: messages would loop."""
+        """Raise ClientError if the exchange upstream is, or seems to be, this one."""
+        # Messages would loop.
         here = self._context.cluster_name(), self.vhost.name
         if self._there == here and self.upstream.exchange == self.name:
             raise ConnectionClosed(0, (
@@ -214,8 +213,8 @@ class ExchangeLink(FederationLink):
             channel.close()
 
     def _add_note(self, note):
-        """Show ``note`` in the link's status, and log it once. It tells what the link could not set up
-        upstream as defined, or why no message will come; the link goes on.
+        """Show ``note``, a reason for missing messages, in the link's status, and log it once. The link goes
+        on.
         """
         self.notes.append(note)
         if note not in self._told_notes:
@@ -265,9 +264,8 @@ class ExchangeLink(FederationLink):
             channel.exchange_declare(between, passive=True)  # errors of earlier methods arrive here
 
     def _fits(self, connection, method):
-        """True if the method fits into a frame of the upstream broker; otherwise adds a note. Without this
-        check one large binding would end the connection.
-        """
+        """True if the method fits into a frame of the upstream broker; otherwise adds a note."""
+        # One large binding would end the connection.
         fits = not connection.frame_max or len(method.encode()) + FRAME_OCTETS <= connection.frame_max
         if not fits:
             self._add_note(
@@ -323,14 +321,14 @@ class ExchangeLink(FederationLink):
 
 
 class UpstreamTasks:
-    """Runs tasks of one link upstream, such as changes of bindings, over a connection of their own.
+    """Runs tasks of one link upstream, such as changes of bindings, over a connection of their own, which is
+    closed LINGER_S after the last task.
 
-    The connection is closed LINGER_S after the last task: bindings change in bursts, and a thousand idle
-    links should not hold a second connection each. ``connect()`` returns a client's connection.
-    ``failed(error)``, which must not switch, is called if the upstream cannot be reached or refuses a task;
-    all waiting tasks are then dropped.
+    ``connect()`` returns a client's connection. ``failed(error)``, which must not switch, is called if the
+    upstream cannot be reached or refuses a task; all waiting tasks are then dropped.
     """
 
+    # Bindings change in bursts, and a thousand idle links should not hold a second connection each.
     def __init__(self, hub, connect, failed):
         self._hub = hub
         self._connect = connect

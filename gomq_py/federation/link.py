@@ -162,7 +162,7 @@ class FederationLink:
     # for kinds
 
     def _refusal(self):
-        """Why the upstream's setter may not publish here, or read an upstream in this broker; None if
+        """Why the upstream's setter may not publish here, or read an upstream in this broker; None if that is
         allowed.
         """
         return self._context.refusal(
@@ -216,9 +216,8 @@ def id_of(type_, vhost, name, upstream):
 
 
 def with_received(properties, told, passed, trusts_user_id):
-    """Return the Properties with the header x-received-from set: ``told``, the entry about the upstream, in
-    front of ``passed``, entries of brokers that the message has passed. Removes the user id unless
-    ``trusts_user_id``.
+    """Return the Properties with the header x-received-from: ``told``, the entry about the upstream, before
+    ``passed``, entries of brokers that the message has passed. Removes the user id unless ``trusts_user_id``.
     """
     headers = properties.headers or {}
     properties.headers = {**headers, RECEIVED_FROM: [told, *passed]}
@@ -250,9 +249,7 @@ def _await_all(channel, count, answer):
 
 class NoLink:
     """Stands for a link that cannot exist: the stored upstream is invalid, or was set while the broker had no
-    federation. The supervisor calls it like a link; it never connects.
-
-    ``type`` and ``name``: as of a FederationLink. The Upstream's ``fault`` has the reason.
+    federation. The Upstream's ``fault`` has the reason. ``type`` and ``name``: as of a FederationLink.
     """
 
     has_ended = True

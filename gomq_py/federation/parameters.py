@@ -32,14 +32,16 @@ PURPOSE = "x-internal-purpose"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
     """Describes the source of one link: an upstream's definition, with the overrides for this exchange or
-    queue.
+    queue. An unequal Upstream needs a new link.
 
-    ``exchange`` and ``queue``: names upstream. ``expires_ms`` and ``message_ttl_ms``: limits of the queue
-    that an exchange's link makes upstream, None: no limit. An unequal Upstream needs a new link.
-
-    ``chosen_by``: (text, user who set it) of the policy and of the set that select the upstream. ``fault``:
-    why there can be no link, or None. ``waiting``: (component, name) of each value that was set while the
-    broker had no federation, if this is the fault.
+        exchange, queue                names upstream
+        expires_ms, message_ttl_ms     limits of the queue that an exchange's link makes upstream, None: no
+                                       limit
+        chosen_by                      (text, user who set it) of the policy and of the set that select the
+                                       upstream
+        fault                          why there can be no link, or None
+        waiting                        (component, name) of each value that was set while the broker had no
+                                       federation, if that is the fault
     """
 
     name: str
@@ -64,8 +66,8 @@ class Upstream:
     waiting: tuple[tuple[str, str], ...] = ()
 
     def is_at_the_place_of(self, other):
-        """True if this Upstream and ``other`` may use the same objects upstream: they share a broker address
-        and name the same exchange.
+        """True if this Upstream and ``other`` may use the same objects upstream: an equal broker address and
+        exchange.
         """
         return self.exchange == other.exchange and bool(_places(self.uris) & _places(other.uris))
 
@@ -201,11 +203,9 @@ class UpstreamComponent(Component):
 # upstreams selected by a policy
 
 def upstreams_for(vhost, entity):
-    """Return a list of the Upstreams that the policy in force selects for an exchange or queue.
-
-    An Upstream with a ``fault`` can have no link: its stored value is invalid, or this value or the policy
-    was set while the broker had no federation (Parameters.waits).
-    """
+    """Return a list of the Upstreams that the policy in force selects for an exchange or queue."""
+    # An Upstream with a ``fault`` can have no link: its stored value is invalid, or this value or the policy
+    # was set while the broker had no federation (Parameters.waits).
     policy, definition = entity.in_force.policy, entity.in_force.definition
     if policy is None:
         return []

@@ -1,9 +1,9 @@
 """Queue links: let idle consumers of a queue here also get the messages of one upstream.
 
-The link takes messages while a consumer here waits and no message is ready. When the link stops taking, up to
-``prefetch`` messages may be in flight; they stay in the queue here. The link consumes with a priority below
-0, so that other consumers upstream get messages first. Another broker may have such a link to the queue here,
-so two queues may take from each other.
+The link takes messages while a consumer here waits and no message is ready. When it stops, up to ``prefetch``
+messages may be in flight; they stay in the queue here. It consumes with a priority below 0, so that other
+consumers upstream come first. The other broker may have such a link to the queue here, so two queues may take
+from each other.
 """
 from gomq_py.broker.envelope import EXTRA_KEYS
 from gomq_py.broker.exchanges.federation_upstream import RECEIVED_FROM

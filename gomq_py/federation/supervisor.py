@@ -39,10 +39,9 @@ _described = methodcaller("described")
 
 
 class LinkContext:
-    """Objects that all federation links of one broker share.
-
-    ``make_link``: replaces the class links.link.Link, or None. ``removing``: {(URI, name of a queue
-    upstream): Event} of cleanups in progress. Links call ``on_change(link)`` and ``on_end(link, reason)``.
+    """Objects that all federation links of one broker share. ``make_link``: replaces the class
+    links.link.Link, or None. ``removing``: {(URI, name of a queue upstream): Event} of cleanups in progress.
+    Links call ``on_change(link)`` and ``on_end(link, reason)``.
     """
 
     def __init__(self, broker, hub, connector, on_change, on_end, make_link):
@@ -76,7 +75,8 @@ class LinkContext:
 
     @staticmethod
     def set_by(vhost, upstream, before):
-        """Name of the upstream's setter, or ``before`` if the upstream was deleted: cleanup still logs in."""
+        """Name of the upstream's setter, or ``before`` if the upstream was deleted."""
+        # Cleanup still logs in.
         there = UPSTREAM, upstream
         return vhost.set_by.get(there) if there in vhost.parameters else before
 
@@ -88,11 +88,10 @@ class LinkContext:
             return False
 
     def refusal(self, vhost, upstream, kind, name, exchange):
-        """Return why the link is not allowed, as a text that begins with the end's name; None if it is
-        allowed.
+        """Return why the link is not allowed, as a text that begins with the end's name; None if it is.
 
         The user who set the upstream must have the right to publish to ``exchange`` and, if the upstream is
-        in this broker too, to read from it. Users who set the policy or the set must be allowed to choose the
+        in this broker, to read from it. Users who set the policy or the set must be allowed to choose the
         upstream for the exchange or queue ``name``.
         """
         end = DESTINATION
@@ -112,14 +111,13 @@ class LinkContext:
         return None
 
     def check_chosen(self, vhost, what, by, upstream, uris, kind, there, here=None):
-        """Check that user ``by``, who set the policy or set ``what``, may use another user's upstream and
-        thus its login to take messages from the exchange or queue ``there`` upstream to ``here`` in this
-        vhost.
-
-        If the upstream is in this broker, ``by`` needs the right to read ``there``. The rights in another
-        broker are unknown: if ``there`` and ``here`` differ, ``by`` needs the right to read the name
-        ``there`` in this vhost, unless ``by`` is an administrator. Raises NoPermission, ValueError.
+        """Check that user ``by``, who set the policy or set ``what``, may use another user's upstream, and so
+        its login, to take messages from the exchange or queue ``there`` upstream to ``here`` in this vhost.
+        Raises NoPermission, ValueError.
         """
+        # If the upstream is in this broker, ``by`` needs the right to read ``there``. The rights in another
+        # broker are unknown: if ``there`` and ``here`` differ, ``by`` needs the right to read the name
+        # ``there`` in this vhost, unless ``by`` is an administrator.
         if by is not None and by == vhost.set_by.get((UPSTREAM, upstream)):
             return
         local = [parse(uri).path or vhost.name for uri in uris if self._connector.is_local(uri)]
@@ -143,7 +141,7 @@ class LinkContext:
         return self._setters.user_of(vhost.set_by.get((UPSTREAM, upstream)), f"upstream '{upstream}'")
 
     def check_setter(self, name, value, by):
-        """Raise ValueError if user ``by`` may not set this upstream, or because of its URIs."""
+        """Raise ValueError if user ``by`` may not set this upstream or use its URIs."""
         user = self._setters.user_of(by, f"upstream '{name}'")
         try:
             self._connector.check(value["uri"], user=user)
@@ -151,8 +149,8 @@ class LinkContext:
             raise ValueError(f"uri: {error}") from None
 
     def check_set_setter(self, vhost, name, value, by):
-        """Raise ValueError if the set names an exchange or queue upstream, in place of an upstream's own,
-        that user ``by``, who sets the set, may not use.
+        """Raise ValueError if user ``by`` may not use the exchange or queue upstream that the set names in
+        place of an upstream's own.
         """
         for entry in value:
             upstream = entry["upstream"]
@@ -233,12 +231,10 @@ class Federation(Job):
         ]
 
     def restart(self, vhost, link_id, by):
-        """Make the link with this id reconnect. Returns False if there is none.
-
-        If the link's upstream, set or policy was stored while the broker had no federation
-        (Parameters.waits), it takes effect now, as if user ``by`` had just set it. Raises OSError,
-        ValueError.
+        """Make the link with this id reconnect. Returns False if there is none. Raises OSError, ValueError.
         """
+        # If the link's upstream, set or policy was stored while the broker had no federation
+        # (Parameters.waits), it takes effect now, as if user ``by`` had just set it.
         for link in self.links(vhost):
             if link.id == link_id:
                 for component, name in link.upstream.waiting:
@@ -421,7 +417,8 @@ class Federation(Job):
         self._broker.events.emit(STATUS, _described, link)
 
     def _link_ended(self, link, reason):
-        """After a delay, restart a link that ended by itself: no error is final while the link is wanted."""
+        """Restart, after a delay, a link that ended by itself."""
+        # No error is final while the link is wanted.
         self._link_changed(link)
         self._hub.timers.start(
             max(AGAIN_S, link.upstream.reconnect_delay_s) * 1000, lambda: self._start_again(link))

@@ -141,9 +141,8 @@ def check_node(wanted):
 
 
 def receive_body(max_octets):
-    """Receive the request's body before the view reads any state: a body may come slowly, and that state
-    could change meanwhile. Raises BodyLost. May switch.
-    """
+    """Receive the request's body before the view reads any state. Raises BodyLost. May switch."""
+    # A body may come slowly, and that state could change meanwhile.
     if request.method in ("PUT", "POST"):
         try:
             g.body = _received(max_octets)
@@ -154,7 +153,7 @@ def receive_body(max_octets):
 
 
 def _parse_if_long(pieces):
-    """Parse a body of very many values in slices, into ``g.parsed``; leave other bodies unparsed."""
+    """Parse a body of very many values in slices, into ``g.parsed``. Leaves other bodies unparsed."""
     octets = b"".join(pieces)
     if octets.count(b",") < MANY_VALUES or b"\\u" in octets:
         return
@@ -203,7 +202,7 @@ def _received(max_octets):
 
 def paths_in(query):
     """The fields that the query's ``columns`` names (``name,message_stats.publish_details.rate``, as in
-    RabbitMQ), each as a list of names; None if the query names no field and gets all.
+    RabbitMQ), each as a list of names; None without ``columns``.
     """
     wanted = query.get("columns")
     return [column.split(".") for column in wanted.split(",") if column] if wanted else None

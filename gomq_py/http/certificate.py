@@ -34,7 +34,7 @@ def end_s(path):
 
 
 def _element(der, at):
-    """(tag, start and end of the contents) of the DER element at ``at``. Raises ValueError."""
+    """Return (tag, start and end of the contents) of the DER element at ``at``. Raises ValueError."""
     try:
         tag, length, start = der[at], der[at + 1], at + 2
     except IndexError:

@@ -1,10 +1,10 @@
 """Clients: limits the number of clients of one management port, in all and per address, and the time that a
 client may keep the server waiting.
 
-The server reports when it waits for a client and when it works for a client; one timer runs for the client
-whose time is over first. A client that connects to a full port replaces one that has kept the server waiting
-for at least ``PATIENCE_S``: of the address with the most such clients, the one awaited longest. So idle
-connections keep nobody out. Never reads or writes a socket.
+The server reports when it waits for a client and when it works for one; one timer runs for the client whose
+time is over first. A client that connects to a full port replaces the one awaited longest, for ``PATIENCE_S``
+at least, of the address with the most such clients. So idle connections keep nobody out. Never reads or
+writes a socket.
 """
 import socket
 import time
@@ -46,7 +46,7 @@ class Clients:
     """
 
     def __init__(self, settings, room_again, clock=time.monotonic):
-        """``room_again()`` is called when has_room() should be asked again: a client has left, or may have
+        """``room_again()`` is called when has_room() may have another answer: a client has left, or one has
         kept the server waiting for PATIENCE_S.
         """
         self._settings = settings
@@ -64,8 +64,8 @@ class Clients:
         return len(self._clients)
 
     def has_room(self):
-        """True if another client may connect. A full port closes the client that has kept the server waiting
-        longest, if for PATIENCE_S at least; ``room_again()`` is called when there may be room.
+        """True if another client may connect. Otherwise makes room as _end_the_slowest() does;
+        ``room_again()`` is called when there may be room.
         """
         if len(self._clients) < self._settings.http_max_connections:
             return True
@@ -112,8 +112,8 @@ class Clients:
 
     @contextmanager
     def waiting(self, client, writing=False):
-        """Context manager for a wait until the client sends or, if ``writing``, reads. Shuts down the socket
-        of a client that takes longer than allow() says.
+        """Context manager for a wait until the client sends or, if ``writing``, reads. Shuts down its socket
+        when the time of allow() is over.
         """
         client.awaited_since, client.writing = self._clock(), writing
         self._until_late.start(client.until - self._clock())
@@ -136,8 +136,8 @@ class Clients:
             self._until_late.start(min(left) - now)
 
     def _end_the_slowest(self):
-        """Of the address with the most clients that the server waits for, close the client awaited longest.
-        If that was less than PATIENCE_S, close no client, and call ``room_again`` later.
+        """Close one client for which the server waits: of the address with the most such clients, the one
+        awaited longest. If that was less than PATIENCE_S, close none, and call ``room_again`` later.
         """
         awaited = [client for client in self._clients if client.awaited_since is not None and not client.late]
         ranks = Counter(client.host for client in awaited)
@@ -171,7 +171,7 @@ class _Alarm:
         self._at = 0.0
 
     def start(self, seconds):
-        """Call back in ``seconds``, unless a previous start() asked for a call before that time."""
+        """Call back in ``seconds``, unless an earlier time has been asked for."""
         loop = gevent.get_hub().loop
         at = loop.now() + seconds
         if self._timer is not None:

@@ -3,7 +3,7 @@ most once in two seconds, however many clients ask.
 
 Reads the broker's state in slices, and leaves the verdicts to diagnosis.checks. Each finding has a
 visibility, by which the view filters. The growth of a queue is its change between two examinations, so the
-first examination finds no growing queue.
+first one finds none.
 """
 import time
 from collections import defaultdict

@@ -30,7 +30,7 @@ _APPS = {HTTP: create_app, CONTROL: create_control_app, METRICS: create_metrics_
 
 
 def _change_nothing(*_):
-    """What a broker without a cluster does for an operator of one."""
+    """Do nothing: for a broker without a cluster."""
 
 
 class Management:
@@ -42,11 +42,12 @@ class Management:
     ):
         """``listeners()`` returns the open listeners of this process; ``hub`` has the connected clients.
 
-        ``serving(protocol)`` returns (handler, admission gate) of "amqp" or "mqtt" over a WebSocket;
-        ``options`` are set on the sockets of those clients (net.socket_options.SocketOptions). ``shovels``
-        and ``federation`` are the broker's supervisors (shovel.supervisor, federation.supervisor), or None.
-        ``cluster_figures()`` returns the answer to /api/cluster; ``change_cluster(what)`` does what an
-        operator asks for (cluster.elected).
+            serving(protocol)           returns (handler, admission gate) of "amqp" or "mqtt" over a WebSocket
+            options                     set on the sockets of those clients (net.socket_options.SocketOptions)
+            shovels, federation         the broker's supervisors (shovel.supervisor, federation.supervisor),
+                                        or None
+            cluster_figures()           returns the answer to /api/cluster
+            change_cluster(what)        does what an operator asks for (cluster.elected)
         """
         self._upgrades = Upgrades(settings, serving, hub, options)
         interval_s, log_source = settings.stats_interval / 1000, Waker()
@@ -82,7 +83,7 @@ class Management:
 
 
 def _wake(source, thread_id):
-    """Wake the followers of the log, but only in the hub's thread, ``thread_id``."""
+    """Wake the followers of the log, if called in the hub's thread, ``thread_id``."""
     if threading.get_native_id() == thread_id:
         source.wake()
 
@@ -104,7 +105,7 @@ class Door:
         self._server.start()
 
     def has_room_for(self, _address):
-        """Whether another client is to be adopted now."""
+        """Whether a client of another node may be adopted now."""
         return self._server.has_room()
 
     def adopt(self, family, descriptor, address):
@@ -126,10 +127,14 @@ class Node:
     """One running broker, as the management API sees it. Connections come from the hub's ``clients``, shovels
     and links from their supervisors.
 
-    ``listeners()`` returns the open listeners, with protocol, address and port; ``name`` is the node's:
-    ``gomq@host``. ``shovels``: a shovel.supervisor.Shovels, or None; ``federation``: a
-    federation.supervisor.Federation, or None. ``doctor`` is a http.doctor.Doctor, ``log`` a LogRing,
-    ``log_source`` wakes the log's followers. ``cluster_figures()``, ``change_cluster()``: see Management.
+        listeners()           returns the open listeners, with protocol, address and port
+        name                  the node's: ``gomq@host``
+        shovels               a shovel.supervisor.Shovels, or None
+        federation            a federation.supervisor.Federation, or None
+        doctor                a http.doctor.Doctor
+        log, log_source       a LogRing, and what wakes the log's followers
+        cluster_figures(), change_cluster()
+                              see Management
     """
 
     def __init__(
@@ -162,7 +167,7 @@ class Node:
         return [self.broker.totals, *(vhost.totals for vhost in list(self.broker.vhosts.values()))]
 
     def churn(self):
-        """{event: count} of connections, channels and queues that were opened or closed."""
+        """Return {event: count} of connections, channels and queues that were opened or closed."""
         totals, churn = self.totals(), self.clients.churn
         return {
             name: getattr(churn, name)

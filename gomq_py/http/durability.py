@@ -39,9 +39,10 @@ def after_request(response):
 
 
 def wait(when_safe):
-    """Wait until ``when_safe(callback)`` calls ``callback(None)``. Raises NotFlushed if it gives an error,
-    and if the client has gone, so that no connection is occupied while a disk hangs. May switch.
+    """Wait until ``when_safe(callback)`` calls ``callback(None)``. Raises NotFlushed if it gives an error, or
+    if the client has gone. May switch.
     """
+    # A client that has gone occupies no connection while a disk hangs.
     done = AsyncResult()
     when_safe(done.set)
     while done.wait(LOOK_S) is None and not done.ready():

@@ -28,7 +28,7 @@ def caller(vhost_name):
 
 
 def writable_vhost(name):
-    """The vhost of this name, for a change: NoSuchObject then has the words that RabbitMQ uses there."""
+    """The vhost of this name, for a change. Raises NoSuchObject, in the words that RabbitMQ uses there."""
     if name not in node().broker.vhosts:
         raise NoSuchObject("vhost_not_found", error="not_found")
     return find_vhost(name)
@@ -63,9 +63,8 @@ def find_queue(vhost_name, name):
 
 
 def queue_to_take_from(vhost_name, name):
-    """Return the queue of this name, for requests that RabbitMQ passes to an AMQP channel: NoSuchObject for a
-    missing queue has AMQP's error text.
-    """
+    """The queue of this name, for taking messages. Raises NoSuchObject with AMQP's error text."""
+    # RabbitMQ passes these requests to an AMQP channel.
     queue = find_vhost(vhost_name).queues.get(name)
     if queue is None:
         raise NoSuchObject(f"NOT_FOUND - no {described('queue', name, vhost_name)}", error="not_found")
@@ -73,9 +72,10 @@ def queue_to_take_from(vhost_name, name):
 
 
 def there_is(kind, one, name, vhost_name):
-    """Return ``one``, an entity that was looked up. If it is None, raises NoSuchObject, which names the
-    missing entity as RabbitMQ does for the source and destination of bindings.
+    """Return ``one``, an entity that was looked up. If it is None, raises NoSuchObject with its kind and
+    name.
     """
+    # As RabbitMQ does for the source and destination of bindings.
     if one is None:
         raise NoSuchObject(f"no {described(kind, name, vhost_name)}", error="not_found")
     return one

@@ -8,7 +8,7 @@ import orjson
 from flask import Response, request
 from werkzeug.exceptions import HTTPException
 
-from gomq_py.errors import AccessRefused, NoPermission, NotFound, Refused
+from gomq_py.errors import AccessRefused, ClusterError, NoPermission, NotFound, Refused
 from gomq_py.observability.log import logger
 
 LOG = logger("http")
@@ -39,7 +39,9 @@ class NotAuthorised(APIError):
 
 
 class LoginFailed(NotAuthorised):
-    """401: the login failed. RabbitMQ spells this error word with z, and management tools look for it."""
+    """401: the login failed. Management tools look for this error word, in which RabbitMQ spells "authorized"
+    with z.
+    """
 
     error = "not_authorized"
 
@@ -61,6 +63,12 @@ class NoSuchObject(APIError):
 
     def __init__(self, reason="Not Found", error=None):
         super().__init__(reason, error)
+
+
+class Conflict(APIError):
+    """409: the state of the node does not allow the request."""
+
+    status, error = 409, "conflict"
 
 
 class PreconditionNotMet(APIError):
@@ -151,6 +159,11 @@ def from_refused(error):
     return answer(400, "bad_request", error.text)
 
 
+def from_cluster_error(error):
+    """The response to a refusal by a node's cluster: 400 with the text."""
+    return answer(400, "bad_request", str(error))
+
+
 def from_http_error(error):
     """The response to a refusal by Flask: unknown paths, wrong methods, malformed requests."""
     if error.code == 404:
@@ -177,6 +190,7 @@ def register(app):
     """Install the error handlers in a Flask app."""
     app.register_error_handler(APIError, from_api_error)
     app.register_error_handler(Refused, from_refused)
+    app.register_error_handler(ClusterError, from_cluster_error)
     app.register_error_handler(HTTPException, from_http_error)
     app.register_error_handler(BodyLost, from_lost_body)
     app.register_error_handler(Exception, from_anything)

@@ -1,8 +1,8 @@
 """Feed: records a broker's changes, for clients that follow them instead of reloading lists.
 
-Subscribes to the broker's events when a client first asks for changes. Keeps the last changes in a ring and
-numbers them consecutively. The first number is the Unix time in microseconds, so that all numbers of an
-earlier run are smaller.
+Subscribes to the broker's events when a client first asks. Keeps the last changes in a ring and numbers them
+consecutively. The first number is the Unix time in microseconds, so all numbers of an earlier run are
+smaller.
 """
 import time
 from collections import deque
@@ -44,7 +44,9 @@ class Feed:
         return self._last
 
     def since(self, number):
-        """[(number, Change)] of all changes after ``number``; None if ``number`` is too old or too high."""
+        """Return [(number, Change)] of all changes after ``number``; None if ``number`` is too old or too
+        high.
+        """
         missed = self.last - number
         if not 0 <= missed <= len(self._changes):
             return None
@@ -118,7 +120,7 @@ def _alarm(reason):
 
 
 def _of_vhost(one):
-    """(vhost, user, facts) for the Change of a vhost, or of a vhost's limits."""
+    """Return (vhost, user, facts) for the Change of a vhost, or of a vhost's limits."""
     return _parameter(one) if isinstance(one, dict) else _vhost(one)
 
 

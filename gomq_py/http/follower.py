@@ -1,7 +1,7 @@
 """Management doors of a follower: a node that keeps a copy of a leader's data folder and has no broker.
 
 They answer /api/cluster, the health checks and /metrics, without a login, because the users are in the folder
-that the leader still writes; every other path gets 503, or is the leader's to answer. The control socket
+that the leader still writes. Every other path gets 503, or is passed on to the leader. The control socket
 promotes the node.
 """
 from functools import partial
@@ -10,14 +10,14 @@ from flask import Flask, request
 from gevent import socket
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
-from gomq_py.diagnosis import clusters
-from gomq_py.errors import ClusterError
 from gomq_py.http import errors
 from gomq_py.http.answers import json_answer, no_content, paced_answer
+from gomq_py.http.api import health
+from gomq_py.http.api.cluster import change
 from gomq_py.http.app import add_headers
 from gomq_py.http.cluster_metrics import cluster_families
 from gomq_py.http.door import CONTROL, HTTP, HTTPS, Door
-from gomq_py.http.errors import Unavailable
+from gomq_py.http.errors import Conflict, Unavailable
 from gomq_py.http.exposition import rendered
 
 # Checks of the process, which a follower passes, and of the service, for which it must pass clients on.
@@ -34,12 +34,15 @@ LINE_OCTETS = 1024
 class FollowerManagement:
     """Makes the management doors of one follower, on sockets that the caller opens.
 
-    ``cluster_figures()`` returns the answer to /api/cluster; ``promote()`` begins to make the node a leader,
-    and returns at once; ``why_not_promote(is_forced)`` says what speaks against it now, or "".
-    ``forward(connection, address)`` passes a client of the HTTP listener on to the leader, until its end;
-    None: nobody is passed on. A client whose first request is for a path of the follower's own is served
-    here, and each of its connections for one request. ``change_cluster(what)`` does what an operator asks
-    for.
+        cluster_figures()                returns the answer to /api/cluster
+        promote()                        begins to make the node a leader, and returns at once
+        why_not_promote(is_forced)       returns what speaks against a promotion now, or ""
+        forward(connection, address)     passes a client of the HTTP listener on to the leader, until its end;
+                                         None: the node passes no client on
+        change_cluster(what)             does what an operator asks for
+
+    A client whose first request is for a path of the follower's own is served here, with one request per
+    connection.
     """
 
     def __init__(
@@ -68,8 +71,8 @@ class FollowerManagement:
 
 
 class _Forward:
-    """Passes clients on, but those whose first request is for this node. ``until_end(connection, address)``:
-    FollowerManagement's ``forward``.
+    """Passes clients on to the leader by ``until_end(connection, address)``, except those whose first request
+    is for this node.
     """
 
     def __init__(self, until_end):
@@ -123,16 +126,9 @@ def _create_app(node, is_control):
     def promote():
         why_not = node.why_not_promote(request.args.get("force") == "true")
         if why_not:
-            return errors.answer(409, "conflict", why_not)
+            raise Conflict(why_not)
         node.promote()
         return no_content(202)
-
-    def change(what):
-        try:
-            node.change_cluster(what)
-        except ClusterError as error:
-            return errors.answer(400, "bad_request", str(error))
-        return no_content()
 
     def refuse(path=""):
         raise Unavailable(_reason(node))
@@ -152,38 +148,21 @@ def _create_app(node, is_control):
 
 
 def _add_checks(app, node):
-    def alive():
-        return _verdict("")
-
     def in_service():
         serves = node.forwards and node.cluster_figures().get("leader")
-        return _verdict("" if serves else _reason(node))
+        return json_answer(health.OK) if serves else health.failed(_reason(node))
 
-    def in_sync():
-        return _verdict(clusters.why_not_in_sync(node.cluster_figures()))
-
-    def quorum_critical():
-        return _verdict(clusters.why_critical(node.cluster_figures()))
-
-    for name in ALIVE:
-        app.add_url_rule(f"/api/health/checks/{name}", view_func=alive)
-    for name in IN_SERVICE:
-        app.add_url_rule(f"/api/health/checks/{name}", view_func=in_service)
-    app.add_url_rule("/api/health/checks/is-in-sync", view_func=in_sync)
-    app.add_url_rule("/api/health/checks/node-is-quorum-critical", view_func=quorum_critical)
+    checks = {
+        **dict.fromkeys(ALIVE, health.alive), **dict.fromkeys(IN_SERVICE, in_service),
+        "is-in-sync": health.in_sync, "node-is-quorum-critical": health.quorum_critical}
+    for name, check in checks.items():
+        app.add_url_rule(f"/api/health/checks/{name}", name, check)
 
 
 def _last_answer(response):
-    """The next request of this client may be the leader's to answer."""
+    """Close the connection after this answer: the client's next request may be the leader's to answer."""
     response.headers["Connection"] = "close"
     return response
-
-
-def _verdict(reason):
-    """A check's answer. ``reason``: why it fails, or ""."""
-    if reason:
-        return json_answer({"status": "failed", "reason": reason}, 503)
-    return json_answer({"status": "ok"})
 
 
 def _reason(node):

@@ -1,11 +1,10 @@
 """Cross-site requests: a logged-in browser must not change anything because another site's page tells it to.
 
 Browsers add a remembered login to any request, even to a form that another site posts. But they also send
-``Sec-Fetch-Site`` on connections they consider safe, and ``Origin``, which no page can forge or omit from a
+``Origin`` and, on connections they consider safe, ``Sec-Fetch-Site``; no page can forge or omit these from a
 request that changes something. Without a preflight a page can send no body but a form's. Programs send
-neither header, and send JSON. A browser that knows ``SameSite`` keeps a session's cookie from other sites'
-requests; a request with that cookie that changes something also needs a token, which only the broker's own
-pages can read.
+neither header, and send JSON. A request that changes something with a session's cookie also needs a token,
+which only the broker's own pages can read.
 """
 import hmac
 import socket
@@ -58,10 +57,9 @@ def check_token(token):
 def login_address(address, host, base_url):
     """The address to which a login is attributed, in every protocol: ``address``, or a text that is no
     address if the connection is local but ``host`` (the field Host) does not name this machine.
-
-    A foreign name may resolve to this machine (DNS rebinding): to the browser its page is then not
-    cross-site, and the connection comes from the loopback.
     """
+    # A foreign name may resolve to this machine (DNS rebinding): to the browser its page is then not
+    # cross-site, and the connection comes from the loopback.
     if not is_loopback(address) or _names_this_machine(host, base_url):
         return address
     return f"{address} by a foreign name"

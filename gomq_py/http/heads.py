@@ -1,9 +1,8 @@
 """Heads: reads the heads and chunks of requests, and accepts only unambiguous ones.
 
-If a proxy that shares a connection among its clients reads a request differently from this server, a client
-can write the beginning of another client's request. So a request that RFC 9112 allows a server to mend, or
-that another server may read differently, is refused, and its connection is closed: the start of the next
-request is unknown.
+If a proxy reads a request differently from this server, one of its clients can write the beginning of another
+client's request. So a request that RFC 9112 allows a server to mend, or that another server may read
+differently, is refused, and its connection is closed.
 
     request line   METHOD SP target SP HTTP/1.0|1.1 CRLF       (RFC 9112 §3)
     field line     name ":" OWS value OWS CRLF                 (§5; no white space before the colon, no
@@ -45,11 +44,9 @@ def check_request_line(line):
 
 def read_fields(file):
     """Read and check the field lines of a request and the empty line behind them. Returns them as bytes,
-    without white space around values.
-
-    Returns truncated lines, and too many or too long lines, unchanged: a later check refuses them. Raises
-    MalformedHead. May switch.
+    without white space around values. Raises MalformedHead. May switch.
     """
+    # Truncated lines, and too many or too long lines, are returned unchanged: a later check refuses them.
     lines = []
     while len(lines) <= FIELDS_MAX:
         line = file.readline(LINE_OCTETS_MAX + 1)

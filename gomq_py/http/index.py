@@ -3,10 +3,9 @@ all requests.
 
 A row is an entity in a list, such as a queue. A column is one fact of each row (``messages``, whether a name
 matches a filter). The first request that needs a column reads it from the broker in slices; later requests in
-the interval reuse the column. Each request makes its own list of the rows that the user may see: new rows are
-read one by one, and deleted rows are in no list. So a column affects the order alone, never what a user sees.
-
-The index holds numbers, texts and ids of rows only, so it keeps no deleted queue in memory.
+the interval reuse it. Each request makes its own list of the rows that the user may see, so a column affects
+the order alone. New rows are read one by one. The index holds numbers, texts and ids only, so it keeps no
+deleted queue in memory.
 """
 import heapq
 import time
@@ -49,7 +48,7 @@ class Rows:
 
     @property
     def are_kept(self):
-        """Whether the Index caches facts of these rows: there must be many, and rows must have ids."""
+        """Whether the Index caches facts of these rows: they are many, and have ids."""
         return self.kind.numbers is not None and len(self.all) >= KEPT_FROM
 
     def numbers(self):
@@ -158,7 +157,7 @@ class _Column:
 
 
 class _Kept:
-    """One cached fact in one interval: a _Column for each list of rows that a request has asked for."""
+    """One cached fact in one interval: a _Column for each list of rows that was asked for."""
 
     __slots__ = ("begun_at", "lock", "_columns")
 
@@ -206,11 +205,11 @@ def chunks(sequence):
 
 
 def in_order(values):
-    """Return the indexes of ``values`` in sorted order, as an array: None first, then numbers, then texts and
-    all else as text, so that no list fails to sort. May switch.
-
-    Makes no tuple per value: for 100 000 tuples the cycle collector stopped the loop for 20 to 100 ms.
+    """Return the indexes of ``values`` in sorted order, as an array: None first, then numbers, then all else
+    as text. May switch.
     """
+    # So no list fails to sort. Makes no tuple per value: for 100 000 tuples the cycle collector stopped the
+    # loop for 20 to 100 ms.
     kinds = {kind for _, some in chunks(values) for kind in set(map(type, some))}
     if kinds <= NUMBERS or kinds == {str}:
         return _merged(range(len(values)), values.__getitem__)

@@ -1,8 +1,8 @@
 """Reads and writes JSON in slices, so that definitions of ten thousand queues delay no message.
 
 A fast library parses a whole text at once: 10 ms per MiB, and more if it is mostly brackets. Here the lists
-of the outermost object are parsed element by element, and so are elements longer than GLANCE; an element has
-at most ELEMENT_MAX characters.
+of the outermost object, and elements longer than GLANCE, are parsed element by element; an element has at
+most ELEMENT_MAX characters.
 """
 import codecs
 import json
@@ -50,8 +50,8 @@ def parsed(pieces):
 
 
 def dumped(sections):
-    """Return the JSON object of (key, value) pairs as a list of bytes; a value other than a dict, list or str
-    is an iterator, which becomes an array. May switch.
+    """Return the JSON object of (key, value) pairs as a list of bytes. An iterator as value becomes an array.
+    May switch.
     """
     parts = []
     for number, (key, value) in enumerate(sections):
@@ -221,7 +221,7 @@ def _list(text, limit):
 
 
 def _limit_of(text, limit):
-    """Return ``limit``; if it is None, the last position where the element that begins here may end."""
+    """Return ``limit``; None: the last position where the element that begins here may end."""
     if limit is None:
         text.peek()
         return text.position() + ELEMENT_MAX

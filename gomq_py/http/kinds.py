@@ -1,9 +1,7 @@
-"""Kinds of entities in long lists: each with its JSON, the facts that it is filtered and sorted by, and a
-check whether an entity still exists.
+"""Kinds of entities in long lists: their JSON, and the facts by which they are filtered and sorted.
 
 Tables only. A row is a listed entity. A fact is the value of one JSON field, read without building the whole
-object. Lists can also be sorted by a field without a fact, which builds the object of each row once in an
-interval.
+object. A sort by a field without a fact builds the object of each row once in an interval.
 """
 from operator import itemgetter
 
@@ -17,10 +15,13 @@ KEPT_CHARACTERS = 200
 
 
 class Kind:
-    """A kind of entities in lists (rows). ``build(row)`` returns a row's JSON; ``name_of(row)`` the text that
-    filters match; ``now(row)`` the row in its present state, or None if it is deleted.
+    """A kind of entities in lists (rows).
 
-    ``numbers(rows)``: an id for each row, valid while the row exists; None if rows are made for each request.
+        build(row)       returns the row's JSON
+        name_of(row)     returns the text that filters match
+        now(row)         returns the row in its present state, or None if it is deleted
+        numbers(rows)    returns an id for each row, valid while the row exists; None if rows are made for
+                         each request
     """
 
     __slots__ = ("build", "name_of", "now", "numbers", "facts")
@@ -125,8 +126,8 @@ def _messages(queue):
 
 
 def _rates(group, first, prefix):
-    """{field: function that reads the rate of a counter from a thing}, for the counters of ``group`` from
-    index ``first`` on. Field names begin with ``prefix``. Reading a rate keeps it measured (http.rates).
+    """Return {field: function that reads the rate of a counter from a thing}, for the counters of ``group``
+    from index ``first`` on. Field names begin with ``prefix``. Reading a rate keeps it measured (http.rates).
     """
     def rate(index):
         return lambda thing: statistics.view(group, thing).details(index)["rate"]

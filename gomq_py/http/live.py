@@ -1,10 +1,9 @@
 """Live: answers requests with endless streams of server-sent events (HTML's), for changes and for the log.
 
 A source, such as the log, wakes its followers, the streams; the server writes what a follower yields. A
-follower sleeps until there is an event, and sends all due events together, so that a busy broker costs a
-viewer few writes a second. Each stream counts as a connection of its port ([mgmt] max_connections), and the
-number of streams is limited, so that other clients find room. A stream ends when its login ends, its port
-closes, or its client has gone; an empty line, written every SILENCE_S, detects a client that has gone.
+follower sends all due events together, so that a busy broker costs a viewer few writes a second. Each stream
+counts as a connection of its port ([mgmt] max_connections), and their number is limited. A stream ends when
+its login ends, its port closes, or its client has gone, which an empty line every SILENCE_S detects.
 """
 import time
 
@@ -92,8 +91,8 @@ def is_wanted():
 
 
 def answer(source, tell):
-    """A response that streams events. ``tell()`` returns the events since its last call, in order, as a list
-    of (event's name or None, number or None, value). If ``tell()`` returns None, the stream ends.
+    """A response that streams events. ``tell()`` returns a list of (event's name or None, number or None,
+    value) since its last call; None ends the stream.
     """
     viewer, followers = Viewer(), request.environ.get("gomq.followers")
     event = Event()

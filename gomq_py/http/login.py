@@ -142,11 +142,11 @@ REFUSALS = {
 
 
 def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
-    """Restrict a view to users whose tags include ``tag``.
+    """Restrict a view to users whose tags include ``tag``. Sets ``g.user``, ``g.tags`` and ``g.session``
+    (None for a password or token).
 
-    Sets ``g.user``, ``g.tags`` and ``g.session`` (None for a password or token). Before the view runs, the
-    body of at most ``max_octets`` has been received and the login, of any kind, is still valid. ``who()``
-    returns the user, and does not switch after it has checked the login.
+    ``max_octets``: most octets of the body, which is received before the view runs. ``who()`` returns the
+    user, and must not switch after it has checked the login, which is then still valid when the view runs.
     """
 
     def decorate(view):
@@ -168,11 +168,9 @@ def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
 
 
 def check_login():
-    """Check, after a wait, that the request's login is still valid. Raises LoginFailed, SessionEnded.
-
-    Meanwhile the user may have been deleted or have got another password or other tags, the token may have
-    expired, or the page may have logged out.
-    """
+    """Check, after a wait, that the request's login is still valid. Raises LoginFailed, SessionEnded."""
+    # Meanwhile the user may have been deleted or have got another password or other tags, the token may have
+    # expired, or the page may have logged out.
     if g.session is not None and not sessions().is_good(g.session):
         raise SessionEnded("The session has ended")
     if not g.proof.is_good():
@@ -186,9 +184,10 @@ def require_tag(tag):
 
 
 def set_by():
-    """Return the author of a parameter that this request sets, for ``Parameters.set``: None for a token's
-    user, who is not a local user, whatever its name.
+    """Return the author of a parameter that this request sets, for ``Parameters.set``; None for a token's
+    user.
     """
+    # A token's user is not a local user, whatever its name.
     if isinstance(g.user, LocalOperator):
         return OPERATOR
     return g.user.name if node().broker.users.get(g.user.name) is g.user else None
@@ -209,10 +208,9 @@ def user_sees_vhost(user, tags, name):
 def sign_on_settings(given):
     """The settings that a page needs to log in at the issuer of tokens ([oauth]), for /api/auth; None if
     tokens are not accepted, or pages have no client id.
-
-    The page asks the issuer for a code (OAuth 2.0, RFC 6749 §4.1, with PKCE, RFC 7636) and exchanges it for a
-    token itself; the broker sees only the token, as from any client. A client id is no secret.
     """
+    # The page asks the issuer for a code (OAuth 2.0, RFC 6749 §4.1, with PKCE, RFC 7636) and exchanges it for
+    # a token itself; the broker sees only the token, as from any client. A client id is no secret.
     if (
         not given.oauth_client_id or OAUTH not in backends_named(given.auth_backends)
         or not issuer_origins(given)
@@ -238,7 +236,7 @@ def issuer_origins(given):
 
 
 def policy_with_issuer(policy, given):
-    """This Content-Security-Policy; if sign-on is set up, extended so that a page may reach the issuer."""
+    """This Content-Security-Policy, extended if sign-on is set up, so that a page may reach the issuer."""
     if sign_on_settings(given) is None:
         return policy
     return policy.replace("connect-src 'self'", " ".join(("connect-src 'self'", *issuer_origins(given))))

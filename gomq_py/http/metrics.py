@@ -146,8 +146,8 @@ class Families:
         yield self._gauge("queues", "Queues available", sum(len(vhost.queues) for vhost in vhosts))
 
     def global_counters(self, by_type=None, exchanges=None, channels=None):
-        """Yield RabbitMQ's counters by protocol. The arguments are the three parts of the result of
-        ``_summed()``; without them, this method calls ``_summed()``. May switch.
+        """Yield RabbitMQ's counters by protocol. The arguments are the parts of the result of ``_summed()``,
+        which is called without them. May switch.
         """
         if by_type is None:
             by_type, exchanges, channels = self._summed()
@@ -217,7 +217,9 @@ class Families:
         )
 
     def _summed(self):
-        """({type: sums of queues}, sums of exchanges, sums of channels), with deleted vhosts. May switch."""
+        """Return ({type: sums of queues}, sums of exchanges, sums of channels), with deleted vhosts. May
+        switch.
+        """
         gone = self._node.broker.totals
         by_type, exchanges, channels = [sums.of_gone_queues(gone)], (gone.unroutable, gone.returned), (
             gone.publishes, gone.confirmable, gone.confirmed)

@@ -21,10 +21,10 @@ MAX_PAGE_SIZE = 500
 def listing(rows, kind=JSON):
     """The answer to a list request: the entities ``rows`` filtered, sorted, paged and cut to columns as the
     query says. May switch.
-
-    JSON is built only for the shown rows, in slices and in their current state; rows deleted by then are left
-    out. Facts for filters and sorting are read once in a statistics interval for all requests (``index``).
     """
+    # JSON is built only for the shown rows, in slices and in their current state; rows deleted by then are
+    # left out. Facts for filters and sorting are read once in a statistics interval for all requests
+    # (``index``).
     query = request.args
     page, size = _page(query)
     rows = Rows(kind, rows)
@@ -47,7 +47,7 @@ def listing(rows, kind=JSON):
 
 
 def _shown(rows, places, query):
-    """(number of rows, JSON of the rows as a list of bytes), built in slices. May switch."""
+    """Return (number of rows, JSON of the rows as a list of bytes), built in slices. May switch."""
     paths, kind, rows = paths_in(query), rows.kind, rows.all
     count = 0
 
@@ -64,7 +64,9 @@ def _shown(rows, places, query):
 
 
 def _page(query):
-    """(page, page size); page is None if the query names no page. Raises BadRequest with RabbitMQ's text."""
+    """Return (page, page size); page is None if the query names no page. Raises BadRequest with RabbitMQ's
+    text.
+    """
     texts = [query.get(name) or None for name in ("page", "page_size")]
     page, size = [None if text is None else number_in(text) for text in texts]
     if any(text is not None and number is None for text, number in zip(texts, (page, size))):
@@ -98,7 +100,7 @@ def _in_order(rows, field):
 
 
 def _matches(rows, wanted, is_pattern):
-    """For each row whether its name contains the text, or matches the pattern. Raises BadRequest."""
+    """List for each row whether its name contains the text, or matches the pattern. Raises BadRequest."""
     name_of = rows.kind.name_of
     if is_pattern:
         pattern = pattern_of(wanted, ignore_case=True)

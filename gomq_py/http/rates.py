@@ -1,16 +1,14 @@
 """Rates: measures the change of counters per second between requests, and keeps their history for curves.
 
-A *thing* is an entity with counters; a *look* is a request that reads them. A history in a ``long`` group
-also has samples of a whole day, further apart, and is kept until no client has looked for a day.
+A *thing* is an entity with counters; a *look* is a request that reads them. A rate is the change between two
+looks: without looks nothing is measured.
 
-    look(group, thing, windows) -> View             a rate is the change between two looks; without looks
-                                                    nothing is measured. windows: the query's
-                                                    ``lengths_age lengths_incr msg_rates_age ...``, in
-                                                    seconds: the View then has samples too
+    look(group, thing, windows) -> View     windows: the query's ``lengths_age lengths_incr msg_rates_age
+                                            ...``, in seconds: the View then has samples too
 
-A dashboard asks every few seconds, so a rate is the mean over those seconds. One greenlet samples histories
-while there are any; a history begins with the first request for it and ends after a while without requests.
-Looks and histories are bounded: see LOOKS_MAX and HISTORIES_MAX.
+A history begins with the first request for it and ends after a while without requests; one greenlet samples
+all histories. In a ``long`` group a history also has samples of a whole day, further apart, which stay for a
+day after the last look. LOOKS_MAX and HISTORIES_MAX bound both.
 """
 import time
 import weakref
@@ -225,9 +223,8 @@ class Rates:
 def _reference(thing, gone=None):
     """Return a weak reference to ``thing`` or, if that is impossible, a strong one. Calling it returns the
     thing, or None after its end, when ``gone(reference)`` is called.
-
-    A strong reference would keep an ended connection (some 20 KiB) or queue (1.5 KiB) for two minutes.
     """
+    # A strong reference would keep an ended connection (some 20 KiB) or queue (1.5 KiB) for two minutes.
     try:
         return weakref.ref(thing, gone)
     except TypeError:
@@ -271,12 +268,11 @@ class _Look:
 
 
 class _Looks(dict):
-    """The last readings of one group: {reference of an entity: _Look}. Drops a _Look with its entity: those
-    of many short-lived clients would otherwise fill memory.
-    """
+    """The last readings of one group: {reference of an entity: _Look}. Drops a _Look with its entity."""
 
     __slots__ = ()
 
+    # Those of many short-lived clients would otherwise fill memory.
     def find(self, thing):
         """The last _Look at the entity ``thing``, or None."""
         return self.get(_reference(thing))
@@ -322,7 +318,8 @@ class History:
         self._long_at_s = unix_s
 
     def go_on(self, unix_s, values):
-        """Add a sample after a pause; drop earlier short ones, which curves would prefer to the day's."""
+        """Add a sample after a pause, in place of the earlier short-term ones."""
+        # Curves would prefer these to the day's samples.
         self._samples.clear()
         self.add(unix_s, values)
 

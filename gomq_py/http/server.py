@@ -79,9 +79,7 @@ class _Incoming(io.RawIOBase):
         return self._client.connection
 
     def expect_head(self, first):
-        """Set the time limit for the next request: if it is the ``first``, the request's, else the idle
-        limit.
-        """
+        """Set the time limit for the next request: the request's for the ``first``, else the idle limit."""
         self._octets, self._step = 0, _Incoming._idle
         self._clients.allow(
             self._client, self._settings.http_request_timeout if first else self._settings.http_idle_timeout
@@ -242,7 +240,7 @@ class ManagementHandler(WSGIHandler):
         return fields
 
     def _connection_upgrade_requested(self):
-        """Always False: pywsgi would pass the socket in place of the body; see ``handle_one_response``."""
+        """Return False: pywsgi would pass the socket in place of the body; see ``handle_one_response``."""
         return False
 
     def handle_one_response(self):
@@ -408,11 +406,12 @@ class ManagementServer:
     """Serves one WSGI app on one listening socket, with limits of connections and time."""
 
     def __init__(self, listening, app, settings, tls=None, upgrades=None, forward=None):
-        """``listening`` is bound and listens already; ``tls`` is an ssl.SSLContext, any object with its
+        """``listening`` is bound and listens already. ``tls``: an ssl.SSLContext, any object with its
         ``wrap_socket``, or None. ``upgrades`` turns connections into WebSockets, or is None.
-        ``forward``, or None, serves other nodes' clients: ``is_own(connection)`` waits for a client's first
-        octets, and returns whether it is to be served here; otherwise ``until_end(connection, address)``
-        serves it elsewhere.
+
+        ``forward``, or None, serves clients that are another node's: ``is_own(connection)`` waits for a
+        client's first octets, and returns whether it is to be served here; else ``until_end(connection,
+        address)`` serves it there.
         """
         self._server = _Server(listening, app, tls, settings, upgrades, forward)
         self.address = listening.getsockname()
@@ -427,7 +426,7 @@ class ManagementServer:
         self._server.start()
 
     def has_room(self):
-        """Whether another client is to be adopted now."""
+        """Whether a client of another node may be adopted now."""
         return not self._server.started or not self._server.full()
 
     def adopt(self, family, descriptor, address):

@@ -1,16 +1,14 @@
 """Sessions: a page that has logged in sends a cookie, and proves with a token that a request which changes
 something is its own.
 
-The module login looks sessions up here. A restart ends every session, because they are in memory only. A
-session's number is 256 random bits, of which only the hash is kept; its token is derived from the number with
-a key of this process, so that neither can be found from memory. A session is as valid as its login
-(auth.users.LoginProof): it ends when the user is deleted or gets another password or other tags. The user's
-rights are looked up for each request. The number of sessions is bounded, per user and in all. Never switches.
+Sessions are in memory only; a restart ends them. A session's number is 256 random bits, of which only the
+hash is kept; its token is derived from the number with a key of this process. So neither can be found from
+memory. A session is as valid as its login (auth.users.LoginProof): it ends when the user is deleted or gets
+another password or other tags. Their number is bounded, per user and in all. Never switches.
 
-Browsers keep cookies by host, whatever the port: the cookie's name has the port that the browser asked for,
-so that two brokers on one machine do not overwrite each other's. Over TLS the name begins with ``__Host-``: a
-browser takes such a cookie only from this very host over TLS, so that neither another host of the domain nor
-an attacker on the line can set it.
+Browsers keep cookies by host, whatever the port. So the cookie's name has the port, and two brokers on one
+machine do not overwrite each other's. Over TLS the name begins with ``__Host-``: a browser takes such a
+cookie only from this very host over TLS, not from another host of the domain or an attacker on the line.
 """
 import hashlib
 import hmac
@@ -103,7 +101,7 @@ class Sessions:
         self._sessions.pop(_digest(number), None)
 
     def token(self, number):
-        """The token for requests that change something, of the session with this number."""
+        """The token of the session with this number, for requests that change something."""
         return _text(hmac.digest(self._key, number.encode("utf-8", "replace"), "sha256"))
 
 
@@ -157,9 +155,7 @@ def _cookie_names():
 
 
 def _plain_cookie_name():
-    """The cookie's name without the prefix. It ends with the port in ``Host``, if there is one: a browser
-    keeps cookies by host, whatever the port.
-    """
+    """The cookie's name without the prefix. It ends with the port in ``Host``, if there is one."""
     try:
         port = urlsplit(f"//{request.headers.get('Host', '')}").port
     except ValueError:  # an invalid port

@@ -316,7 +316,9 @@ def mqtt_subscription(subscription, session, vhost):
 
 
 def encoded(payload, encoding):
-    """(a body as text, "string" or "base64"): "string" if ``encoding`` is ``auto`` and the body is UTF-8."""
+    """Return (a body as text, "string" or "base64"): "string" if ``encoding`` is ``auto`` and the body is
+    UTF-8.
+    """
     if encoding == "auto":
         try:
             return payload.decode("utf-8"), "string"
@@ -340,7 +342,7 @@ def content_shown(message, encoding, most):
 
 
 def peer_of(one):
-    """(host, port) of the client; behind a proxy, as the proxy announces it."""
+    """Return (host, port) of the client; behind a proxy, as the proxy announces it."""
     return one.peer_host, one.peer_port
 
 
@@ -354,7 +356,7 @@ def address_of(ask):
 
 
 def tls_of(socket):
-    """(protocol, cipher) of a TLS socket; None for other sockets and for a closed one."""
+    """Return (protocol, cipher) of a TLS socket; None for other sockets and for a closed one."""
     try:
         if isinstance(socket, ssl.SSLSocket) or hasattr(socket, "cipher"):
             cipher = socket.cipher()

@@ -40,7 +40,8 @@ _queue_counters = attrgetter(*QUEUE_COUNTERS)
 
 
 def windows():
-    """{category: (age, increment)} in seconds, from the query for a single entity. Raises BadRequest."""
+    """Return {category: (age, increment)} in seconds, from the query for a single entity. Raises BadRequest.
+    """
     found = {}
     for category in CATEGORIES:
         age, increment = request.args.get(f"{category}_age"), request.args.get(f"{category}_incr")
@@ -50,7 +51,7 @@ def windows():
 
 
 def with_history():
-    """In a request about one entity, have view() return the curves that the query asks for."""
+    """Have view() return the curves that the query asks for, in a request about one entity."""
     g.windows = windows()
 
 
@@ -92,13 +93,13 @@ def _exchange(exchange):
 
 
 def octets_of(connection):
-    """(received, sent) octets of a connection."""
+    """Return (received, sent) octets of a connection."""
     return (connection.stream.received_octets if connection.stream is not None else 0,
             connection.output.sent_octets if connection.output is not None else 0)
 
 
 def _vhost(thing):
-    """The values of the counters of one vhost, a tuple; ``thing``: (vhost, node)."""
+    """The values of the counters of one vhost, a tuple. ``thing``: (vhost, node)."""
     vhost, node_ = thing
     connections = node_.clients.in_vhost(vhost)
     queues = sums.over_types(sums.of_queues(vhost, connections))

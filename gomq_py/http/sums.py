@@ -38,8 +38,8 @@ def of_queue(queue):
 
 
 def of_queues(vhost, connections):
-    """{type of queue: values of QUEUE_SUMS} of a vhost. The MQTT type includes messages delivered to these
-    ``connections`` without a queue. May switch.
+    """Return {type of queue: values of QUEUE_SUMS} of a vhost. The MQTT type includes messages delivered to
+    these ``connections`` without a queue. May switch.
     """
     sums = {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in vhost.totals.queues.items()}
     for queue in paced(list(vhost.queues.values()), LOOK):
@@ -51,12 +51,14 @@ def of_queues(vhost, connections):
 
 
 def of_gone_queues(totals):
-    """{type of queue: values of QUEUE_SUMS} of the queues of deleted vhosts, whose Totals are ``totals``."""
+    """Return {type of queue: values of QUEUE_SUMS} of the queues of deleted vhosts, whose Totals are
+    ``totals``.
+    """
     return {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in totals.queues.items()}
 
 
 def of_exchanges(vhost):
-    """(number of unroutable messages, number of those that were returned) of a vhost. May switch."""
+    """Return (number of unroutable messages, number of those that were returned) of a vhost. May switch."""
     unroutable, returned = _exchange_counters(vhost.totals)
     for exchange in paced(list(vhost.exchanges.values()), LOOK):
         unroutable += exchange.state.unroutable
@@ -90,7 +92,7 @@ def merged(parts):
 
 
 def over_types(sums):
-    """{name: sum over all types}, from {type: [sums]}."""
+    """Return {name: sum over all types}, from {type: [sums]}."""
     return dict(zip(QUEUE_SUMS, map(sum, zip(*sums.values())))) if sums else dict.fromkeys(QUEUE_SUMS, 0)
 
 

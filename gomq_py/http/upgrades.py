@@ -2,10 +2,9 @@
 
     server > Upgrades.answer(request) > 101 > net.websocket.WebSocket > the protocol's own server
 
-The server hands a connection over and forgets it. The connection then counts against its protocol's limits,
-not HTTP's, and is served like a connection of the protocol's listener. The subprotocol selects the protocol;
-without a known subprotocol, the path does. A refused request, such as that of another site's page, gets no
-101. Never parses what is sent after the 101.
+After the 101 the connection counts against its protocol's limits, not HTTP's, and is served like one of the
+protocol's listener. The subprotocol selects the protocol; without a known one, the path does. A refused
+request, such as that of another site's page, gets no 101. Never parses what follows the 101.
 """
 from functools import partial
 from typing import Any, NamedTuple
@@ -158,7 +157,8 @@ class Upgrades:
 
 
 def chosen(subprotocols, path):
-    """(protocol, subprotocol or None), from the client's first known subprotocol, else from the path."""
+    """Return (protocol, subprotocol or None), from the client's first known subprotocol, else from the path.
+    """
     for subprotocol in subprotocols:
         for protocol in (MQTT, AMQP):
             if subprotocol.lower().startswith(protocol):

@@ -1,22 +1,18 @@
 """Admission: limits how many connections exist: in all, from one address, and of clients that have not logged
-in yet (pending connections).
+in yet (pending connections). Reads and writes no socket.
 
 A listener asks before it serves a socket; a protocol's server reports logins. A connection counts from
-accept() until its socket is closed. A refused client gets a closed socket and no reason. This module reads
-and writes no socket.
+accept() until its socket is closed. A refused client gets a closed socket and no reason. Each protocol has a
+gate with its own limits, so that a flood at one protocol keeps no client out of another; all gates share one
+limit of file descriptors.
 
-Each protocol has a gate with its own limits, so that strangers who flood one protocol keep no client out of
-another; all gates share one limit of file descriptors.
+While too many connections are pending at a gate, new ones wait in the kernel. After ``PATIENCE_S`` the gate
+drops the oldest pending connection of the address that has most of them, so a fleet that reconnects at once
+is let in one by one. If the broker was waiting for the dropped client, its address counts as slow for
+``SLOW_S``. Clients of other addresses replace the pending connections of a slow address at once; new
+connections from it are refused while the gate is full.
 
-While too many connections are pending at a gate, new connections wait in the kernel. After ``PATIENCE_S`` the
-gate drops the oldest pending connection of the address that has most of them: so a fleet that reconnects at
-once is let in one client after the other. If the broker was waiting for the dropped client, the client's
-address counts as slow for ``SLOW_S``. Clients of other addresses then replace the pending connections of a
-slow address at once. New connections from a slow address are refused while the gate is full, so that they
-hold up no other client in the kernel's queue.
-
-Leftovers gives memory back once many clients have left and no more leave. Until then new clients use the
-memory. In an idle broker no timer runs.
+Leftovers gives memory back once many clients have left and no more leave. In an idle broker no timer runs.
 """
 import fcntl
 import functools
@@ -86,7 +82,8 @@ class Admission:
         on_left: Callable[[], None] = lambda: None,
     ):
         """``settings``: has the limits that gate() names. ``descriptors``: the process's limit of file
-        descriptors; 0 asks the system. ``on_left()`` is called when a connection ends; it must not switch.
+        descriptors; 0 asks the system. ``on_left()``, which must not switch, is called when a connection
+        ends.
         """
         self.settings = settings
         self._on_left = on_left
@@ -168,14 +165,14 @@ class Gate:
         return len(self._pending)
 
     def has_room(self, host: str) -> bool:
-        """True if a connection from ``host`` may be accepted. If too many connections are pending, shuts down
-        one that has been pending for long; returns False if there is no such connection.
+        """True if a connection from ``host`` may be accepted. If too many are pending, shuts down one that
+        has been pending for long, or returns False if there is none.
         """
         return not self._is_full() or self._drop_the_slowest(network_of(host))
 
     def refuses(self, host: str) -> bool:
-        """True if a connection from ``host`` must be refused instead of waiting for room: too many
-        connections are pending, and earlier clients of this address have kept the broker waiting.
+        """True if a connection from ``host`` must be refused, not wait: too many are pending, and earlier
+        clients of this address have kept the broker waiting.
         """
         return self._is_slow(host) and self._is_full()
 
@@ -196,13 +193,11 @@ class Gate:
         return admitted
 
     def identify(self, connection: Any, host: str) -> AdmittedSocket | None:
-        """Count the connection under its client's address ``host``; behind a proxy, ``host`` is the address
-        that the proxy announced. Returns the AdmittedSocket, or None if the connection is refused: then the
-        caller must close the socket.
-
-        Calls enter() if no listener has called it for this socket. In that case the socket's owner must call
-        leave(); in the other case the listener calls leave().
+        """Count the connection under its client's address ``host``, which a proxy may have announced. Returns
+        the AdmittedSocket, or None if the connection is refused: then the caller must close the socket.
         """
+        # Calls enter() if no listener has called it for this socket. In that case the socket's owner must
+        # call leave(); in the other case the listener calls leave().
         if self._admission.is_closed:
             return None
         limit = getattr(self._settings, self._per_address)
@@ -253,10 +248,9 @@ class Gate:
         return self._slow.get(network_of(host), 0.0) > self._clock()
 
     def _drop_the_slowest(self, newcomer: str) -> bool:
-        """Shut down the oldest pending connection of the address that has most pending connections.
-
-        Returns False, and shuts nothing down, if that connection is younger than PATIENCE_S. But a connection
-        of a slow address is shut down at any age if ``newcomer``, an address, is not slow.
+        """Shut down the oldest pending connection of the address that has most of them. Returns False, and
+        spares it, if it is younger than PATIENCE_S, unless its address is slow and the address ``newcomer``
+        is not.
         """
         greediest = max(self._pending_of, key=self._pending_of.__getitem__)
         admitted = next(one for one in self._pending if network_of(one.host) == greediest)
@@ -279,9 +273,10 @@ class Gate:
 
 @functools.lru_cache(NETWORKS)
 def network_of(address: str) -> str:
-    """Return the network, as text, under which an address is counted: the /64 of an IPv6 address, because one
-    customer has a whole /64; an IPv4 address itself.
+    """Return the network under which an address is counted, as text: the /64 of an IPv6 address; an IPv4
+    address itself.
     """
+    # One customer has a whole /64.
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:
@@ -294,8 +289,9 @@ def network_of(address: str) -> str:
 
 def waits_for_client(fileno: int) -> bool:
     """Whether the broker waits for the client of this socket: it has read all that the client sent, and has
-    sent nothing for ANSWER_MS. The kernel tells this, so that no delay of the broker is blamed on the client.
+    sent nothing for ANSWER_MS.
     """
+    # The kernel tells this, so that no delay of the broker is blamed on the client.
     try:
         if _UNREAD.unpack(fcntl.ioctl(fileno, termios.FIONREAD, bytes(_UNREAD.size)))[0]:
             return False
@@ -329,12 +325,12 @@ def give_back():
 
 
 class Leftovers:
-    """Returns memory to the system after many clients have disconnected. Otherwise small objects that the
-    interpreter keeps for reuse, scattered among freed blocks, would each keep an arena of 1 MiB in memory.
-
-    ``timers`` and ``endings``: the hub's. ``begin_to_give_back()`` starts the return; it must not switch.
+    """Returns memory to the system after many clients have disconnected. ``timers`` and ``endings``: the
+    hub's. ``begin_to_give_back()`` starts the return; it must not switch.
     """
 
+    # Otherwise small objects that the interpreter keeps for reuse, scattered among freed blocks, would each
+    # keep an arena of 1 MiB in memory.
     def __init__(self, timers, endings, begin_to_give_back):
         self._timers = timers
         self._endings = endings

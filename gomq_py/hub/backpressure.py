@@ -1,10 +1,9 @@
 """Backpressure: reads a publisher less often if it sends more than the live consumers of its queues take.
 
 Each connection measures how fast its client publishes (PublishRate), each queue how fast its consumers take
-(TakeRate). If both are floods and the consumers are behind, Backpressure stops reading the publisher until
-one of its queues has caught up, but not for long: a publisher is slowed down, never stopped. Its later
-messages wait in its socket's buffers, and then in the client. Without this, RabbitMQ's PerfTest has a median
-latency of 350 ms instead of 25. No timer runs while all publishers are read.
+(TakeRate). If both are floods and the consumers are behind, the publisher is not read until one of its queues
+has caught up, but not for long: it is slowed down, never stopped. Without this, RabbitMQ's PerfTest has a
+median latency of 350 ms instead of 25. No timer runs while all publishers are read.
 """
 
 # A flood: FLOOD messages in each of FLOOD milliseconds; of a publisher, that many in a read or in LOOK_MS. A
@@ -29,9 +28,10 @@ class PublishRate:
         self._count = self._since_ms = 0
 
     def is_flood(self, now_ms, count):
-        """Count the ``count`` messages of one read. Returns whether FLOOD messages came in this read and
-        earlier reads of the last LOOK_MS together, because one read of TLS brings only a few messages.
+        """Count the ``count`` messages of one read. Returns whether FLOOD messages came within the last
+        LOOK_MS.
         """
+        # Over several reads, because one read of TLS brings only a few messages.
         passed_ms = now_ms - self._since_ms
         if not 0 <= passed_ms < LOOK_MS:
             self._since_ms = now_ms
@@ -42,7 +42,7 @@ class PublishRate:
 
 class TakeRate:
     """Measures how fast the consumers of one queue take messages. ``taken``, in the methods: number of
-    messages that the consumers have taken in the queue's life, without messages that they gave back.
+    messages taken in the queue's life, without those given back.
     """
 
     __slots__ = ("_count", "_passed_ms", "_from", "_from_ms", "_flood_from")
@@ -54,19 +54,18 @@ class TakeRate:
         self._from = self._from_ms = self._flood_from = 0
 
     def quantum(self, now_ms, taken, share, rivals):
-        """Return how many messages to give a consumer in one write to its socket: usually its ``share`` of
-        the ready messages. In a flood it gets more, because a write costs as much as 20 to 50 small messages,
-        but at most the messages taken since the flood began, divided by ``rivals``, the number of consumers
-        of the queue that compete.
+        """Return how many messages to give a consumer in one write to its socket: its ``share`` of the ready
+        messages, more in a flood. ``rivals``: the number of consumers of the queue that compete.
         """
+        # A write costs as much as 20 to 50 small messages. At most its part of the messages taken since the
+        # flood began.
         if share >= 4 * FLOOD or not self._is_flood(now_ms, taken, 1):
             return share
         return max(share, min(4 * FLOOD, (taken - self._flood_from) // rivals))
 
     def is_exceeded(self, now_ms, taken, ready, ready_octets):
         """Whether the consumers take fast (in a flood) and yet are behind: ``ready`` messages,
-        ``ready_octets`` in all, are left. False if they take few messages or none: publishers do not wait for
-        slow consumers.
+        ``ready_octets`` in all, are left. False for slow consumers, for which publishers do not wait.
         """
         weight = 1 + ready_octets // ready // WEIGHT_OCTETS
         return (
@@ -102,9 +101,10 @@ class Backpressure:
 
     def pause_reading(self, stream, queues):
         """Stop reading a publisher's Stream until one of its ``queues``, a list of Destinations, has caught
-        up, at most for 2 * BEHIND_MS. Of several streams with the same first queue, one at a time goes on, so
-        that they do not flood it together.
+        up, at most for 2 * BEHIND_MS.
         """
+        # Of several streams with the same first queue, one at a time goes on, so that they do not flood it
+        # together.
         self._waiting.append(Waiting(stream.pause_reading("consumers of its queues to catch up"), queues))
         if self._timer is None:
             self._timer = self._timers.start(LOOK_MS, self._look)

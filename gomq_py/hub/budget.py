@@ -4,11 +4,11 @@ BodyBudget is for message bodies being received, LargeOutput for large messages 
 octets and stores none. A holder is a body or consumer that holds octets; an account is a user in a virtual
 host.
 
-The first ``limit`` octets go to everybody, first come, first served. The octets from ``limit`` to ``most`` go
-only to holders within their share: an account's share is half of what is left of them; a connection's share
-is an eighth of what is left of their first half, so that later connections find room. A holder beyond its
-share waits. While anybody waits, holders beyond their share must make progress at a least speed; the
-connections of slower holders are closed, the slowest first, until there is room.
+The first ``limit`` octets go to everybody, first come, first served. The octets from ``limit`` to ``most``,
+the reserve, go only to holders within their share. An account's share is half of what is left of the reserve.
+A connection's share is an eighth of what is left of the first half of the reserve. A holder beyond its share
+waits. While anybody waits, such holders must make progress at a least speed; the connections of slower ones
+are closed, the slowest first, until there is room.
 """
 import time
 from itertools import chain, islice, zip_longest
@@ -55,7 +55,7 @@ class Budget:
 
     A holder or waiter is any hashable object with ``output`` (its connection's net.output, which has the
     account), ``resume_held()``, called when a waiter should ask again, and ``give_up(why)``, which closes its
-    connection. Neither method may switch.
+    connection. Neither may switch.
     """
 
     def __init__(self, limit, most, timers, clock=time.monotonic):
@@ -195,7 +195,7 @@ class Budget:
     # for subclasses
 
     def _lacks_room(self):
-        """Whether waiters need octets that holders have now, so that slow holders must give them up."""
+        """Whether waiters need octets that holders have now."""
         return bool(self._waiting)
 
     def _call_next(self):
@@ -226,14 +226,13 @@ def _subtract(sums, key, octets):
 
 class BodyBudget(Budget):
     """Limits the octets of message bodies that have been received in part, over all connections of a hub.
-
-    From ``limit`` to twice ``limit``, only bodies within their share may grow, and one body beyond its share,
-    the *first* body. Its connection is read as a whole: other bodies of the connection grow, too, and are
-    refused when the connection holds ``limit``. Other connections with bodies beyond their share are not read
-    meanwhile. So at least one body always ends, and memory stays below ``2 * limit + max_message_size``.
     Complete messages that wait to be stored also count.
 
-    A body also has ``is_held_up``: True while the broker itself keeps the body's connection from being read.
+    From ``limit`` to twice ``limit``, only bodies within their share may grow, and one body beyond its share,
+    the *first* body. Its connection is read as a whole: its other bodies grow, too, and are refused when it
+    holds ``limit``. Other connections with bodies beyond their share are not read. So at least one body
+    always ends, and memory stays below ``2 * limit + max_message_size``. A body also has ``is_held_up``: the
+    broker itself keeps its connection from being read.
     """
 
     def __init__(self, limit, timers, clock=time.monotonic):
@@ -245,8 +244,8 @@ class BodyBudget(Budget):
         self._whole = 0  # octets of messages that wait to be stored
 
     def grow(self, body, octets):
-        """Count ``octets`` more for ``body``. Returns True if more of the body may be received; after False
-        the caller must not read its connection until ``body.resume_held()`` is called.
+        """Count ``octets`` more for ``body``. Returns True if more of it may be received; False: its
+        connection must not be read until ``body.resume_held()`` is called.
         """
         self._hold(body, octets)
         self._turns.setdefault(body.output.account, self._turn - 1)
@@ -256,9 +255,9 @@ class BodyBudget(Budget):
         return False
 
     def why_in_vain(self, body):
-        """Return why a waiting body would wait for ever, as text: its connection holds the whole limit, or
-        another body of its connection needs the room beyond the limit. "" if it may grow later.
-        """
+        """Return why a waiting body would wait for ever, as text; "" if it may grow later."""
+        # Its connection holds the whole limit, or another body of its connection needs the room beyond the
+        # limit.
         output = body.output
         if self._of_output.get(output, 0) > self.limit and body is not self._oldest_of(output):
             return (
@@ -293,11 +292,10 @@ class BodyBudget(Budget):
             self._letting_on = None
 
     def count_whole(self, octets):
-        """Count a complete message that waits to be stored. Once the message is stored, call this with the
-        same octets as a negative number.
-
-        While such messages wait, no body beyond its share may grow above the limit.
+        """Count a complete message that waits to be stored; once it is stored, call this with the octets as a
+        negative number.
         """
+        # While such messages wait, no body beyond its share may grow above the limit.
         self._whole += octets
         self.held += octets
         if octets < 0 and self._waiting:
@@ -315,9 +313,8 @@ class BodyBudget(Budget):
             and self._of_output.get(body.output, 0) <= self.limit)
 
     def _first_beyond_share(self):
-        """Return the one body that may grow beyond its share: the oldest, of the account that was served
-        longest ago. It stays the same body until it ends or is within its share.
-        """
+        """Return the one body that may grow beyond its share, until it ends or is within its share."""
+        # The oldest, of the account that was served longest ago.
         if self._first is None or self._is_within_share(self._first.output):
             of_connection, of_account = self._shares()
             first = min(
@@ -398,11 +395,11 @@ class LargeOutput(Budget):
     """Limits the octets of large messages that clients have not read yet, over all connections of a hub.
 
     Delivery calls admit() before it copies a message larger than the hub's output buffer, or sends one from
-    its file. A copy stays until the socket has taken it, so a hundred consumers that read nothing would hold
-    a hundred copies. The last quarter of the limit is only for consumers within their share of it. Other
-    consumers wait, and clients that read too slowly meanwhile are disconnected. If there is no other copy, a
-    copy of any size is admitted. If no waiter has been admitted for ``2 * WINDOW_S``, one copy is admitted
-    beyond the limit and counts in no share. A consumer's progress is the octets that its ``output`` has sent.
+    its file. A copy stays until the socket has taken it. The last quarter of the limit is only for consumers
+    within their share of it; others wait, and clients that read too slowly meanwhile are disconnected. If
+    there is no other copy, a copy of any size is admitted. If no waiter has been admitted for ``2 *
+    WINDOW_S``, one copy is admitted beyond the limit and counts in no share. A consumer's progress is the
+    octets that its ``output`` has sent.
     """
 
     def __init__(self, limit, timers, clock=time.monotonic):
@@ -427,8 +424,7 @@ class LargeOutput(Budget):
         return False
 
     def written(self, consumer, octets):
-        """Count ``octets`` of a copy that stay in the consumer's output because the socket did not take them.
-        """
+        """Count ``octets`` of a copy that the socket did not take."""
         if consumer not in self._holders:
             consumer.output.call_when_drained(lambda: self._let_go_of(consumer))
         self._hold(consumer, octets)
@@ -461,9 +457,8 @@ class LargeOutput(Budget):
         return self.held + self._wanted > self.limit
 
     def _call_next(self):
-        """Resume waiters in order while there is room. Returns True, so that the timer calls soon again, if a
-        resumed waiter no longer asked for octets.
-        """
+        """Resume waiters in order while there is room. Returns whether the timer must call soon again."""
+        # It must if a resumed waiter no longer asked for octets.
         was_in_vain = False
         while self._waiting:
             consumer = self._next()

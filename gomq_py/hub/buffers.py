@@ -1,11 +1,9 @@
 """Hub buffers: one input and one output buffer for all connections of a hub, and buffers for large bodies.
 
-Input and output buffer belong to a hub, because several brokers may live in one process. Their contents do
-not outlive a switch of greenlets: a connection copies its unfinished octets out before another one is served.
-
-A body of a mebibyte in fresh memory costs 256 page faults, and as many for each copy, so BodyBuffers keeps
-buffers for later bodies. A buffer becomes free by itself when no view of it is left. Kept buffers are dropped
-when no body has come for KEPT_MS. An idle hub runs no timer. The body budget (hub.budget) limits the octets.
+Their contents do not outlive a switch of greenlets: a connection copies its unfinished octets out before
+another one is served. BodyBuffers keeps buffers for later bodies, because a mebibyte of fresh memory costs
+256 page faults. A buffer becomes free by itself when no view of it is left. Kept buffers are dropped when no
+body has come for KEPT_MS. An idle hub runs no timer. The body budget (hub.budget) limits the octets.
 """
 import mmap
 import weakref
@@ -49,14 +47,15 @@ STEP_OCTETS = 256 * 1024
 class HubBuffers:
     """The input buffer and the output buffer that all connections of a hub share.
 
-    The first ``reserve`` octets of ``input`` are for the beginning of a frame whose rest is read next. All
-    octets behind them are ``flood_room``, into which a connection reads in a flood. Usually it reads into a
-    first part of them, ``input_room``, or if its client is new into a smaller part, ``first_room``.
-    ``full_reads``: number of reads that filled ``input_octets``. ``ends_left``: how many more connections may
-    end in this poll of the loop. ``output``, at address ``output_at``, has ``flood_output_octets``; usually
-    only ``output_octets`` of them are used.
-
-    ``frame_max``: largest frame that a connection of this hub may negotiate; it sets ``reserve``.
+        input           its first ``reserve`` octets are for the beginning of a frame whose rest is read next
+        flood_room      all octets behind these; a connection reads into them in a flood
+        input_room      the part of them, ``input_octets``, for usual reads
+        first_room      a smaller part, for new clients
+        full_reads      number of reads that filled ``input_octets``
+        ends_left       how many more connections may end in this poll of the loop
+        output          at address ``output_at``; has ``flood_output_octets``, of which usually
+                        ``output_octets`` are used
+        frame_max       largest frame that a connection of this hub may negotiate; it sets ``reserve``
     """
 
     __slots__ = (
@@ -89,12 +88,12 @@ class HubBuffers:
         self._spares = []
 
     def count_end(self):
-        """Count, in ``ends_left``, a read that found that its connection has ended."""
+        """Note in ``ends_left`` that a read has found its connection ended."""
         self.is_next_poll()
         self.ends_left -= 1
 
     def is_next_poll(self):
-        """Whether the event loop has polled since the last call, judged by the loop's time. If so, reset
+        """Whether the event loop has polled since the last call, by the loop's time. If so, resets
         ``ends_left``.
         """
         polled_at = gevent.get_hub().loop.now()
@@ -127,8 +126,8 @@ class HubBuffers:
 
 
 class Lent:
-    """A buffer in use, of which ``octets`` is a memoryview. The buffer is free for reuse when nothing refers
-    to this Lent any more.
+    """A buffer in use: ``octets`` is a memoryview. It is free for reuse when nothing refers to this Lent any
+    more.
     """
 
     __slots__ = ("octets", "__weakref__")

@@ -133,12 +133,11 @@ class Clients:
 
 
 class AlarmNews(Job):
-    """Tells connections, in slices, that an alarm blocks publishers or is over: telling thousands at once
-    would hold up all other work.
-    """
+    """Tells connections, in slices, that an alarm blocks publishers or is over."""
 
     name = "telling connections of an alarm"
 
+    # Telling thousands at once would hold up all other work.
     def __init__(self, scheduler):
         super().__init__()
         self._scheduler = scheduler
@@ -146,8 +145,8 @@ class AlarmNews(Job):
         self._reason = None
 
     def begin(self, connections, reason):
-        """Tell these connections the ``reason`` of an alarm or, if it is None, that the alarm is over. If an
-        earlier call has not told all its connections yet, the remaining ones are not told.
+        """Tell these connections the ``reason`` of an alarm; None: the alarm is over. Ends an earlier round
+        of telling.
         """
         self._untold, self._reason = connections, reason
         if self.step():

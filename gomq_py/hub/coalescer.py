@@ -1,10 +1,9 @@
 """Coalescer: reads some connections every TICK_S instead of at each of the many small segments they receive.
 
-A poll, a read and the parsing cost 5 us of CPU time for a message that comes alone, and its sender must wake
-the broker. Clients such as pika send a segment for each message; a flood of such segments is read by a timer,
-as the drivers of network cards do. Each Stream decides when it joins and leaves. The clock is a timer
-descriptor of Linux, because the loop's timers are as coarse as a millisecond; on other systems every segment
-is read at once.
+A poll, a read and the parsing cost 5 us of CPU time for a message that comes alone. Clients such as pika send
+a segment for each message; a timer reads a flood of these, as the drivers of network cards do. Each Stream
+decides when it joins and leaves. The clock is a timer descriptor of Linux, because the loop's timers are as
+coarse as a millisecond; on other systems every segment is read at once.
 """
 import ctypes
 import os

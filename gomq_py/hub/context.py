@@ -78,8 +78,8 @@ class Hub:
         return self._begun(gevent.Greenlet(function, *arguments), seconds)
 
     def at_close(self, function):
-        """Call ``function()``, which must not switch, when the hub closes; functions added last are called
-        first. If the hub is closed already, call ``function()`` at once.
+        """Call ``function()``, which must not switch, when the hub closes, or at once if it is closed.
+        Functions added last are called first.
         """
         if self.is_closed:
             self._end(function)
@@ -107,10 +107,8 @@ class Hub:
         shutdown.raise_failure()
 
     def close(self):
-        """End all scheduled work, timers, greenlets and sockets of this broker at once, and tell no client.
-
-        Unfinished work stays unfinished, as after a kill, unless ``take_leave`` came first. Later work is
-        never begun. A second call does nothing.
+        """End all scheduled work, timers, greenlets and sockets of this broker at once, and tell no client. A
+        second call does nothing. Unless ``take_leave`` came first, work stays unfinished, as after a kill.
         """
         if self.is_closed:
             return

@@ -1,8 +1,8 @@
 """Endings: releases in slices all that ended connections held, such as consumers and unacknowledged messages,
 and keeps the reasons of the last ends.
 
-A channel that ends costs some 10 us, and a connection may have thousands; where a network fails, hundreds of
-connections end at once. Never switches.
+A channel that ends costs some 10 us. A connection may have thousands, and hundreds of connections end at once
+where a network fails. Never switches.
 """
 import marshal
 import time
@@ -41,8 +41,8 @@ class Endings(Job):
             self._scheduler.start(self)
 
     def give_back_few(self, ends, then):
-        """Call each function of ``ends`` and then ``then()``: before returning, if there are few ends and no
-        other connection waits; otherwise later, in slices.
+        """Call each function of ``ends`` and then ``then()``: before returning if they are few and no other
+        connection waits, otherwise later, in slices.
         """
         ends = iter(ends)
         first = list(islice(ends, FEW + 1))
@@ -82,17 +82,15 @@ class Endings(Job):
             then()
 
     def failed(self, error):
-        """Go on with the remaining functions after one that raised, which has been counted."""
+        """Go on with the functions after the one that raised."""
         return bool(self._waiting)
 
 
 class EndingsLately:
-    """Remembers the last connections and channels that ended, with the reasons.
+    """Remembers the last connections and channels that ended, with the reasons."""
 
-    They are kept as octets outside of Python's arenas: an object made now would lie where a connection has
-    just been freed, and would keep that arena from being given back to the system.
-    """
-
+    # As octets outside of Python's arenas: an object made now would lie where a connection has just been
+    # freed, and would keep that arena from being given back to the system.
     def __init__(self, unix_s=time.time):
         self._connections, self._channels = deque(maxlen=KEPT), deque(maxlen=KEPT)
         self._unix_s = unix_s

@@ -13,16 +13,14 @@ LOG = logger("hub")
 
 
 def log_faults():
-    """Log the exceptions that end greenlets and callbacks of this thread's gevent hub. Do not call this in a
-    thread whose hub belongs to an embedding program.
-    """
+    """Log the exceptions that end greenlets and callbacks of this thread's gevent hub."""
+    # Not for a thread whose hub belongs to an embedding program.
     gevent.get_hub().print_exception = _log_fault
 
 
 def log_unraisable():
-    """Log exceptions that the interpreter cannot raise, such as in a destructor. It affects the whole
-    process, so a broker that is embedded in another program must not call it.
-    """
+    """Log exceptions that the interpreter cannot raise, such as in a destructor, for the whole process."""
+    # So a broker that is embedded in another program must not call this.
     sys.unraisablehook = _log_unraisable
 
 
@@ -42,7 +40,7 @@ def _log_unraisable(unraisable):
 
 
 def name_of(context):
-    """Return a greenlet's name, if it was given one, else the name of its function; never the arguments."""
+    """Return a greenlet's given name, else that of its function; never the arguments."""
     name = getattr(context, "name", "")
     if isinstance(name, str) and name and not name.startswith("Greenlet-"):
         return f"greenlet {name!r}"

@@ -1,9 +1,8 @@
 """Gate: stops and resumes all deliveries of a broker.
 
-While the gate is shut, queues deliver nothing, basic.get and the management API's get wait, transfers (of
-shovels, federation, dead letters, delayed messages) rest, and webhooks post nothing. Connections stay open,
-and what clients send is handled. An elected leader shuts it while it may have a successor
-(cluster.leadership).
+While it is shut, queues deliver nothing, basic.get and the management API's get wait, transfers (of shovels,
+federation, dead letters, delayed messages) rest, and webhooks post nothing. Connections stay open, and their
+frames are handled. An elected leader shuts it while it may have a successor (cluster.leadership).
 """
 from gevent.event import Event
 
@@ -15,11 +14,6 @@ class Gate:
         self._scheduler = scheduler
         self._is_open = Event()
         self._is_open.set()
-
-    @property
-    def is_shut(self):
-        """Whether nothing is delivered now."""
-        return not self._is_open.is_set()
 
     def shut(self):
         """Deliver nothing until open(). Does not switch."""

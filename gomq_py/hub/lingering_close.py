@@ -1,9 +1,9 @@
 """Lingering close: ends sockets whose peer may still be writing.
 
-A socket that is closed while octets of its peer are unread, or on their way, is reset: the peer's next write
-fails, and octets that the peer has not read yet, such as the answer to its close, may be lost. So only the
-broker's side ends, and the peer's later octets are read and dropped until the peer closes, too. Time, octets
-and number of sockets are limited.
+Closing a socket while octets of its peer are unread, or on their way, resets it: the peer's next write fails,
+and octets that the peer has not read yet, such as the answer to its close, may be lost. So the broker ends
+its own side, then reads and drops the peer's octets until the peer closes, too. Time, octets and number of
+sockets are limited.
 """
 from collections.abc import Callable
 from functools import partial
@@ -66,8 +66,9 @@ class Lingering:
 
     def end_later(self, socket: Any, gone: Callable[[], None]) -> None:
         """End the broker's side of a connection, and return at once. ``gone()`` is called when the peer has
-        closed or a limit is reached, maybe before this returns. Only TLS and WebSockets need a greenlet.
+        closed or a limit is reached, maybe before this returns.
         """
+        # Only TLS and WebSockets need a greenlet.
         if not is_plain(socket):
             gevent.spawn(self._end_and_tell, socket, gone)
             return
@@ -158,9 +159,10 @@ class _Watched:
 
 
 def end_our_side(socket: Any) -> None:
-    """Shut down the writing half of a gevent socket. A TLS peer first gets a close_notify, because it may
-    take its absence for an attack. Later reads of a TLS socket return octets that are still encrypted.
+    """Shut down the writing half of a gevent socket. Later reads of a TLS socket return octets that are still
+    encrypted.
     """
+    # A TLS peer first gets a close_notify, because it may take its absence for an attack.
     # a plain gevent socket takes 2 us to look for the attribute
     ssl_object = None if is_plain(socket) else getattr(socket, "_sslobj", None)
     if ssl_object is not None:

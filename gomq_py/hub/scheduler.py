@@ -1,24 +1,18 @@
 """Scheduler: does the work of queues at the end of a read, and long work in slices after later polls of the
 loop.
 
-Each hub (hub.context) has one. It gives turns to TurnTakers, such as queues, and knows nothing else of them.
-
-A queue is touched when it gets a message or its consumers may take again. It may be touched many times while
-a protocol's server parses one read, the batch, and gets one turn at the batch's end (docs/decisions/0003).
-Work beyond a turn's budget goes on after the next poll of the loop, so that no queue, however deep, keeps a
-socket from being read. Never blocks, never switches; an idle scheduler has no timer running.
+Each hub (hub.context) has one. It gives turns to TurnTakers, such as queues. A queue is touched when it gets
+a message or its consumers may take again, perhaps many times while a protocol's server parses one read, the
+batch. At the batch's end it gets one turn (docs/decisions/0003). Work beyond a turn's budget goes on after
+the next poll of the loop, so that no queue keeps a socket from being read. Never blocks, never switches; an
+idle scheduler has no timer running.
 
 Long work is a Job: one slice of it is done per poll until there is no more to do. All jobs share one budget
-of time per poll and take turns, so that many jobs hold the loop up no longer than one. A fault in a slice is
-logged and counted, and the job is told; other jobs go on. Each kind of job is a class: the log and the
-metrics use the name of the class, and each class must define ``failed``, which says what happens after a
-fault.
+of time per poll and take turns. A fault in a slice is logged and counted, under the name of the job's class,
+and the job is told by ``failed``; other jobs go on.
 
 While the scheduler is *shut* nothing is delivered: TurnTakers only write to files, and jobs that move
-messages (``moves_messages``) rest. Turns and jobs go on where they were once it is opened (hub.gate).
-
-SliceClock limits how long a slice, or a loop whose items do not all cost the same, may keep the hub before
-other work gets its turn.
+messages (``moves_messages``) rest (hub.gate). SliceClock limits how long a slice may keep the hub.
 """
 import time
 from collections import Counter, deque
@@ -51,14 +45,13 @@ class SliceClock:
     """Tells whether a slice of work has used up its time. Call ``begin()`` before a slice, and ``is_over()``
     after each item.
 
-    A slice of a fixed number of items may last as long as its slowest item times that number; a slice by the
-    clock lasts its time and one item more. The time is wall-clock time and not the processor's, because other
-    work waits by the wall clock.
-
     ``seconds``: the slice's time, by default SLICE_S. ``every``: items between two looks at the clock, more
     than 1 if items cost less than a microsecond. ``clock``: in seconds.
     """
 
+    # A slice of a fixed number of items may last as long as its slowest item times that number; a slice by
+    # the clock lasts its time and one item more. The time is wall-clock time and not the processor's, because
+    # other work waits by the wall clock.
     __slots__ = ("_seconds", "_every", "_clock", "_until", "_left")
 
     def __init__(self, seconds=None, every=1, clock=time.perf_counter):
@@ -142,9 +135,9 @@ class Scheduler:
     """Calls ``turn()`` of touched TurnTakers, such as queues, at the end of a batch (one read of a socket),
     and does jobs in slices, one per poll of the loop.
 
-    ``now_ms`` is the time of the batch in Unix milliseconds: read once per batch, good enough for timestamps
-    and expiry. ``failed_jobs``: {name of a job: how many of its slices raised}. ``is_shut``: nothing is to be
-    delivered now.
+        now_ms         time of the batch in Unix milliseconds, read once per batch
+        failed_jobs    {name of a job: how many of its slices raised}
+        is_shut        nothing is to be delivered now
     """
 
     __slots__ = (
@@ -192,12 +185,10 @@ class Scheduler:
                 self._arm()
 
     def start(self, job):
-        """Do a slice of the job per poll of the loop, from the next poll on, until it has no more to do.
-
-        A job that runs already goes on running.
-
-        Starting a job within its own slice has no effect: the return value of ``step`` decides.
+        """Do a slice of the job per poll of the loop, from the next poll on, until it has no more to do. No
+        effect on a running job.
         """
+        # Within its own slice, the return value of ``step`` decides.
         if not job.running and not self.closed:
             job.running = True
             self.jobs.append(job)
@@ -248,10 +239,9 @@ class Scheduler:
         self._write_out_late()
 
     def _write_out_late(self):
-        """Call ``write_out()`` of the TurnTakers whose turn comes after the next poll. The present batch may
-        have acked messages of these TurnTakers, and once the client has an answer, no kill may bring them
-        back.
-        """
+        """Call ``write_out()`` of the TurnTakers whose turn comes after the next poll."""
+        # The present batch may have acked messages of these TurnTakers, and once the client has an answer, no
+        # kill may bring them back.
         self._write_out(list(self.late))
 
     def _write_out(self, takers):
@@ -262,9 +252,8 @@ class Scheduler:
                 LOG.exception("writing out %r failed", taker.name)
 
     def _put_behind(self):
-        """Write out many touched TurnTakers, and give them their turn after the TurnTakers that wait already.
-        A turn then writes more at once: in a flood to 5000 sinks, the messages of six polls instead of one.
-        """
+        """Write out many touched TurnTakers, and put them behind those that wait for their turn already."""
+        # A turn then writes more at once: in a flood to 5000 sinks, the messages of six polls instead of one.
         touched = self.touched
         self.touched = []
         for taker in touched:
@@ -322,9 +311,8 @@ class Scheduler:
         self.timer.start(self._run_late)
 
     def _let_go(self):
-        """Drop all waiting work. New lists replace the old ones, because a caller may be iterating over an
-        old list.
-        """
+        """Drop all waiting work."""
+        # New lists replace the old ones, because a caller may be iterating over an old list.
         self.touched = []
         self.late = deque()
         self.jobs = deque()

@@ -5,7 +5,7 @@ LOG = logger("boot")
 
 
 class Shutdown:
-    """Carries out all steps of a shutdown even if some fail: call ``do`` for each, then ``raise_failure``."""
+    """Carries out all steps of a shutdown even if some fail. Call ``do`` for each, then ``raise_failure``."""
 
     def __init__(self):
         self._failure = None
@@ -16,11 +16,10 @@ class Shutdown:
         return self._failure is not None
 
     def do(self, step, *arguments, **options):
-        """Call ``step``, and keep its exception for raise_failure(). May switch, if the step does.
-
-        An interruption (KeyboardInterrupt, SystemExit, GreenletExit, a gevent.Timeout) is kept, too: it ends
-        this step only, so that the listeners, the logs and the lock of the data folder are still closed.
-        """
+        """Call ``step``, and keep its exception for raise_failure(). May switch, if the step does."""
+        # An interruption (KeyboardInterrupt, SystemExit, GreenletExit, a gevent.Timeout) is kept, too: it
+        # ends this step only, so that the listeners, the logs and the lock of the data folder are still
+        # closed.
         try:
             step(*arguments, **options)
         except BaseException as error:
@@ -33,7 +32,7 @@ class Shutdown:
                 LOG.exception("%r failed at the end, too", step)
 
     def raise_failure(self):
-        """Raise the first interruption, else the first other exception, that a step has raised, if any."""
+        """Raise the first interruption of a step, else the first exception, if any."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

@@ -1,8 +1,7 @@
 """Threads: calls functions in threads, and gives their exceptions to the caller only.
 
-Every piece of work in a thread begins here, because gevent by itself prints an exception on standard error,
-past the log's file and format, with the arguments of the call, passwords among them; strangers can cause such
-exceptions.
+Every piece of work in a thread begins here. gevent by itself prints an exception on standard error, with the
+arguments of the call, passwords among them, and past the log; strangers can cause such exceptions.
 """
 import gevent
 from gevent import monkey
@@ -53,9 +52,10 @@ def begin(function, *arguments, pool=None):
 
 
 def begin_apart(function, *arguments):
-    """Call ``function(*arguments)`` in a new thread, for long work; returns the ThreadWork. Work that
-    outlasts the hub ends silently, unlike in a pool. Raises RuntimeError if no thread can be started.
+    """Call ``function(*arguments)`` in a new thread, for long work; returns the ThreadWork. Raises
+    RuntimeError if no thread can be started.
     """
+    # Work that outlasts the hub ends silently, unlike in a pool.
     answer, outcome = AsyncResult(), []
     watcher = gevent.get_hub().loop.async_()
 
@@ -89,7 +89,8 @@ def in_thread(function, *arguments):
 
 
 def _attempt(function, arguments):
-    """Call the function, in the thread. Returns (result, error) and raises nothing: gevent would print it."""
+    """Call the function, in the thread. Returns (result, error), and never raises."""
+    # gevent would print it.
     try:
         return function(*arguments), None
     except BaseException as error:

@@ -47,10 +47,11 @@ class HubTimers:
         return timer
 
     def start_at(self, due_ms, callback):
-        """Call ``callback()``, which must not switch, once at ``due_ms`` (Unix ms); returns an object with
-        ``stop()``. If the system's clock is set meanwhile, the call may be ``LOOK_MS`` late, or early: a
-        callback called early must start another timer.
+        """Call ``callback()``, which must not switch, once at ``due_ms`` (Unix ms). Returns an object with
+        ``stop()``.
         """
+        # If the system's clock is set meanwhile, the call may be ``LOOK_MS`` late, or early: a callback
+        # called early must start another timer.
         timer = self.start(due_ms - self.now_ms(), callback)
         timer.due_ms = due_ms
         if self._watch is None:
@@ -71,9 +72,8 @@ class HubTimers:
             self._watch = self.start(LOOK_MS, self._look_at_clock)
 
     def close(self):
-        """Stop all timers. A timer that is started later never fires: its callback would write into files
-        that the next broker of this data folder uses.
-        """
+        """Stop all timers. A timer that is started later never fires."""
+        # Its callback would write into files that the next broker of this data folder uses.
         self._is_closed = True
         for timer in list(self._pending):
             timer.stop()

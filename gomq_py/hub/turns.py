@@ -1,15 +1,13 @@
 """Turns: limits how long work may keep the event loop busy before other work is done.
 
 ``give_way`` and ``paced`` are for work in one greenlet that somebody waits for, such as answers of the
-management API or an import of definitions. Work that nobody waits for is a Job of the scheduler.
+management API or an import of definitions. Work that nobody waits for is a Job of the scheduler. PacedTurns
+is for work that begins one after the other, such as connects of links.
 
-SlowTurns shares the time of each poll among connections with slow work: frames other than plain publishes and
-acks. A connection asks after every such frame, and before it looks for a route that is not remembered;
-net.websocket and net.tls ask as well. A read of 64 KiB holds 2000 declares, which take a tenth of a second,
-or 2700 frames of a WebSocket; a handshake takes most of a millisecond. So all of these connections together
-get WALK_S of each poll; the rest of their work waits for its turn.
-
-PacedTurns is for work that begins one after the other, such as connects of links and HTTP requests.
+SlowTurns shares WALK_S of each poll among connections with slow work: frames other than plain publishes and
+acks, TLS handshakes, WebSockets. A read of 64 KiB holds 2000 declares, which take a tenth of a second; a
+handshake takes most of a millisecond. A connection asks after every such frame, and before it looks for a
+route that is not remembered.
 """
 import time
 from collections import deque
@@ -30,11 +28,9 @@ MOST_AT_ONCE = 64
 
 
 def give_way():
-    """Let the loop serve every ready socket and timer before the calling greenlet goes on. May switch.
-
-    ``gevent.sleep(0)`` is not enough: gevent runs up to 50 such callbacks between two polls, which with
-    slices of 2 ms delayed messages by 100 ms.
-    """
+    """Let the loop serve every ready socket and timer before the calling greenlet goes on. May switch."""
+    # ``gevent.sleep(0)`` is not enough: gevent runs up to 50 such callbacks between two polls, which with
+    # slices of 2 ms delayed messages by 100 ms.
     gevent.sleep(SHORTEST_S)
 
 
@@ -196,9 +192,8 @@ class SlowWalk:
         self._turns = turns
 
     def is_over(self):
-        """Whether slow work has used up its time in this poll of the loop. The time begins with the poll's
-        first call.
-        """
+        """Whether slow work has used up its time in this poll of the loop."""
+        # The time begins with the poll's first call.
         return not self._turns.has_time()
 
     def has_time(self):
@@ -210,15 +205,14 @@ class SlowWalk:
 
 
 class PacedTurns:
-    """Lets requests begin one at a time, with a pause after each; the first one begins at once.
-
-    Users take turns. Repeated requests after a failure come last. A turn only begins its work: slow work
-    delays no other turn.
+    """Lets requests begin one at a time, with a pause after each. Users take turns; repeated requests come
+    last.
     """
 
+    # A turn only begins its work: slow work delays no other turn.
     def __init__(self, spawn=gevent.spawn, pace_s=SHORTEST_S, rest_most_s=0.0):
-        """``pace_s``: pause in seconds between two turns. If a pause ends late because the loop was busy, a
-        second pause as long as the delay, up to ``rest_most_s``, follows before the next turn.
+        """``pace_s``: pause in seconds between two turns. ``rest_most_s``: most seconds of a second pause
+        after one that ended late, because the loop was busy.
         """
         self._spawn = spawn
         self._pace_s = pace_s
@@ -238,8 +232,9 @@ class PacedTurns:
             (self._failed_line if has_failed else self._line).add(granted, account)
 
     def wait(self, wakened=None, is_over=lambda: False, has_failed=False, account=None):
-        """Return when the caller's request may begin, or when ``is_over()``, called at first and whenever the
-        Event ``wakened`` is set, returns True. ``has_failed``: the request repeats a failed one. May switch.
+        """Return when the caller's request may begin, or when ``is_over()`` is true, which is asked at first
+        and whenever the Event ``wakened`` is set. ``has_failed``: the request repeats a failed one. May
+        switch.
         """
         has_turn = False
         if wakened is None:

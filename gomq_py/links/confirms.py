@@ -2,10 +2,8 @@
 
 Does no I/O, and usually makes no Python object per message: a byte per publish, from number ``low`` to
 ``following`` - 1, says whether it is unsettled, confirmed or refused. A confirm of an unpublished message or
-a frame of another channel raises an AMQPError.
-
-A basic.return does not contain its message's number, and the confirm follows later. So all messages that are
-unsettled when a return arrives count as refused once they are confirmed.
+a frame of another channel raises an AMQPError. A basic.return does not tell its message's number. So all
+messages that are unsettled when it arrives count as refused once they are confirmed.
 """
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import ChannelError, FrameError, UnexpectedFrame
@@ -17,10 +15,12 @@ FIRST_SLOTS = 16
 
 
 class Confirms:
-    """Tracks publishes of a channel, numbered from 1. ``refused``: numbers of refused publishes below
-    ``low``, in order; the caller removes them. ``others``: (channel, payload) of methods that are no
-    confirms. ``returned``: count of returned messages; ``doubted``: highest number of a publish that a return
-    may be about.
+    """Tracks publishes of a channel, numbered from 1.
+
+        refused     numbers of refused publishes below ``low``, in order; the caller removes them
+        others      (channel, payload) of methods that are no confirms
+        returned    count of returned messages
+        doubted     highest number of a publish that a return may be about
     """
 
     __slots__ = (
@@ -77,7 +77,7 @@ class Confirms:
         return at
 
     def take(self, p, at, size):
-        """Handle one frame: a confirm, a returned message, or another method."""
+        """Handle one frame, which may be a confirm, a returned message, or another method."""
         channel = octets.be16(p, at + 1)
         if channel and channel != self.channel:
             raise ChannelError(f"a frame of type {p[at]} on channel {channel}, which is not open")

@@ -18,13 +18,14 @@ class RefusedByTarget(Exception):
 class SourceEnd:
     """The queue that a link takes messages from: it exists, or ``prepare`` declares it.
 
-    ``uris``: URIs of equivalent nodes of one broker; each connection uses a random one. ``prepare(channel)``
-    declares and binds on every connection and returns the name of the queue; it may switch and may lose its
-    channel. ``prefetch``: most unsettled deliveries, 0: no limit. ``no_ack``: deliveries are settled when the
-    broker sends them, so that deliveries in flight are lost if the link breaks. ``offset_argument``: name of
-    the consumer argument that tells a stream where to begin, and of the header in which the stream tells each
-    message's offset; with these a link that reconnects goes on after the last settled offset. Queues other
-    than streams ignore the argument; their messages have the header only if they once came from a stream.
+        uris                 URIs of equivalent nodes of one broker; each connection uses a random one
+        prepare(channel)     declares and binds on every connection, and returns the name of the queue; may
+                             switch, and may lose its channel
+        prefetch             most unsettled deliveries, 0: no limit
+        no_ack               the broker settles deliveries when it sends them: those in flight are lost if the
+                             link breaks
+        offset_argument      name of a stream's consumer argument and message header for offsets: a link that
+                             reconnects goes on after the last settled offset; other queues ignore it
     """
 
     def __init__(
@@ -47,18 +48,20 @@ class SourceEnd:
 class TargetEnd:
     """The exchange, maybe the default exchange, that a link publishes to.
 
-    ``exchange``, ``routing_key``: None keeps the message's own. ``prepare(channel)`` declares and binds on
-    every connection. ``edit(properties, delivered)`` is called once for each delivery of a connection, in
-    order, and returns the Properties to publish with, or None to leave the message out; it must not switch.
-    Without ``edit``, properties are copied byte for byte.
+        exchange, routing_key            None keeps the message's own
+        prepare(channel)                 declares and binds on every connection
+        edit(properties, delivered)      returns the Properties to publish with, or None to leave the message
+                                         out; called once for each delivery, in order; must not switch.
+                                         Without it, properties are copied byte for byte
+        header_stamp()                   returns (name, value, value for a redelivered message) of a header;
+                                         called once for each connection
+        queue                            the queue that gets all messages, if the default exchange and a fixed
+                                         routing key name it, else None; messages that it does not take stay
+                                         at their source
 
-    ``header_stamp()`` is called once for each connection and returns (name, value, value for a redelivered
-    message) of a header. A message with neither this header nor a user id gets the header without a call of
-    ``edit``. For a message that has the header, the result of ``edit`` is cached: ``edit`` may change only
-    the headers, and its result may depend only on the headers and on whether the message is redelivered.
-
-    ``queue``: the queue that gets all messages, if the default exchange and a fixed routing key name it, else
-    None. With a ``queue``, messages that it does not take are returned and stay at their source.
+    A message with neither the stamp's header nor a user id gets the header without a call of ``edit``. For a
+    message that has the header, the result of ``edit`` is cached: ``edit`` may change only the headers, and
+    may depend only on these and on whether the message is redelivered.
     """
 
     has_lane = True
@@ -85,9 +88,13 @@ def _list(uris):
 
 @dataclass(frozen=True)
 class Status:
-    """Figures of a link. ``moved``: messages settled at the source; ``rate``: messages moved per second;
-    ``refused``: the target's refusals; ``set_aside``: messages rejected at the source; ``blocked``: whether
-    the target has asked for a pause.
+    """Figures of a link.
+
+        moved        messages settled at the source
+        rate         messages moved per second
+        refused      the target's refusals
+        set_aside    messages rejected at the source
+        blocked      whether the target has asked for a pause
     """
 
     state: str
@@ -105,22 +112,20 @@ class Status:
 
 
 class ClosedSession:
-    """Stands for a session that has ended, for code that may still call it: a transfer slice scheduled
-    earlier, a greenlet that is being killed. Every method does nothing.
-
-    A closed session's reader and writer refer to this object, so that no reference cycle keeps the session's
-    memory (some megabytes): the broker may freeze objects, whose cycles the collector does not find
-    (observability.garbage).
-    """
+    """Stands for a session that has ended, for code that may still call it. Every method does nothing."""
 
     __slots__ = ()
 
+    # Such as a transfer slice scheduled earlier, or a greenlet that is being killed. A closed session's
+    # reader and writer refer to this object, so that no reference cycle keeps the session's memory (some
+    # megabytes): the broker may freeze objects, whose cycles the collector does not find
+    # (observability.garbage).
     def may_take(self) -> bool:
-        """Returns False."""
+        """Return False."""
         return False
 
     def paused(self, *_: Any) -> None:
-        """Does nothing, because the session has ended."""
+        """Do nothing."""
 
     may_send = may_take
     fail = target_turn = target_methods = refused = paused

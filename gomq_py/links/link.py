@@ -1,7 +1,7 @@
 """Link: moves messages from one broker to another until it is stopped.
 
-A greenlet connects both ends, hands them to a session (links.session), and ends; after the session ends,
-another greenlet waits and reconnects. Above the client and the transfer engine, below shovels and federation.
+A greenlet connects both ends, hands them to a session (links.session), and ends. After the session another
+greenlet waits and reconnects. Above the client and the transfer engine, below shovels and federation.
 """
 import math
 import random
@@ -47,16 +47,20 @@ class _Failed(Exception):
 
 
 class Link:
-    """Moves messages from a source to a target. ``on_change(link)`` is called at each change of the status,
-    ``on_end(link, reason)`` at the end: "terminated" (``delete_after`` is reached) or "error" (retrying
-    cannot help). Neither may switch.
+    """Moves messages from a source to a target.
 
-    ``connect(uri)`` and ``connect_target(uri)`` return a client's Connection on gevent's sockets; they may
-    switch. ``delete_after``: number of messages to move before the link ends, "queue-length" for as many as
-    are ready at the first connection, or None. ``refusals``: how often the target may refuse a message before
-    it is rejected at the source (0: no limit). ``ends_with``: reply codes that end the link if it has never
-    been up. ``paused``: begin paused. ``account``: (user who set the link, virtual host), for its memory
-    share.
+        on_change(link)              called at each change of the status; must not switch
+        on_end(link, reason)         called at the end: "terminated" (``delete_after`` is reached) or "error"
+                                     (retrying cannot help); must not switch
+        connect(uri), connect_target(uri)
+                                     return a client's Connection on gevent's sockets; may switch
+        delete_after                 number of messages to move before the link ends, "queue-length" for as
+                                     many as are ready at the first connection, or None
+        refusals                     how often the target may refuse a message before it is rejected at the
+                                     source; 0: no limit
+        ends_with                    reply codes that end the link if it has never been up
+        paused                       begin paused
+        account                      (user who set the link, virtual host), for its memory share
     """
 
     # Saves the instance dict of 2 KiB; there is a dict where tests replace a method.
@@ -157,9 +161,7 @@ class Link:
 
     @property
     def lag(self):
-        """Number of ready messages at the source, by its last answer, or None. May ask the source for a newer
-        number.
-        """
+        """Number of ready messages at the source, by its last answer, or None. May ask the source anew."""
         if self._session is None:
             return None
         now = time.monotonic()
@@ -242,7 +244,8 @@ class Link:
         self.poison_detection.forget()
 
     def _run(self):
-        """Run until the link ends, or until the Keepalive takes the session: a greenlet would cost 10 KiB."""
+        """Run until the link ends, or until the Keepalive takes the session."""
+        # A greenlet would cost 10 KiB.
         outcome = STOPPED, ""
         try:
             while (outcome := self._keep_up()) is not None and self._starts_again:
@@ -315,10 +318,10 @@ class Link:
             self._session = None
 
     def _aside(self, function):
-        """Run ``function()``, which connects and makes a session, in another greenlet, whose deep stack is
-        then freed. Returns its result or raises its error; returns None if the link is stopped during that.
-        May switch.
+        """Run ``function()``, which connects and makes a session, in another greenlet. Returns its result or
+        raises its error; None if the link is stopped meanwhile. May switch.
         """
+        # The greenlet's deep stack is then freed.
         outcome: list = []
         is_left = False
 

@@ -1,12 +1,10 @@
 """Connections of links: opens a client's connection for any URI, and finds the user whose rights a link has.
 
 A URI without a host means this broker. The connection is then a socket pair, whose other end the AMQP server
-serves like any client's, logged in without a password as the user who set the link. So all checks of clients
-(rights, limits, alarms, owner of an exclusive queue) apply at both ends of a link. A function of
-``amqp.server.local`` makes the pair; the node hands it to the Connector, because this package imports no
-server.
-
-A link has no more rights than the user who set it (Setters).
+serves like any client's, logged in as the user who set the link. So all checks of clients (rights, limits,
+alarms, owner of an exclusive queue) apply at both ends. The node hands the Connector a function of
+``amqp.server.local`` that makes the pair, because this package imports no server. A link has no more rights
+than the user who set it (Setters).
 """
 import os
 from typing import Any
@@ -18,7 +16,7 @@ from gomq_py.auth.users import User
 from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.routing.route import ExchangeState
 from gomq_py.links import remote_hosts, uris
-from gomq_py.links.remote_hosts import Lookups
+from gomq_py.net.connecting import Lookups
 
 ADMINISTRATOR, POLICYMAKER = "administrator", "policymaker"
 CONNECT_TIMEOUT_S = 30.0
@@ -81,14 +79,14 @@ class Connector:
         self, uri: str, user: Any = None, name: str = "", vhost: str = "/", account: Any = None,
         **options: Any,
     ) -> Any:
-        """Return a client's connection to ``uri``; ``options``: further options of the client.
+        """Return a client's connection to ``uri``; ``options``: further options of the client. Raises
+        URIError (retrying cannot help), ClientError and OSError. May switch.
 
-        ``user``: the User who set the link, or None if this user may not log in here. For a URI of this
-        broker the connection is logged in as this user; for other URIs the user's tags decide which hosts are
-        allowed. ``name``: connection name shown at the other side. ``vhost``: the default for a URI of this
-        broker. ``account``: the link's account.
-
-        Raises URIError (retrying cannot help), ClientError and OSError. May switch.
+            user       the User who set the link, as whom a connection of this broker is logged in, and whose
+                       tags decide which other hosts are allowed; None if this user may not log in here
+            name       connection name shown at the other side
+            vhost      the default for a URI of this broker
+            account    the link's account
         """
         from gomq_py.client.connection import Connection  # imported here: only brokers with links load it
 

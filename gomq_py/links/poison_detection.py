@@ -1,14 +1,13 @@
 """PoisonDetection: finds a message that makes a link's sessions fail, and decides when the link gives it up.
 
-A link has one PoisonDetection for all its sessions. If a message may have caused the end of a session, the
-next session sends messages one at a time until as many are settled as were in flight. The message at which
-that session ends is recognized by its checksum (links.relay).
+A link has one PoisonDetection for all its sessions. If a message may have ended a session, the next session
+sends messages one at a time until as many are settled as were in flight. The message at which that session
+ends is recognized by its checksum (links.relay).
 
-A destination with a full disk or queue refuses messages that are not at fault, and brokers report a full disk
-or queue late or never. So a refused message is given up only if three conditions are met: the broker is not
-asking for a pause; NACKED_S have passed since the first refusal after the last accepted message; and the
-refusals of the message have reached the limit. After some messages given up in a row, the limit grows with
-each further one until the broker accepts a message.
+A refusal may also come from a full disk or queue, which brokers report late or never. So a refused message is
+given up only if the broker is not asking for a pause, if NACKED_S have passed since the first refusal after
+the last accepted message, and if its refusals have reached the limit. The limit grows with each further
+message given up in a row.
 """
 import re
 import time
@@ -53,12 +52,12 @@ def is_final(error, codes):
 
 
 class PoisonDetection:
-    """Decides which messages of a link to give up (reject at the source). ``limit``: number of ended
-    sessions, or of refusals, after which a message is given up; 0: no limit.
+    """Decides which messages of a link to give up (reject at the source).
 
-    ``careful``: number of messages to send one at a time. A session sets two attributes at its end:
-    ``alone``, the checksum of a message sent alone, or None, and ``unsettled``, the number of messages in
-    flight.
+        limit        number of ended sessions, or of refusals, after which a message is given up; 0: no limit
+        careful      number of messages to send one at a time
+        alone        set by a session at its end: the checksum of a message sent alone, or None
+        unsettled    set by a session at its end: the number of messages in flight
     """
 
     def __init__(self, target, limit):
@@ -95,10 +94,9 @@ class PoisonDetection:
         return self._is_limit(refusals, self._refused_s)
 
     def large_refused(self, checksum):
-        """Count a refusal of a large message. Returns True if the message must be given up. The count is kept
-        here, because the link keeps no copy of a large message, and sends other messages before the source
-        delivers it again.
-        """
+        """Count a refusal of a large message. Returns True if the message must be given up."""
+        # The count is kept here, because the link keeps no copy of a large message, and sends other messages
+        # before the source delivers it again.
         refusals, since_s = self._large.pop(checksum, (0, time.monotonic()))
         refusals += 1
         if self._is_limit(refusals, since_s):

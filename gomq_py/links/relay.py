@@ -7,13 +7,13 @@ Does no I/O, and makes no Python object per message. Input and output of a messa
     header   copied but for the channel (or with the properties that ``edit`` returns)
     body     copied but for the channel; split if the target's frames are smaller
 
-A message that is whole in the buffer is relayed whole. A larger message is relayed in pieces as its body
-arrives. Trusts nothing: every size is checked before use, and malformed or unexpected frames raise an
-AMQPError, after which the relay must not be used.
+A message that is whole in the buffer is relayed whole, a larger one in pieces as its body arrives. Every size
+is checked before use. Malformed or unexpected frames raise an AMQPError, after which the relay must not be
+used.
 
 A HeaderStamp adds a header to the encoded properties of each message, without decoding. A message that has
-the header already goes to the relay's ``edit``, and the resulting headers are cached: most messages that come
-over several brokers have the same headers.
+the header already goes to the relay's ``edit``; the resulting headers are cached, because most such messages
+have the same.
 """
 from struct import Struct
 
@@ -58,10 +58,9 @@ class Unfit(Exception):
 
 
 class HeaderStamp:
-    """Adds a header to properties. ``key``: the header's encoded name. ``entry`` (``entry_again`` for a
-    redelivered message): the encoded header, for messages that have neither this key nor a user id.
-
-    For messages with the key and no user id, results of ``edit`` are cached (links.ends.TargetEnd).
+    """Adds a header to properties. ``key``: the header's encoded name. ``entry``: the encoded header, for
+    messages with neither this key nor a user id; ``entry_again``: the same for redelivered ones. For messages
+    with the key and no user id, results of ``edit`` are cached (links.ends.TargetEnd).
     """
 
     __slots__ = ("key", "entry", "entry_again", "scan", "known", "unknown")
@@ -124,18 +123,27 @@ class HeaderStamp:
 
 
 class Relay:
-    """Relays deliveries of one channel of the source as publishes on one channel of the target.
+    """Relays deliveries of one channel of the source as publishes on one channel of the target. ``edit`` and
+    ``header_stamp``, a HeaderStamp, are those of links.ends.TargetEnd.
 
-    ``input`` and ``output``: buffers shared with other relays, and empty between two walks.
-    ``target_frame_max``: as negotiated, 0: no limit. ``exchange``, ``routing_key``: bytes that replace the
-    message's own, or None. ``edit(properties, delivered)`` returns Properties, or None to leave the message
-    out. ``header_stamp``: a HeaderStamp for messages that need no call of ``edit``. ``offset_header``: name
-    of the header with a stream's offset, or empty. ``is_mandatory``: the target returns unroutable messages.
+        input, output             buffers shared with other relays, and empty between two walks
+        target_frame_max          as negotiated, 0: no limit
+        exchange, routing_key     bytes that replace the message's own, or None
+        edit(properties, delivered)
+                                  returns Properties, or None to leave the message out
+        header_stamp              a HeaderStamp for messages that need no call of ``edit``
+        offset_header             name of the header with a stream's offset, or empty
+        is_mandatory              the target returns unroutable messages
 
-    After a walk: ``count`` messages from delivery tag ``first_tag`` on were read, and ``output`` has
-    ``written`` bytes; ``left_out``: none of these messages is to be sent. ``others``: (channel, payload) of
-    methods that are not deliveries. ``offset``: stream offset of the last message, or -1. ``checksum``:
-    recognizes the last message in later deliveries; computed if ``signs`` is set or its body comes in pieces.
+    After a walk:
+
+        count, first_tag          number of messages read, and delivery tag of the first
+        written                   bytes in ``output``
+        left_out                  none of these messages is to be sent
+        others                    (channel, payload) of methods that are not deliveries
+        offset                    stream offset of the last message, or -1
+        checksum                  recognizes the last message in later deliveries; only if ``signs`` is set or
+                                  its body comes in pieces
     """
 
     __slots__ = (
@@ -200,7 +208,7 @@ class Relay:
     # private from here on
 
     def unit(self, p, out, at, end):
-        """Process one frame or message. Returns its end, or ``at`` if another walk must complete it."""
+        """Process the frame or message at ``at``. Returns its end; ``at`` if a later walk must process it."""
         method_end = self.frame_end(p, at, end)
         if method_end == at:
             return at
@@ -333,15 +341,15 @@ class Relay:
         return self.write_bodies(p, out, header_end, body_end)
 
     def unfit(self, text, p, at, routing_at, method_end, header_at, header_end, body_end):
-        """Raise Unfit. If this walk has relayed messages, return ``at`` instead: the next walk raises it."""
+        """Raise Unfit; after relayed messages return ``at`` instead, so that the next walk raises it."""
         if self.count:
             return at
         raise Unfit(text, self.sign(p, routing_at, method_end, header_at, header_end, body_end))
 
     def sign(self, p, routing_at, method_end, header_at, header_end, body_end):
-        """A checksum of the parts that are equal in all deliveries of a message: address, size, properties,
-        and a body that is whole in the buffer; not headers, which quorum queues change each time.
-        """
+        """A checksum of the parts that are equal in all deliveries of a message."""
+        # Address, size, properties, and a body that is whole in the buffer; not headers, which quorum queues
+        # change each time.
         start, end = header_at + 19, header_end - 1
         checksum = octets.crc32c(0, p, routing_at, method_end - 1 - routing_at)
         checksum = octets.crc32c(checksum, p, header_at + 11, 8)
@@ -449,7 +457,7 @@ class Relay:
         return 0
 
     def write_shortstr(self, out, at, text):
-        """Write a short string at ``out[at]``; its length was checked. Returns the offset behind it."""
+        """Write a short string at ``out[at]``. Returns the offset behind it."""
         out[at] = len(text)
         octets.copy(out, at + 1, octets.pointer(text), 0, len(text))
         return at + 1 + len(text)

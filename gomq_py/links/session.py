@@ -1,7 +1,7 @@
 """Link session: runs the transfer between a link's two connections while they last.
 
 Works in callbacks of the loop and in slices of the hub's jobs, which never switch. The link's greenlet makes
-a session, and calls ``tick`` until its end; Keepalive calls ``tick`` while the link has no greenlet.
+a session; it, or the Keepalive while the link has no greenlet, calls ``tick`` until the session's end.
 """
 import time
 from functools import partial
@@ -275,9 +275,8 @@ class LinkSession:
         self._turn()
 
     def paused(self):
-        """Flush the source's output, because no message can be taken. If a message can be taken by now,
-        resume soon.
-        """
+        """Flush the source's output, because no message can be taken."""
+        # If a message can be taken by now, resume soon.
         self.wire.send_queued()
         reader = self.reader
         if reader.has_refused() and self.may_send() or (
@@ -446,14 +445,12 @@ class Keepalive:
 
 
 class UnsolicitedLimit:
-    """Limits how often a connection's peer sends methods that answer nothing.
-
-    Brokers block, unblock or pause now and then. Each such method is handled in Python and many are answered,
-    so a peer that sends only such methods would starve the loop.
-    """
+    """Limits how often a connection's peer sends methods that answer nothing."""
 
     __slots__ = ("_count", "_ends_s")
 
+    # Brokers block, unblock or pause now and then. Each such method is handled in Python and many are
+    # answered, so a peer that sends only such methods would starve the loop.
     def __init__(self):
         self._count, self._ends_s = 0, time.monotonic() + INTERVAL_S
 

@@ -4,11 +4,9 @@ Reads and relays messages (links.relay) when the transfer calls take(), and sett
 drop(). Refused messages wait here, in order, and are sent again before any new message is taken.
 
 Messages are kept until the target confirms them, within a MemoryBudget that all links of a hub share. Each
-link may keep a part of the memory that is left: a few links get all they need, many links get less each, and
-a new link always gets some. No link waits for another: below LEAST_OCTETS a link may always take more, and
-above it the link goes on when its own target confirms. Behind the budget there is a reserve of half its size,
-of which one account may use half of what is left: so the links of one user leave memory for other users'
-links.
+link may keep a part of the memory that is left, so a new link always gets some. No link waits for another:
+below LEAST_OCTETS a link may always take more, and above it the link goes on when its own target confirms.
+Behind the budget there is a reserve of half its size, of which one account may use half of what is left.
 """
 from bisect import insort
 from struct import Struct
@@ -96,7 +94,7 @@ class SourceReader(Source):
         return None
 
     def show(self, item, message):
-        """Returns True without effect: the target writer needs only the batch."""
+        """Return True: the target writer needs only the batch."""
         return True
 
     def drop(self, item):
@@ -114,8 +112,9 @@ class SourceReader(Source):
 
     def waits(self):
         """True if the source must not be read: during the pause after a refusal, and until refused messages
-        are settled. A half-sent large message is completed first, because no other message may interrupt it.
+        are settled.
         """
+        # A half-sent large message is completed first, because no other message may interrupt it.
         return self._is_pausing or not self.relay.missing and (
             bool(self._refused) or self._probe is not None)
 
@@ -124,7 +123,8 @@ class SourceReader(Source):
         return self.unsettled - len(self._refused)
 
     def may_keep_more(self):
-        """True if this link keeps less than its share of memory. Else it only completes a large message."""
+        """True if this link keeps less than its share of memory."""
+        # Else it only completes a large message.
         return self.kept_octets < self._budget.limit(self._account)
 
     def keep_octets(self, count):
@@ -172,9 +172,10 @@ class SourceReader(Source):
             self._owner.refused(count, error)
 
     def try_again(self):
-        """After a pause, requeue refused messages of which no copy was kept. For a stream, which cannot
-        requeue, fail: the link reconnects and goes on after the last settled offset.
+        """After the pause, requeue the refused messages that were not kept. If the source is a stream, which
+        cannot requeue, end the session with an error.
         """
+        # The link then reconnects and goes on after the last settled offset.
         self._is_pausing = False
         if self._requeued and self._owner.is_of_stream():
             self._owner.fail("destination", RefusedByTarget("a large message of a stream was refused"))
@@ -237,7 +238,7 @@ class SourceReader(Source):
         return batch
 
     def _batch(self, was_large):
-        """The LinkBatch that relay.walk() wrote. Of a large message only the last piece is counted."""
+        """The LinkBatch that relay.walk() wrote. Of a large message only the last piece counts."""
         relay = self.relay
         if self._rejects_next and relay.count:
             self._rejects_next = False
@@ -255,7 +256,8 @@ class SourceReader(Source):
         return batch
 
     def _take_refused(self):
-        """The next refused batch. The first one after a pause is sent alone, so that none overtakes it."""
+        """The next refused batch; the first one after a pause has only one message."""
+        # So no message overtakes it.
         _, batch = self._refused.pop(0)
         if self._is_probing:
             self._probe = batch
@@ -271,8 +273,8 @@ class SourceReader(Source):
         self.unsettled -= batch.count
 
     def _split(self, batch, numbers):
-        """Settle a batch's accepted messages. Keep its refused messages (``numbers``), or reject those that
-        were refused too often.
+        """Settle a batch's accepted messages. Keep its refused messages (``numbers``), or reject those
+        refused too often.
         """
         self._forget(batch)
         self._is_probing = True
@@ -324,11 +326,13 @@ class LinkBatch:
     """Messages that are taken, sent and settled together: ``count`` deliveries with tags from ``first_tag``
     on. For a piece of a large message ``count`` is 0, for its last piece 1.
 
-    ``octets``: the frames for the target, or None if they are not kept until confirmed. ``first_number``:
-    number of the first publish, once sent. ``is_sent``: False if the messages are only settled at their
-    source; ``is_rejected``: settled by basic.reject. ``offset``: stream offset of the last message, or -1.
-    ``refusals``: how often the target has refused the batch. ``checksum``: recognizes a large message when it
-    is delivered again.
+        octets          the frames for the target; None if they are not kept until confirmed
+        first_number    number of the first publish, once sent
+        is_sent         False if the messages are only settled at their source
+        is_rejected     settled by basic.reject
+        offset          stream offset of the last message, or -1
+        refusals        how often the target has refused the batch
+        checksum        recognizes a large message when it is delivered again
     """
 
     __slots__ = (

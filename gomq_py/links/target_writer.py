@@ -55,8 +55,8 @@ class TargetWriter(Target):
         return int(self.confirms.following - self.confirms.low)
 
     def stalled_s(self):
-        """Seconds without a new confirm, as seen by calls of this method; 0 while no message awaits a confirm
-        or the target wants a pause.
+        """Seconds without a new confirm, as seen by calls of this method; 0 while no message awaits one or
+        the target wants a pause.
         """
         now = time.monotonic()
         if self.confirms.low != self._seen_low or not self.unconfirmed() or self.is_held():
@@ -99,7 +99,7 @@ class TargetWriter(Target):
             self._is_answering = False
 
     def sent(self):
-        """Number of the last message sent; once reached() returns it, the message is safe or refused."""
+        """Number of the last message sent. Once reached() returns it, the message is safe or refused."""
         return self.confirms.following - 1
 
     def reached(self):
@@ -107,10 +107,9 @@ class TargetWriter(Target):
         return self.confirms.low - 1
 
     def _verdict(self, mark):
-        """The error for refused messages up to number ``mark``, or None. A second call with the same mark
-        after a refusal returns the same error, so that a pause follows before refused messages are sent
-        again.
-        """
+        """The error for refused messages up to number ``mark``, or None."""
+        # A second call with the same mark after a refusal returns the same error, so that a pause follows
+        # before refused messages are sent again.
         numbers = self.confirms.refused
         is_asking, self._last_mark = self._last_mark == mark, mark
         if numbers and numbers[0] <= mark:

@@ -185,7 +185,7 @@ def _decoded(text: str, what: str) -> str:
 
 
 def _options(query: str) -> dict[str, Any]:
-    """{key: value} of an AMQP URI's query, checked. Raises URIError."""
+    """Return {key: value} of an AMQP URI's query, checked. Raises URIError."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, errors="strict")
         known = urlencode([(key, value) for key, value in pairs if key not in _WITHOUT_EFFECT])

@@ -16,8 +16,7 @@ after a back-off or Retry-After.
     any other answer            refuses the message at once; redirects are not followed, because only the
                                 original host was checked
 
-Header names and values come from the publisher, and the path may come from there, too: all are checked before
-use.
+Header names and values, and perhaps the path, come from the publisher: all are checked before use.
 """
 import hmac
 import re
@@ -71,9 +70,15 @@ _PATH_SAFE = "/%?&=+:;,@!$'()*~.-_"
 
 
 class Webhook:
-    """Describes a webhook, in place of a link's TargetEnd. ``name``: the link's; ``connector``: has
-    ``connect_http``; ``secret``: key to sign bodies with, or empty; ``edit``: as in TargetEnd; ``timeout_s``:
-    time for an answer; ``tls``: options to verify servers, named as in an AMQP URI; ``account``: the link's.
+    """Describes a webhook, in place of a link's TargetEnd.
+
+        name         the link's
+        connector    has ``connect_http``
+        secret       key to sign bodies with, or empty
+        edit         as in TargetEnd
+        timeout_s    time for an answer
+        tls          options to verify servers, named as in an AMQP URI
+        account      the link's
     """
 
     has_lane = False
@@ -113,7 +118,7 @@ class Webhook:
 
 class Poster:
     """Posts messages to one of its URIs; each failed attempt makes the next URI the current one. ``trouble``:
-    why a message is being retried, or None. ``on_trouble(text)`` is called when retrying begins, and
+    why a message is being retried, or None. ``on_trouble(text)`` is called when retrying begins,
     ``until_open()``, which may switch, before each attempt.
     """
 
@@ -194,9 +199,8 @@ class Poster:
         return _Failure(self._told(error), is_doubt)
 
     def _expects_tls(self) -> bool:
-        """True if the server answers a ClientHello with TLS; tested once per URI. Called if a plain request
-        got no answer or a 400, as from a port for TLS. May switch.
-        """
+        """True if the server answers a ClientHello with TLS; tested once per URI. May switch."""
+        # Called if a plain request got no answer or a 400, as from a port for TLS.
         if self._has_answered or self._uri.tls:
             return False
         if self._number not in self._tls_expected:

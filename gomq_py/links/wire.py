@@ -29,11 +29,8 @@ class Silent(ConnectionClosed):
 
 class Wire:
     """Reads and writes a connection's socket. The loop calls ``readable()`` when bytes have arrived,
-    ``broken(error)`` when writing has failed, ``drained()`` when all kept output is written. None of these
-    functions may switch.
-
-    ``kept_octets``: number of bytes queued and not yet written. ``queued_octets``: number of bytes ever
-    queued.
+    ``broken(error)`` when writing has failed, ``drained()`` when all kept output is written; none may switch.
+    ``kept_octets``: bytes queued and not yet written. ``queued_octets``: bytes ever queued.
     """
 
     __slots__ = (

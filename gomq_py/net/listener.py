@@ -101,9 +101,8 @@ def keep_segments_short(listening: Any) -> None:
 
 
 def _resolved(host: str, port: int) -> tuple[int, Any]:
-    """Return (address family, address) for bind(). A numeric address is parsed here: the resolver would take
-    a thread and 0.5 MB of tables. May switch.
-    """
+    """Return (address family, address) for bind(). May switch."""
+    # A numeric address is parsed here: the resolver would take a thread and 0.5 MB of tables.
     try:
         parsed = ip_address(host)
     except ValueError:
@@ -150,9 +149,8 @@ def bind_unix(path: str, backlog: int, mode: int = 0o660) -> Any:
 
 
 def _remove_stale(path: str) -> None:
-    """Unlink the socket that a killed broker left at ``path``. Raises OSError if a process answers there. A
-    file that is no socket stays, and bind() then fails.
-    """
+    """Unlink the socket that a killed broker left at ``path``. Raises OSError if a process answers there."""
+    # A file that is no socket stays, and bind() then fails.
     try:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
             return
@@ -177,10 +175,13 @@ class Listener:
         handshake: Handshake | None = None, proxies: Proxies | None = None, inherited: bool = False,
         gate: Gate | None = None, at_once: bool = False,
     ):
-        """``listening``: a bound and listening socket, which the Listener owns. ``handshake``: makes an
-        accepted socket a TLS socket. ``proxies``: finds the client's address. ``inherited``: another process
-        made the socket and removes its path. ``gate``: admits connections (hub.admission). ``at_once``:
-        ``handle`` does not switch.
+        """``listening``: a bound and listening socket, which the Listener owns.
+
+            handshake    makes an accepted socket a TLS socket
+            proxies      finds the client's address
+            inherited    another process made the socket and removes its path
+            gate         admits connections (hub.admission)
+            at_once      ``handle`` does not switch
         """
         self.protocol = protocol
         self._proxies = proxies
@@ -239,7 +240,8 @@ class Listener:
             self._path_id = None
 
     def has_room_for(self, address: Any) -> bool:
-        """Whether a client is to be adopted now: too many others wait for their login otherwise."""
+        """Whether a client of another node may be adopted now; otherwise too many wait for their login."""
+        # Otherwise too many would wait for their login.
         return self._socket.fileno() < 0 or not self._must_wait(address)
 
     def adopt(self, family: int, descriptor: int, address: Any) -> None:
@@ -293,7 +295,8 @@ class Listener:
             self._let_in(connection, address)
 
     def _must_wait(self, address: Any) -> bool:
-        """Whether an accepted connection must wait: the gate has no room now, but does not refuse it."""
+        """Whether an accepted connection must wait, because the gate has no room now and does not refuse it.
+        """
         if self._gate is None:
             return False
         host = host_of(address)
@@ -325,9 +328,8 @@ class Listener:
         return waiting or self._accept_plain()
 
     def _accept_plain(self) -> tuple[Any, Any]:
-        """Return (socket, address) of the next client: a LoopSocket, or gevent's socket if a proxy may first
-        announce the client's address. Raises OSError; does not wait.
-        """
+        """Return (socket, address) of the next client. Raises OSError; does not wait."""
+        # A LoopSocket, or gevent's socket if a proxy may first announce the client's address.
         descriptor, address = self._socket._sock._accept()
         if self._proxies is None or not self._proxies.may_announce(address):
             return LoopSocket(self._family, descriptor), address
@@ -345,9 +347,9 @@ class Listener:
         self._needed.wait()
 
     def _accept_in_loop(self) -> None:
-        """Accept connections in the loop's callback, because waking a greenlet for each was a tenth of a
-        login's cost. The greenlet handles only errors and connections that must wait for room.
-        """
+        """Accept connections in the loop's callback."""
+        # Waking a greenlet for each was a tenth of a login's cost. The greenlet handles only errors and
+        # connections that must wait for room.
         gate = self._gate
         for _ in range(ACCEPTS_PER_TURN):
             try:
@@ -440,9 +442,9 @@ def tell_why(error: Exception, protocol: str, address: Any, strangers: QuietLog)
 
 
 def path_id(path: str) -> tuple[int, int] | None:
-    """Return (device, inode) of the file at ``path``, to tell it from a later file; None if there is no file,
-    as for a socket in the abstract namespace.
+    """Return (device, inode) of the file at ``path``, to tell it from a later one; None if there is no file.
     """
+    # A socket in the abstract namespace has none.
     try:
         status = os.stat(path)
     except (OSError, ValueError):
@@ -467,9 +469,8 @@ def _peer_process(connection: Any) -> int:
 
 
 def abandon_socket(connection: Any) -> None:
-    """In a forked child: close the child's copy of a socket. The peer is not told, and the loop is not
-    touched, because parent and child share its kernel state.
-    """
+    """In a forked child: close the child's copy of a socket, without telling the peer."""
+    # The loop is not touched, because parent and child share its kernel state.
     descriptor = getattr(connection, "_sock", connection).detach()
     if descriptor >= 0:
         posix.close(descriptor)
@@ -481,7 +482,7 @@ def host_of(address: Any) -> str:
 
 
 def login_host(connection: Any, host: str) -> str:
-    """The address to which a client's logins are attributed: ``host``, unless its WebSocket has its own."""
+    """The address to which a client's logins are attributed: ``host``, or that of its WebSocket."""
     given = getattr(connection, "login_host", None)
     return host if given is None else given
 

@@ -1,8 +1,8 @@
 """OpenSSL: makes calls of the library that the ssl module does not offer.
 
-read_ahead(): by default OpenSSL reads the head and the rest of a record in two system calls, half of the cost
-of a small record. With read-ahead, OpenSSL reads up to 16 KiB at once and finds the records in these octets.
-take_turns(): by default a read waits as long as a peer sends only changes of keys; this call ends that.
+read_ahead(): OpenSSL then reads up to 16 KiB at once and finds the records in these octets. By default it
+reads the head and the rest of a record in two system calls, half of the cost of a small record. take_turns():
+a read no longer waits while a peer sends only changes of keys.
 """
 import _ssl
 import ctypes
@@ -23,11 +23,10 @@ KNOWN_TYPE: Any = getattr(_ssl, "_SSLSocket")  # noqa: B009 (what is known of th
 
 
 def read_ahead(ssl_object: Any) -> int:
-    """Have OpenSSL read ahead for ``ssl_object``, after its handshake.
-
-    Returns the address of the library's SSL, valid while ``ssl_object`` lives; 0 if read-ahead is impossible,
-    because the kernel decrypts, the object has another layout, or the library hides its functions.
+    """Have OpenSSL read ahead for ``ssl_object``, after its handshake. Returns the address of the library's
+    SSL, valid while ``ssl_object`` lives; 0 if read-ahead is impossible.
     """
+    # The kernel decrypts, the object has another layout, or the library hides its functions.
     library = _library()
     if library is None or ssl_object.context.options & ENABLE_KTLS or not _is_known(ssl_object):
         return 0
@@ -37,18 +36,17 @@ def read_ahead(ssl_object: Any) -> int:
 
 
 def take_turns(ssl_object: Any) -> None:
-    """Let a read of ``ssl_object`` raise SSLWantReadError if only octets for OpenSSL itself have come, such
-    as a change of keys; by default the read would wait for more.
-    """
+    """Let a read of ``ssl_object`` raise SSLWantReadError if only octets for OpenSSL itself have come."""
+    # Such as a change of keys; by default the read would wait for more.
     library = _library()
     if library is not None and _is_known(ssl_object):
         library.SSL_ctrl(_word(ssl_object, LIBRARY_AT), CLEAR_MODE, AUTO_RETRY, None)
 
 
 def end_writing(ssl_object: Any) -> bool:
-    """Tell the peer that no octets follow; reading goes on. The ssl module's ``unwrap`` and ``shutdown`` wait
-    for the peer's end. Returns False if that is impossible, or the socket has no room.
-    """
+    """Tell the peer that no octets follow; reading goes on. Returns False if that is impossible now."""
+    # The ssl module's ``unwrap`` and ``shutdown`` wait for the peer's end. False also if the socket has no
+    # room.
     library = _library()
     if library is None or not _is_known(ssl_object):
         return False

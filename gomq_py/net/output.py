@@ -3,7 +3,7 @@
 Octets that the socket does not take at once are kept, and sent when it is writable again. Meanwhile the
 output is ``blocked``: deliveries stop, replies are kept. When more than ``limit`` is kept, ``on_overflow()``
 is called, which should stop reading from the client. When the socket breaks, ``on_broken`` is called once,
-and later octets are dropped; nothing raises. A Source is an object that sends the octets of a file.
+and later octets are dropped; nothing raises. A Source sends the octets of a file.
 """
 import os
 import socket as system_socket
@@ -80,7 +80,7 @@ class Output:
             self._over_limit()
 
     def write_large(self, data):
-        """Send ``data`` after all data written before; ``limit``, which it may exceed, does not count it."""
+        """Send ``data`` after all data written before, without counting it towards ``limit``."""
         self.allowance += len(data)
         self.write(data)
         if not self.pending:
@@ -175,7 +175,7 @@ class Output:
         self._tell_waiters()
 
     def _send(self, view):
-        """Send octets, and return how many the socket took. If not all, the output is ``blocked`` until the
+        """Send octets; return how many the socket took. If not all, the output is ``blocked`` until the
         socket is writable, or ``broken``.
         """
         try:
@@ -219,9 +219,8 @@ class Output:
             del kept[:sent]
 
     def _send_source(self):
-        """Send a part of the source. The next part waits for the loop's next call, even if the socket would
-        take it now.
-        """
+        """Send a part of the source; the next part is sent at the loop's next call."""
+        # Even if the socket would take it now.
         if self.blocked or self.broken:
             return
         try:

@@ -9,8 +9,8 @@ of a connection, and writes that of version 2. Formats of the HAProxy specificat
          a CRC-32C of the whole header
 
 Runs between accept() and the handshakes, in the connection's own greenlet. Takes exactly the header from the
-socket, because TLS may follow. A header from an untrusted peer (``Proxies``) stays on the socket, and the
-protocol's server refuses it.
+socket, because TLS may follow. A header from an untrusted peer (``Proxies``) stays there; the protocol's
+server refuses it.
 """
 import struct
 from collections.abc import Callable, Sequence
@@ -58,13 +58,13 @@ class Header(NamedTuple):
 
 
 class Proxies:
-    """Decides which peers of a listener may announce their client's address in a PROXY header.
-
-    Over TCP these are the configured sources, by default this machine. Such a peer must send a header:
-    otherwise a header that its client wrote would pass for the proxy's. Over a unix socket any peer may send
-    a header. ``update`` changes the rules for later connections.
+    """Decides which peers of a listener may announce their client's address in a PROXY header: over TCP the
+    configured sources, by default this machine; over a unix socket any peer. ``update`` changes the rules for
+    later connections.
     """
 
+    # A source over TCP must send a header: otherwise a header that its client wrote would pass for the
+    # proxy's.
     def __init__(self, enabled: bool = False, sources: Sequence[Any] = (), timeout_s: float = 10.0):
         """``enabled``: whether TCP peers may send a header. ``sources``: their networks, as text or of the
         ipaddress module. ``timeout_s``: how long to wait for a header.
@@ -82,8 +82,8 @@ class Proxies:
         return not isinstance(address, tuple) or self._enabled and self._trusts(address[0])
 
     def client_of(self, connection: Any, address: Any) -> Any:
-        """Return the client's address: from the peer's PROXY header, which is taken from the socket, or, if
-        the peer sends none, ``address``, which accept() gave. Raises OSError. May switch.
+        """Return the client's address: from the peer's PROXY header, which is taken from the socket, or else
+        ``address``, which accept() gave. Raises OSError. May switch.
         """
         if not self.may_announce(address):
             return address
@@ -149,8 +149,9 @@ def read_header(connection: Any, timeout_s: float) -> Header:
 
 def header_of(source: Any, destination: Any) -> bytes:
     """The header of version 2 for a client at ``source`` that has connected to ``destination``, both socket
-    addresses. It tells no address of a client that has come over a unix socket.
+    addresses.
     """
+    # It tells no address of a client that has come over a unix socket.
     if not isinstance(source, tuple) or not isinstance(destination, tuple):
         return SIGNATURE + bytes((0x20, V2_UNSPECIFIED, 0, 0))
     hosts = [_plain(source[0]), _plain(destination[0])]

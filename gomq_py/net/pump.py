@@ -1,8 +1,8 @@
 """Pumps: pass octets between pairs of connected sockets, both ways, until both sides have ended.
 
-Work in the loop's callbacks, without greenlets. A socket without room stops the reading of its partner, so
-that at most one read of each direction is kept. The end of one side is passed on, and the other direction
-goes on. Sockets are plain or TLS; nobody else reads or writes them meanwhile.
+Work in the loop's callbacks, without greenlets. While one socket has no room, the other is not read, so that
+at most one read of each direction is kept. The end of one side is passed on, and the other direction goes on.
+Sockets are plain or TLS.
 """
 from collections.abc import Callable
 from socket import SHUT_WR
@@ -29,16 +29,12 @@ class Pumps:
         self._room = memoryview(bytearray(READ_OCTETS))  # each read leaves it before the next one
         self._open: dict[_Pump, None] = {}
 
-    @property
-    def count(self) -> int:
-        """Number of pairs."""
-        return len(self._open)
-
     def join(self, client: Any, server: Any, over: Callable[[], None]) -> "_Pump":
-        """Pass octets between two sockets, which the caller closes in ``over()``. That is called once, when
-        both sides have ended, one has failed, or the client has not ended ENDING_S after the server. Returns
-        the pump, whose ``close()`` ends it before.
+        """Pass octets between two sockets until ``over()``, in which the caller closes them. Returns the
+        pump, whose ``close()`` ends it before.
         """
+        # over() is called once, when both sides have ended, one has failed, or the client has not ended
+        # ENDING_S after the server.
         pump = _Pump(client, server, over, self)
         self._open[pump] = None
         pump.begin()
@@ -99,8 +95,8 @@ class _Pump:
 
 
 class _Direction:
-    """Passes octets from one socket to another. ``ended()``: the end of ``source`` was passed on;
-    ``failed()``: a socket has failed.
+    """Passes octets from one socket to another. ``ended()``: the source's end was passed on; ``failed()``: a
+    socket has failed.
     """
 
     __slots__ = (

@@ -20,12 +20,11 @@ LONG_NS = 1_000_000
 
 
 class RecordReader:
-    """Reads in one call as many TLS records of an ``ssl_object`` as have come and fit into the buffer. If the
-    stream ends after some octets, the next read reports the end.
-    """
+    """Reads in one call as many TLS records of an ``ssl_object`` as have come and fit into the buffer."""
 
     __slots__ = ("_read", "_has_pending", "_calls", "_may_have_more", "_is_over", "_failure")
 
+    # If the stream ends after some octets, the next read reports the end.
     def __init__(self, ssl_object: Any):
         self._read = ssl_object.read
         self._may_have_more = ssl_object.pending() > 0
@@ -64,8 +63,8 @@ class RecordReader:
         return self._receive_by_module(view, count)
 
     def _receive_by_module(self, view: Any, count: int) -> int:
-        """Read by the ssl module, which raises errors. ``count``: octets of ``view`` that are filled already.
-        Returns the number of filled octets, ``count`` included.
+        """Read by the ssl module, which raises errors. ``count``: octets of ``view`` filled before. Returns
+        the number filled now, those included.
         """
         room = len(view)
         taken = 0
@@ -100,7 +99,6 @@ class RecordReader:
 
 
 def _nobody_knows() -> int:
-    """Return 1: without read-ahead, no function tells whether the socket holds another record. Replaces
-    openssl.has_pending().
-    """
+    """Return 1, in place of openssl.has_pending()."""
+    # Without read-ahead, no function tells whether the socket holds another record.
     return 1

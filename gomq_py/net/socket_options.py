@@ -23,14 +23,8 @@ class SocketOptions:
         # also options that are off: a socket inherits its listener's
         self._options = [
             (socket.IPPROTO_TCP, socket.TCP_NODELAY, int(nodelay)),
-            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, int(bool(keepalive))),
+            *keepalive_options(keepalive),
         ]
-        if keepalive:
-            self._options += [
-                (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, keepalive.idle_s),
-                (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, keepalive.interval_s),
-                (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, keepalive.probes),
-            ]
         # The system does not take back a size that was set, so no listener has one.
         self._sizes = [
             (socket.SOL_SOCKET, name, size)
@@ -38,8 +32,8 @@ class SocketOptions:
         ]
 
     def apply(self, connection: Any, inherited: int = 0) -> None:
-        """Set the options of an accepted socket, unless it inherited them from its listener: ``inherited`` is
-        then the present revision, as apply_to_listener() returned it. Raises OSError if the peer has gone.
+        """Set the options of an accepted socket. Raises OSError if the peer has gone. ``inherited``: result
+        of apply_to_listener(); if it is the present revision, the socket has the options from its listener.
         """
         if inherited == self.revision and not self._sizes:
             return
@@ -59,6 +53,18 @@ class SocketOptions:
         except OSError:
             return 0
         return self.revision
+
+
+def keepalive_options(keepalive: Any) -> list[tuple[int, int, int]]:
+    """(level, name, value) of each option of TCP keepalive; ``keepalive``: SocketOptions'."""
+    if not keepalive:
+        return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)]
+    return [
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, keepalive.idle_s),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, keepalive.interval_s),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, keepalive.probes),
+    ]
 
 
 def _set_all(one: Any, options: list[tuple[int, int, int]]) -> None:

@@ -47,10 +47,12 @@ class Hold:
 class Stream:
     """Reads ``socket`` until its end, and hands the octets to a lane (the protocol's parser) and its handler.
 
-    A lane has ``process(start, end, now_ms) -> position`` (the first octet it has not finished with) and
-    ``finish()``, called before output is sent. A handler has ``has_plenty()``: whether the peer has so much
-    to send that it does not wait for an answer. ``received_octets``: how many octets came. ``error``: the
-    exception that ended the stream, or None.
+        lane.process(start, end, now_ms)    returns the first position that it has not finished with
+        lane.finish()                       called before output is sent
+        handler.has_plenty()                whether the peer has so much to send that it does not wait for an
+                                            answer
+        received_octets                     how many octets came
+        error                               the exception that ended the stream, or None
     """
 
     __slots__ = (
@@ -94,8 +96,9 @@ class Stream:
         self.finish()
 
     def begin(self, lane, handler, rest, over):
-        """Begin to read, and return at once. ``over()`` is called once at the end, maybe before this returns
-        or while the lane (parser) runs; it must not switch, and must see to it that end() is called later.
+        """Begin to read, and return at once. ``over()``, which must not switch, is called once at the end,
+        maybe before this returns or while the lane (parser) runs; it must see to it that end() is called
+        later.
         """
         self.lane = lane
         self.handler = handler
@@ -115,8 +118,8 @@ class Stream:
             self._read_again()
 
     def go_on_with(self, lane, handler):
-        """Hand later octets to another lane (parser); None: to the one that handler.make_lane() returns.
-        Octets are counted from 0 again. The present lane calls this in process().
+        """Hand later octets to another lane (parser); None: to the one that handler.make_lane() returns. For
+        the present lane, within process(). Octets are counted from 0 again.
         """
         self.lane = lane
         self.handler = handler
@@ -223,8 +226,8 @@ class Stream:
                 self._look_for_flood()
 
     def _look_for_flood(self):
-        """After FLOOD_READS small reads: if they came fast, and the peer waits for no answer, have the
-        coalescer do the later reads, at its ticks.
+        """After FLOOD_READS fast small reads, have the coalescer do the later reads, if the peer waits for no
+        answer.
         """
         now = time.monotonic()
         is_flood = now - self.flood_began < FLOOD_S
@@ -237,16 +240,16 @@ class Stream:
         self.small_reads = self.small_octets = 0
 
     def _can_wait(self):
-        """Whether the peer awaits no answer: since the last call nothing was sent to it, or it has plenty to
-        send.
+        """Whether the peer awaits no answer: it has plenty to send, or was sent nothing since the last call.
         """
         before, self.flood_sent_octets = self.flood_sent_octets, self.output.sent_octets
         return before == self.output.sent_octets or self.handler.has_plenty()
 
     def read_together(self):
-        """Read; the coalescer calls this at its ticks. After a read of few octets or a full one, leave the
-        coalescer: after a full read more octets follow, so that the cost of a poll for them does not matter.
+        """Read; the coalescer calls this at its ticks. Leaves the coalescer after a read of few octets or a
+        full one.
         """
+        # After a full read more octets follow, so that the cost of a poll for them does not matter.
         if not self.together:
             return
         count = self._read()
@@ -287,9 +290,9 @@ class Stream:
         return count
 
     def _was_full(self):
-        """Count a read that filled the buffer. If the hub's last full read was of this stream, too, the next
-        read may be longer: no other stream is in a flood that a longer read would delay.
-        """
+        """Count a read that filled the buffer, and decide whether the next read may be longer."""
+        # It may if the hub's last full read was of this stream, too: no other stream is in a flood that a
+        # longer read would delay.
         self.reads_more = self.full_read == self.buffers.full_reads
         self.buffers.full_reads += 1
         self.full_read = self.buffers.full_reads
@@ -297,7 +300,7 @@ class Stream:
     def read_into(self, target, count):
         """Receive the next ``count`` octets, the rest of a large frame, straight into the view
         ``target.room(count)``, and report them by ``target.came(count)``, in one or several calls. The parser
-        calls this at the end of a process() that has finished all octets read.
+        calls this last in process(), when it has finished all octets.
         """
         if count:
             if self.receive_parts is None and self.pending is None:  # most clients send no large body
@@ -355,9 +358,10 @@ class Stream:
         self.after_poll.start(self._readable_again)
 
     def _readable_again(self):
-        """After the next poll: parse the octets that were left when a Hold began, or read octets that TLS or
-        the WebSocket holds and that a poll does not show.
+        """After the next poll: parse the octets that were left when a Hold began, or read those of TLS or the
+        WebSocket.
         """
+        # A poll does not show octets that TLS or the WebSocket holds.
         self.after_poll.stop()
         if self.lacks_room:
             self.lacks_room = False

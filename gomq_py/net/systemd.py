@@ -55,9 +55,10 @@ class Systemd:
         self._kept = [os.dup(listening.fileno()) for _, listening in self.sockets]
 
     def hand_on(self, environment: MutableMapping[str, str]) -> None:
-        """Give what the service manager gave to the program that takes this one's place in the process, which
-        must do so at once: descriptors from FIRST_DESCRIPTOR on are overwritten.
+        """Give the service manager's sockets and variables to the program that takes this one's place in the
+        process. The exec must follow at once.
         """
+        # Descriptors from FIRST_DESCRIPTOR on are overwritten.
         environment.update(self._given)
         for number, kept in enumerate(self._kept):
             os.dup2(kept, FIRST_DESCRIPTOR + number, inheritable=True)

@@ -178,13 +178,12 @@ def options_of(settings: Settings, section: dict[str, Any] | None = None, protoc
 
 
 class Handshaker:
-    """Does the TLS handshake of accepted sockets, each in its own greenlet.
-
-    ``replace`` sets certificates for later connections. A step of a handshake takes most of a millisecond,
-    and clients come back together after a network failure, so all handshakes share the time of ``turns``
-    (hub.turns).
+    """Does the TLS handshake of accepted sockets, each in its own greenlet. ``replace`` sets certificates for
+    later connections. All handshakes share the time of ``turns`` (hub.turns).
     """
 
+    # A step of a handshake takes most of a millisecond, and clients come back together after a network
+    # failure.
     def __init__(self, contexts: Contexts, timeout_s: float, turns: Any):
         self._turns = turns
         self.replace(contexts, timeout_s)

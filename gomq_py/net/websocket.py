@@ -4,9 +4,9 @@
     Output > WebSocket.send > header in front > socket                 a binary message for each write
 
 AMQP and MQTT see a stream of octets and no messages. Payload is handed on before its frame is whole, so that
-long frames cost no memory. The library wsproto parses; this module writes the header of sent frames, 2 to 10
-octets, because the library would copy each payload four times. Text, violations of the RFC and the peer's
-Close end the stream, with a Close from the broker. No extensions, so no compression.
+long frames cost no memory. The library wsproto parses; this module writes the header of sent frames, because
+the library would copy each payload four times. Text, violations of the RFC and the peer's Close end the
+stream, with a Close from the broker. No extensions, so no compression.
 """
 import os
 import struct
@@ -55,10 +55,13 @@ class WebSocket:
         self, socket: Any, connection: Any, turns: Any, is_leaving: Any = lambda: False,
         most_before_login: int = sys.maxsize, is_pending: Any = lambda: False,
     ):
-        """``socket``: a gevent socket, plain or TLS, which the WebSocket owns. ``connection``: wsproto's
-        connection, after its handshake. ``is_leaving()``: whether the server stops; the peer is then told so.
-        ``turns``: the hub's SlowTurns, since a frame costs wsproto some 25 us. ``most_before_login``: most
-        octets in heads and control frames while ``is_pending()``, that is, before the login.
+        """``socket``: a gevent socket, plain or TLS, which the WebSocket owns.
+
+            connection           wsproto's connection, after its handshake
+            is_leaving()         whether the server stops; the peer is then told so
+            turns                the hub's SlowTurns, since a frame costs wsproto some 25 us
+            most_before_login    most octets in heads and control frames while ``is_pending()``
+            is_pending()         whether the client has not logged in yet
         """
         self._socket = socket
         self._connection = connection
@@ -109,8 +112,8 @@ class WebSocket:
         return self._has_more() or self._pending_below is not None and self._pending_below() > 0
 
     def wait(self, stream: Any) -> bool:
-        """Keep ``stream`` from being read until its turn if the last read ran out of time before all frames
-        were parsed. Returns whether it is held.
+        """Keep ``stream`` from being read until its turn, if the last read ran out of time before all frames
+        were parsed. Returns whether it is kept.
         """
         if self._spent:
             self._turns.wait(stream)
@@ -240,11 +243,10 @@ class WebSocket:
     # sending
 
     def send(self, view: Any) -> int:
-        """Send octets as payload without waiting; returns how many were taken. Raises OSError.
-
-        The caller must begin the next call with the octets that were not taken, as Output does, because the
-        header of their frame may have been sent.
+        """Send octets as payload without waiting; returns how many were taken. The next call must begin with
+        the rest. Raises OSError.
         """
+        # The header of their frame may have been sent. Output does so.
         self.is_used = True
         taken = 0
         with memoryview(view) as octets:
@@ -373,7 +375,8 @@ def _header(count: int) -> bytes:
 
 
 def _receive_functions(socket: Any) -> tuple[Any, Any]:
-    """(non-blocking recv, pending) of a gevent socket; ``pending()``: octets that TLS holds decrypted."""
+    """Return (non-blocking recv, pending) of a gevent socket; ``pending()``: octets that TLS holds decrypted.
+    """
     ssl_object = getattr(socket, "_sslobj", None)
     if ssl_object is None:
         return socket._sock.recv, None

@@ -1,7 +1,7 @@
 """Counters: keeps 64-bit numbers in one fixed piece of memory.
 
-A leaf. Python would make a new number object at each change, scattered among the objects of clients; after
-thousands of clients have gone, each number would keep an arena of 1 MiB from the system.
+A leaf. Python would make a new number object at each change, among the objects of clients. After thousands of
+clients have gone, each such number would keep an arena of 1 MiB from the system.
 """
 import ctypes
 

@@ -23,10 +23,9 @@ _began_s = 0.0
 
 
 def freeze() -> None:
-    """Freeze the objects that boot has made. A process of the broker's own calls this after boot.
-
-    Otherwise each full collection would look at these objects, for 8 ms, or 31 ms with the management API.
-    """
+    """Freeze the objects that boot has made, so that full collections skip them."""
+    # A process of the broker's own calls this after boot. Otherwise each full collection would look at these
+    # objects, for 8 ms, or 31 ms with the management API.
     global _is_frozen  # noqa: PLW0603 - the collector is global, too
     gc.collect()
     gc.freeze()
@@ -37,13 +36,13 @@ def freeze() -> None:
 
 
 def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
-    """Freeze all objects after a long full collection. Most of them live long, and the next collection skips
-    them. The collector calls this before and after each collection.
-
-    With 100 000 queues a full collection took half a second, and another came whenever the number of objects
-    had grown by a quarter. Reference counting still frees frozen objects: closed queues, channels and
-    connections are in no reference cycle, which tests check.
+    """Freeze all objects after a long full collection. The collector calls this before and after each
+    collection.
     """
+    # Most objects live long, and the next collection skips them. With 100 000 queues a full collection took
+    # half a second, and another came whenever the number of objects had grown by a quarter. Reference
+    # counting still frees frozen objects: closed queues, channels and connections are in no reference cycle,
+    # which tests check.
     global _began_s  # noqa: PLW0603
     if info["generation"] < 2:
         return
@@ -59,10 +58,9 @@ def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
 def held_while_making() -> Iterator[None]:
     """Switch the cycle collector off in this ``with`` block, for work that makes very many long-lived
     objects, such as an import; freeze the objects afterwards.
-
-    Full collections during an import of 10 000 queues stalled the broker three times, for up to 90 ms, and
-    once more soon afterwards.
     """
+    # Full collections during an import of 10 000 queues stalled the broker three times, for up to 90 ms, and
+    # once more soon afterwards.
     global _making  # noqa: PLW0603
     if not _is_frozen:
         yield
@@ -79,10 +77,9 @@ def held_while_making() -> Iterator[None]:
 
 
 def let_go_of_spares() -> None:
-    """Empty the interpreter's free lists by a full collection, and clear its method cache. gevent looks up
-    ``stop`` with a new string each time that a watcher ends within its callback, and the cache keeps up to
-    4096 of these strings.
-    """
+    """Empty the interpreter's free lists by a full collection, and clear its method cache."""
+    # gevent looks up ``stop`` with a new string each time that a watcher ends within its callback, and the
+    # cache keeps up to 4096 of these strings.
     if not _is_frozen:
         return
     clear = getattr(sys, "_clear_internal_caches", None) or getattr(sys, "_clear_type_cache", None)

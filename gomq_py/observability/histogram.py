@@ -26,7 +26,9 @@ class Histogram:
         self.total += value
 
     def cumulative(self) -> list[tuple[str, int]]:
-        """[(bound as text, number of events up to the bound)], as in Prometheus; the last bound is +Inf."""
+        """Return [(bound as text, number of events up to the bound)], as in Prometheus; the last bound is
+        +Inf.
+        """
         buckets, events = [], 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts):
             events += count

@@ -1,8 +1,7 @@
 """Log: writes level, time, source and message, as a line of text or a JSON object.
 
-Uses the standard library's logging, so that libraries' messages land in the same place. This module escapes
-peers' text for all callers: a user name with a line break cannot forge a line. Callers log names, never
-credentials.
+Uses the standard library's logging, so that libraries' messages come in the same place. Peers' text is
+escaped here: a user name with a line break cannot forge a line. Callers log names, never credentials.
 """
 import json
 import logging
@@ -139,10 +138,9 @@ class Line(LogRecord):
 
 
 class SystemLocked(Handler):
-    """A handler with the system's own lock: gevent's lock would let greenlets wait for each other, and takes
-    half the time of a write. ``emit`` must not switch.
-    """
+    """A handler with the system's own lock. ``emit`` must not switch."""
 
+    # gevent's lock would let greenlets wait for each other, and takes half the time of a write.
     def createLock(self) -> None:
         """Make the lock. A forked child calls this again."""
         super().createLock()
@@ -158,14 +156,14 @@ class SystemLocked(Handler):
 
 
 class _Complaining(SystemLocked, logging.StreamHandler):
-    """Reports in one line that a log line was lost, and why. The standard library would print a traceback and
-    all arguments of the line.
-    """
+    """Reports in one line that a log line was lost, and why."""
 
     _complained_s = -COMPLAIN_EVERY_S
 
+    # The standard library would print a traceback and all arguments of the line.
     def emit(self, record: LogRecord) -> None:
-        """Write the line under the caller's lock; the standard library would take it anew to flush."""
+        """Write the line under the caller's lock."""
+        # The standard library would take it anew to flush.
         stream = self.stream
         if stream is None:  # closed and reopened
             super().emit(record)

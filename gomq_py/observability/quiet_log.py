@@ -17,7 +17,7 @@ KEYS = 1024
 
 class QuietLog:
     """Logs at most one line per key and interval. ``clock`` returns seconds. ``most``: lines of all keys per
-    interval (None: no limit); a line before the next interval's first one tells how many were left out.
+    interval (None: no limit); the next interval begins with a line that tells how many were left out.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class QuietLog:
         self._log.log(level, text, *arguments, exc_info=exc_info)
 
     def _has_room(self, now: float, level: int) -> bool:
-        """Count a line. False if the interval has too many. A new interval first logs how many were left out.
-        """
+        """Count a line. Returns False if the interval has too many."""
+        # A new interval first logs how many were left out.
         if now >= self._ends_s:
             beyond, self._beyond, self._lines = self._beyond, 0, 0
             self._ends_s = now + self._interval_s

@@ -23,11 +23,9 @@ def resident_memory(proc: str = "/proc") -> int:
 
 
 def used_memory(proc: str = "/proc") -> int:
-    """Resident memory in octets without the pages of mapped files.
-
-    Mapped pages are message segments, which the system writes out and reclaims when it needs room: a backlog
-    on disk is not memory in use.
-    """
+    """Resident memory in octets without the pages of mapped files."""
+    # Mapped pages are message segments, which the system writes out and reclaims when it needs room: a
+    # backlog on disk is not memory in use.
     resident, shared = _statm(proc)
     return resident - shared
 
@@ -44,16 +42,16 @@ def total_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
 
 
 def free_disk(path: Any) -> tuple[int, int]:
-    """(free, total) octets of the file system that holds ``path``; free means available to users other than
-    root. May take long. Raises OSError.
+    """Return (free, total) octets of the file system that holds ``path``; free means available to users other
+    than root. May take long. Raises OSError.
     """
     answer = os.statvfs(path)
     return answer.f_bavail * answer.f_frsize, answer.f_blocks * answer.f_frsize
 
 
 def identity(path: Any) -> tuple[int, int] | None:
-    """(device, inode) of the file or folder at ``path``, to tell it from one that replaces it; None if it
-    does not exist. May take long. Raises OSError.
+    """Return (device, inode) of the file or folder at ``path``, to tell it from one that replaces it; None if
+    it does not exist. May take long. Raises OSError.
     """
     try:
         status = os.stat(path)
@@ -71,18 +69,17 @@ def give_memory_back() -> None:
 
 @cache
 def _malloc_trim() -> Any:
-    """The C library's malloc_trim, or None. Cached, because each lookup makes a new class."""
+    """The C library's malloc_trim, or None."""
+    # Cached, because each lookup makes a new class.
     return getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def use_one_heap(environment: Mapping[str, str] = os.environ) -> None:
-    """Have all threads allocate from one heap, unless the environment sets the number of heaps; otherwise
-    glibc gives each thread a heap.
-
-    The interpreter runs one thread at a time, so the threads do not contend; and glibc returns to the system
-    only the end of the first heap, so the heaps of threads stayed at their peak. Call this before there are
-    threads, and not in a process shared with other programs.
-    """
+    """Have all threads allocate from one heap, unless the environment sets the number of heaps."""
+    # Otherwise glibc gives each thread a heap. The interpreter runs one thread at a time, so the threads do
+    # not contend; and glibc returns to the system only the end of the first heap, so the heaps of threads
+    # stayed at their peak. To be called before there are threads, and not in a process shared with other
+    # programs.
     is_told = "MALLOC_ARENA_MAX" in environment or "arena_max" in environment.get("GLIBC_TUNABLES", "")
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None and not is_told:
@@ -123,9 +120,8 @@ def _cgroup_limits(proc: str, cgroups: str) -> Iterator[int]:
 
 
 def _limits_up(root: str, path: str, name: str) -> Iterator[int]:
-    """Yield the memory limits, in octets, of the cgroup ``path`` and its parents up to the root ``root``: a
-    container sees its own group as the root, whatever ``path`` says.
-    """
+    """Yield the memory limits, in octets, of the cgroup ``path`` and its parents up to the root ``root``."""
+    # A container sees its own group as the root, whatever ``path`` says.
     parts = [part for part in path.split("/") if part and part != ".."]
     for depth in range(len(parts), -1, -1):
         try:

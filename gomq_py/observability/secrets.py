@@ -76,10 +76,9 @@ def shown(value: Any, field: Any = "") -> Any:
 
 
 def restored(value: Any, before: Any, field: Any = "") -> Any:
-    """A copy of ``value``, which a client made from ``shown(before, field)``: parts that the client left
-    unchanged get their values of ``before``, so that no password is lost.
-
-    Raises ValueError if a hidden secret would go to another URI than it was set for.
+    """A copy of ``value``, which a client made from ``shown(before, field)``: unchanged parts get their
+    values of ``before``, with their passwords. Raises ValueError if a hidden secret would go to another URI
+    than it was set for.
     """
     if isinstance(value, dict) and isinstance(before, dict):
         return {key: _restored_field(key, value, before) for key in value}

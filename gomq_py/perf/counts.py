@@ -84,8 +84,9 @@ def _measured(options, noun):
 
 def _address(options, number):
     """Return the broker's URL. With option ``localhost``, its host is a loopback address derived from
-    ``number``, because one address allows only 28 000 connections.
+    ``number``.
     """
+    # One address allows only 28 000 connections.
     if not options.localhost:
         return options.uri
     chance = random.Random(number)

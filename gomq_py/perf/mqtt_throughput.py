@@ -109,9 +109,9 @@ class MQTTPublisher(_MQTT, PublisherRole):
         return super().read(now_ns, limit_octets)
 
     def allowed(self):
-        """Return how many messages may be published now. At most ``confirm`` messages follow the oldest
-        unacknowledged one, so that no packet identifier is used twice at a time.
-        """
+        """Return how many messages may be published now."""
+        # At most ``confirm`` messages follow the oldest unacknowledged one, so that no packet identifier is
+        # used twice at a time.
         allowed = super().allowed()
         if self.confirm and allowed > 0:
             allowed = min(allowed, self.confirm - (self.published + 1 - self.window.low))
@@ -213,10 +213,9 @@ class MQTTThroughput(Load):
         return total
 
     def judge(self, result):
-        """Count lost and doubled messages, and append the faults to ``result.faults``: lost messages (unless
-        a QoS is 0), doubled messages, missing acknowledgements; with --verify also wrong order and unknown
-        bodies.
-        """
+        """Count lost and doubled messages, and append the faults to ``result.faults``."""
+        # Faults: lost messages (unless a QoS is 0), doubled messages, missing acknowledgements; with --verify
+        # also wrong order and unknown bodies.
         options, region = self.options, self.region
         undisturbed = not (self.interrupted or result.faults)
         result.lost, result.doubled = 0, region.total(shared.DOUBLED)

@@ -118,9 +118,10 @@ class PublisherRole(Role):
     """Publishes the messages of ``batch`` again and again, until it is stopped or has published ``quota``
     messages; then waits for the confirms.
 
-    ``window`` (ConfirmWindow) counts confirms. ``confirm``: most unconfirmed messages, 0: publish without
-    confirms. ``phase``, 0 to 1: with a rate, the publisher sends its first message after this part of the
-    pause between two messages, so that many publishers do not all publish at the same moment.
+        window     the ConfirmWindow, which counts confirms
+        confirm    most unconfirmed messages, 0: publish without confirms
+        phase      0 to 1: with a rate, the part of the first pause after which it begins, so that many
+                   publishers do not all publish at the same moment
     """
 
     def __init__(self, options, counters, connection, index, quota, batch, window, confirm, phase=1.0):

@@ -22,8 +22,8 @@ _COUNTERS = 16
 
 class SharedRegion:
     """The shared memory of one run: counters of each connection, publishers first; a histogram of latencies
-    per consumer, and of confirm times per publisher; and the three numbers of a SequenceCheck per consumer
-    and publisher. ``numbered``: how many publishers write sequence numbers into bodies, or 0.
+    per consumer, and of confirm times per publisher; the numbers of a SequenceCheck per consumer and
+    publisher. ``numbered``: how many publishers write sequence numbers into bodies.
     """
 
     def __init__(self, publishers, consumers, numbered):

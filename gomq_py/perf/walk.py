@@ -89,12 +89,11 @@ class PublishBatch:
 
     def write_singly(self, sock, first, last, flags):
         """Write the messages ``first`` to ``last`` (exclusive) with one system call each, until the socket
-        takes no more. Raises OSError.
-
-        Returns (count of messages written or begun, count of unwritten bytes of the last one begun).
-        ``flags``: END_OF_RECORD sends one TCP segment per message. With TCP_NODELAY alone the kernel merges
-        waiting messages (20 were seen in one segment).
+        takes no more. Returns (count of messages written or begun, count of unwritten bytes of the last one
+        begun). Raises OSError.
         """
+        # ``flags``: END_OF_RECORD sends one TCP segment per message. With TCP_NODELAY alone the kernel merges
+        # waiting messages (20 were seen in one segment).
         if bare_send.is_native() and type(sock) is socket.socket and sock.gettimeout() == 0:
             return self._write_bare(sock.fileno(), first, last, flags)
         room = memoryview(self.buffer)
@@ -198,11 +197,11 @@ class ConfirmWindow:
 
 class SequenceCheck:
     """Checks order and completeness of messages by the number in each body: the upper 16 bits name the
-    publisher, the lower 48 count its messages from 0.
+    publisher, the lower 48 count its messages from 0. From ``filled_from`` on, every body must equal
+    ``filler``, unless that is empty.
 
-    ``following``, ``counts`` and ``sums`` have a u64 per publisher: the next number in order, the count of
-    messages, the sum of their numbers. Count and sum show at the end whether exactly the published messages
-    arrived. From ``filled_from`` on, every body must equal ``filler``; an empty filler is not compared.
+    ``following``, ``counts`` and ``sums`` have a u64 per publisher: the next number in order, count and sum
+    of its messages' numbers. Count and sum show whether exactly the published messages arrived.
     """
 
     __slots__ = (
@@ -420,8 +419,8 @@ class PacketWindow(ConfirmWindow):
 
 
 class ArrivalCheck(SequenceCheck):
-    """A SequenceCheck that distinguishes doubled messages, which only ``doubled`` counts, from late ones.
-    Remembers the last ``span`` numbers of each publisher; an older number counts as late.
+    """A SequenceCheck that tells doubled messages, which only ``doubled`` counts, from late ones. It
+    remembers the last ``span`` numbers of each publisher; an older number counts as late.
     """
 
     __slots__ = ("doubled", "span", "seen")

@@ -43,8 +43,8 @@ def make_session(name, master="local[*]", memory="1g", conf=()):
 
 
 def start_fewer_processes(session):
-    """Let Spark manage checkpoints with its class FEWER_PROCESSES, which starts fewer programs, if Spark has
-    the class and no setting names another.
+    """Let Spark manage checkpoints with its class FEWER_PROCESSES, which starts fewer programs, if it has the
+    class and no setting names another.
     """
     has = session._jvm.org.apache.spark.util.Utils.classIsLoadable(FEWER_PROCESSES)
     if has and session.conf.get(CHECKPOINT_MANAGER, None) is None:

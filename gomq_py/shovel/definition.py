@@ -103,7 +103,9 @@ class Definition:
 
     @property
     def is_predeclared(self):
-        """True if the shovel must not declare the objects at its source, at its destination, or at both."""
+        """True if the objects at the source or at the destination are predeclared: the shovel must not
+        declare them.
+        """
         return self.src_predeclared or self.dest_predeclared
 
 
@@ -127,7 +129,7 @@ def with_vhost(uri, vhost_name):
 
 
 def _by_new_names(value):
-    """The definition with present names in place of old names of keys. Raises DefinitionError for an unknown
+    """The definition with present names of keys in place of old ones. Raises DefinitionError for an unknown
     key.
     """
     given = {}

@@ -83,7 +83,7 @@ def with_vhosts(uris, vhost):
 
 
 def link_uris(shovel):
-    """Return (source URI, destination URI) in use; where none is in use, the first of the definition."""
+    """Return (source URI, destination URI): those in use, or else the first of the definition."""
     status = shovel.link.status if shovel.link is not None else None
     return (
         (status.source_uri if status is not None else None) or shovel.definition.src_uri[0],

@@ -31,9 +31,10 @@ class NoVHost:
 class Shovel:
     """One shovel: its definition, state and link. ``vhost``: a VHost or NoVHost; ``by``: name of its setter.
 
-    ``fault``: why the shovel cannot run, or None. ``link``: None until the shovel is started. ``has_run``:
-    the shovel existed at boot, or has been running since it was set; it then waits for a missing queue or
-    exchange instead of failing.
+        fault      why the shovel cannot run, or None
+        link       None until the shovel is started
+        has_run    the shovel existed at boot, or has been running since it was set; it then waits for a
+                   missing queue or exchange instead of failing
     """
 
     def __init__(self, vhost, name, type_, value, by, is_waiting=False):

@@ -38,10 +38,9 @@ STARTED_AT_ONCE = 100
 
 class Shovels(Component):
     """Keeps the shovels of a broker. ``open_link(shovel, user_of, begin_at, on_change, on_end)`` makes a Link
-    without starting it; ``user_of(is_needed)`` returns the shovel's User (Rights.user_of()); ``begin_at``:
-    stream offset, or None.
-
-    ``check_uris(list, schemes, tls, user)`` raises ValueError for URIs that could never be used.
+    without starting it. ``user_of(is_needed)`` returns the shovel's User (Rights.user_of()); ``begin_at``:
+    stream offset, or None. ``check_uris(list, schemes, tls, user)`` raises ValueError for URIs that could
+    never be used.
     """
 
     def __init__(self, broker, hub, open_link, check_uris=lambda value, schemes, tls, user: None):
@@ -364,7 +363,7 @@ class Shovels(Component):
             self._has_stopped(shovel, link)
 
     def _has_stopped(self, shovel, link):
-        """The stopped ``link`` has no messages in flight any more: start the shovel's next link, if any."""
+        """Start the shovel's next link, if any: the stopped ``link`` has no messages in flight any more."""
         self._is_ended.set()
         if self._ending.get(shovel.key) is link:
             del self._ending[shovel.key]

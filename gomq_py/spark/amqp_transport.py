@@ -1,9 +1,9 @@
 """Reads streams by AMQP consumers: the transport for brokers that serve no segment files (RabbitMQ, LavinMQ).
 
-It is slower than other transports, and the broker delivers every message. Over AMQP a broker tells neither
-the bounds of a stream nor its identity. Two short consumers find the bounds: one begins at ``first``, one at
-``last``. The checkpoint keeps a digest of the message before its offset. If that message has another digest
-later, the stream was deleted and another one has its name.
+Slower than other transports, because the broker delivers every message. Over AMQP a broker tells neither the
+bounds of a stream nor its identity. Two short consumers find the bounds: one begins at ``first``, one at
+``last``. The checkpoint keeps a digest of the message before its offset: another digest later means that
+another stream has this name.
 """
 import hashlib
 import time
@@ -192,7 +192,8 @@ class Consumer:
         self._count = 0
 
     def ready(self):
-        """Return [(offset, Delivery)] of the messages that arrive before the answer to a passive declare."""
+        """Return [(offset, Delivery)] of the messages that have arrived."""
+        # Those before the answer to a passive declare.
         self._settle()
         self._count = self._channel.queue_declare(self._name, passive=True).message_count
         return self._take()

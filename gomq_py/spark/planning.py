@@ -108,7 +108,9 @@ class Planner:
         return {EARLIEST: shape.first_offset, LATEST: shape.end_offset}.get(asked, asked)
 
     def kept(self, name, shape, offset):
-        """Return the higher of ``offset`` and the stream's first offset. Reports skipped messages as lost."""
+        """Return the higher of ``offset`` and the stream's first offset; skipped messages are reported as
+        lost.
+        """
         if offset >= shape.first_offset:
             return offset
         self.lost(
@@ -190,11 +192,9 @@ def in_more(groups, sizes, least):
 
 
 def divided(group):
-    """Divide a group of Pieces (parts of segments) into two; a single Piece by its number of messages.
-
-    The second half of a Piece begins at the first byte of the whole Piece, because the position of its first
-    message is not known yet: the reader skips the messages before.
-    """
+    """Divide a group of Pieces (parts of segments) into two; a single Piece by its number of messages."""
+    # The second half of a Piece begins at the first byte of the whole Piece, because the position of its
+    # first message is not known yet: the reader skips the messages before.
     if len(group) > 1:
         return [group[:len(group) // 2], group[len(group) // 2:]]
     piece, = group

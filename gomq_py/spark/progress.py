@@ -92,9 +92,10 @@ class Progress:
         return replace(found, mark=mark) if mark else found
 
     def _recognised(self, name, shape, begin):
-        """Return the Shape of a stream, with an epoch. If the transport knows no epochs, the checkpoint's
-        epoch is used or, if the mark or the end shows that this is another stream, the next number.
+        """Return the Shape of a stream, with an epoch. If the transport knows no epochs, it is the
+        checkpoint's or, if another stream has the name now, the next number.
         """
+        # The mark or the end shows that.
         if shape.epoch or begin is None:
             return shape
         is_another = shape.end_is_known and begin.next > shape.end_offset
@@ -128,10 +129,9 @@ class Progress:
         return at, max(at, end)
 
     def _smooth(self, shape, span, length):
-        """Return the offset at which a batch of at most ``length`` rows ends. That is the last end of a
-        segment in the batch's second half, so that the next batch begins with a segment; otherwise ``length``
-        rows.
-        """
+        """Return the offset at which a batch of at most ``length`` rows ends."""
+        # The last end of a segment in the batch's second half, so that the next batch begins with a segment;
+        # otherwise ``length`` rows.
         end = span[0] + length
         if end < span[1]:
             bounds = [

@@ -56,8 +56,9 @@ def check_columns(columns, options):
 
 def check_cache(target):
     """With option deduplicationHeader: check that the target queue or exchange remembers as many ids as a
-    batch has, so that a repeated batch does not arrive twice. Raises OptionError, GomqError.
+    batch has. Raises OptionError, GomqError.
     """
+    # So a repeated batch does not arrive twice.
     options = target.options
     header = options["deduplicationHeader"]
     if header is None:
@@ -231,9 +232,8 @@ class Publisher:
 
 
 def _value(text):
-    """Return a header's value: the parsed JSON if the text is JSON (the source writes headers as JSON), else
-    the text.
-    """
+    """Return a header's value: the parsed JSON if the text is JSON, else the text."""
+    # The source writes headers as JSON.
     try:
         return json.loads(text)
     except (TypeError, ValueError, RecursionError):

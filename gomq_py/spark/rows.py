@@ -98,7 +98,7 @@ class Rows:
 
 
 def _translated(block, buffer):
-    """Give records with MQTT properties AMQP properties. Returns ``buffer`` with these appended."""
+    """Replace MQTT properties of records by AMQP ones, appended to ``buffer``. Returns that."""
     parts, end = [buffer], len(buffer)
     for row in range(block.count):
         other = block.other_kind(row, buffer)

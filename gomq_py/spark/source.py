@@ -111,14 +111,12 @@ class BatchReader(_Reader, DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """A BatchReader that skips segments which the query's filters exclude.
-
-    It is a separate class because Spark refuses every query of a reader that takes filters, unless
-    spark.sql.python.filterPushdown.enabled is true.
-    """
+    """A BatchReader that skips segments which the query's filters exclude."""
 
     _bounds = Bounds(())
 
+    # A separate class, because Spark refuses every query of a reader that takes filters, unless
+    # spark.sql.python.filterPushdown.enabled is true.
     def pushFilters(self, filters):
         """Keep the filters, and return all of them, so that Spark also applies them to each row."""
         self._bounds = Bounds(filters, self._options["pushFilters"] == TIMES)

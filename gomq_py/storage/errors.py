@@ -28,11 +28,9 @@ class StoreFull(StoreError):
 
 
 class StoreLater(StoreError):
-    """The append must be repeated, because a thread has to make files or folders first, and the message may
-    wait for that (``Message.may_wait``). Nothing changed.
-
-    ``wait(callback)`` returns at once; later, when a thread has made the files or failed, the hub calls
-    ``callback(error or None)``.
+    """Nothing was appended, because a thread must first make files or folders. Raised only for messages with
+    ``may_wait``. The caller appends again after ``wait(callback)`` has called ``callback(error or None)``;
+    ``wait`` returns at once.
     """
 
     def __init__(self, path, wait):

@@ -15,16 +15,19 @@ BASIC = forms.BASIC  # so that its .pxd can type it
 
 
 class Message:
-    """A message, as offsets into ``buffer``: routing (exchange and routing key as adjacent short strings),
-    properties (as the publisher sent them; ``kind`` says how to read them, see content.forms), body.
+    """A message, as offsets into ``buffer`` of three parts: routing (exchange and routing key as adjacent
+    short strings), properties (as the publisher sent them, of the ``kind`` of content.forms) and body.
 
-    ``timestamp_ms`` and ``expires_at_ms`` are Unix milliseconds (0: never expires); ``location`` and
-    ``ordinal`` (the record's number in its segment) tell where a store keeps the message; ``delivery_count``
-    counts earlier deliveries that were requeued. ``publisher``: the client that published the message, if
-    routing needs it, else None. ``at_once``: append() writes the message into a file at once, not at the end
-    of the batch. ``may_wait``: the publisher can wait until a thread has made files; ``lacking``: the
-    ``wait`` of the StoreLater that append() then raised. ``waits_until_ms``: the time at which a message that
-    waits for a consumer is stored; 0: it does not wait.
+        timestamp_ms      Unix milliseconds of its publishing
+        expires_at_ms     Unix milliseconds; 0: never
+        location          where its store keeps it
+        ordinal           number of the record in its segment
+        delivery_count    earlier deliveries that were requeued
+        publisher         the client that published it, if routing needs it, else None
+        at_once           append() writes it into a file at once, not at the end of the batch
+        may_wait          the publisher can wait until a thread has made files
+        lacking           the ``wait`` of the StoreLater that append() raised then
+        waits_until_ms    when a message that waits for a consumer is stored; 0: it does not wait
     """
 
     __slots__ = (

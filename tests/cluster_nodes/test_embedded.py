@@ -1,19 +1,27 @@
 """A broker in another program as the node of a cluster: it cannot begin anew as a follower, and stops."""
+import contextlib
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 import gomq_py
 from gomq_py.cluster.core.records import InSyncRecord
+from gomq_py.launcher import BootError
 from tests.support.elected import ELECTION_S, SECRET
 from tests.support.ports import reserve
 from tests.support.waiting import wait_until
 
 
+def node(etcd, port):
+    return gomq_py.Broker(
+        clustering=True, cluster_password=SECRET, clustering_port=port, lease_ttl=2,
+        advertised_uri=f"127.0.0.1:{port}", etcd_endpoints=(etcd.endpoint,))
+
+
 @pytest.fixture
 def broker(etcd):
-    port = reserve()
-    with gomq_py.Broker(
-            clustering=True, cluster_password=SECRET, clustering_port=port, lease_ttl=2,
-            advertised_uri=f"127.0.0.1:{port}", etcd_endpoints=(etcd.endpoint,)) as broker:
+    with node(etcd, reserve()) as broker:
         yield broker
 
 
@@ -28,8 +36,20 @@ def test_embedded_node_leads_and_stops_when_it_is_deposed(broker, etcd):
     etcd.put(b"gomq/isr", InSyncRecord(7, {"e" * 32: 7}).encode())
 
     wait_until(lambda: not broker.addresses, ELECTION_S)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError) as caught:
         broker.call(lambda launcher: None)
+    assert "leads its cluster no more" in str(caught.value.__cause__)
+
+
+def test_owner_hears_that_the_elected_broker_could_not_lead(etcd):
+    """Its port for followers is taken."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        broker = node(etcd, taken.getsockname()[1])
+        with ThreadPoolExecutor() as pool, contextlib.closing(broker):
+            serving = pool.submit(broker.serve_forever)
+
+            with pytest.raises(BootError, match="cannot become the leader"):
+                serving.result(ELECTION_S)
 
 
 def test_embedded_node_is_not_promoted_by_hand(broker):

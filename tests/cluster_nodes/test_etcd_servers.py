@@ -14,15 +14,9 @@ pytestmark = pytest.mark.needs_program("etcd")
 @pytest.fixture
 def servers(tmp_path):
     """Three servers of one etcd."""
-    servers = etcd_cluster(tmp_path)
-    for server in servers:
-        server.start()
-    for server in servers:
-        server.wait_until_ready()
-    with_logins(servers[0])
-    yield servers
-    for server in servers:
-        server.kill()
+    with etcd_cluster(tmp_path) as servers:
+        with_logins(servers[0])
+        yield servers
 
 
 def test_each_server_of_etcd_may_be_away(servers, tmp_path):

@@ -1,19 +1,34 @@
 """Three nodes and a real etcd: one is elected, another one takes over, and nothing confirmed is lost."""
+import base64
 import json
+import os
+import shutil
 import signal
 
 import pika
 import pytest
 
+from gomq_py.cluster import identity
+from gomq_py.cluster.core.records import InSyncRecord
 from gomq_py.storage.format.head import SEAL_AT, SYNCED_AT
 from tests.ctl.running import Runner, done
 from tests.support.elected import ELECTION_S, Client, Cluster
+from tests.support.etcd_process import text
+from tests.support.mirror import differing
 from tests.support.waiting import in_time, wait_until
 
 
 def ctl(node, *arguments):
     """What gomq-py-ctl prints on a node's machine."""
     return done(Runner("")("--control-unix-path", f"{node.data_dir}.sock", *arguments, bare=True))
+
+
+def serving(cluster, count):
+    """(leader of three nodes in sync, a Client that has published so many messages)."""
+    leader = cluster.wait_in_sync(3)
+    client = Client(cluster).connect()
+    client.publish(count)
+    return leader, client
 
 
 def check(client):
@@ -25,9 +40,7 @@ def check(client):
 
 
 def test_killed_leader_is_replaced_and_readmitted_without_a_loss(cluster):
-    first = cluster.wait_in_sync(3)
-    client = Client(cluster).connect()
-    client.publish(200)
+    first, client = serving(cluster, 200)
 
     first.kill()
     client.publish(200)
@@ -41,10 +54,60 @@ def test_killed_leader_is_replaced_and_readmitted_without_a_loss(cluster):
     check(client)
 
 
-def test_stopped_leader_hands_over_at_once(cluster):
+def test_older_copy_of_a_folder_of_the_same_epoch_leads_nobody(tmp_path, etcd):
+    """It is put back while all nodes are down, and its node comes first."""
+    with Cluster(tmp_path, etcd, environment={"GOMQ_TEST_NOTE_S": "0.1"}) as cluster:
+        leader = cluster.wait_in_sync(3)
+        node = next(node for node in cluster.nodes if node is not leader)
+        client = Client(cluster).connect()
+        client.publish(50)
+        shutil.copytree(node.data_dir, tmp_path / "copy")
+        copied = identity.read(tmp_path / "copy")
+        client.publish(200)
+        wait_until(lambda: noted(etcd, copied.node_id.hex()) > copied.position, ELECTION_S)
+        for other in cluster.nodes:
+            other.kill()
+        shutil.rmtree(node.data_dir)
+        os.rename(tmp_path / "copy", node.data_dir)
+
+        node.spawn()
+        wait_until(
+            lambda: "it was put back" in node.figures.get("reason", ""), ELECTION_S, lambda: node.log_text)
+        for other in cluster.nodes:
+            if other is not node:
+                other.spawn()
+
+        cluster.wait_in_sync(3)
+        check(client)
+
+
+def noted(etcd, node):
+    """The position that `isr` has of a node."""
+    (kept,) = etcd.call("kv/range", key=text(b"gomq/isr"))["kvs"]
+    return InSyncRecord.decode(base64.b64decode(kept["value"])).positions.get(node, 0)
+
+
+def test_followers_of_a_killed_leader_go_on_at_the_next_one_without_a_sync(cluster):
     first = cluster.wait_in_sync(3)
     client = Client(cluster).connect()
     client.publish(50)
+    wait_until(
+        lambda: (figures := first.figures) and {
+            one["flushed"] for one in figures["followers"]} == {figures["position"]},
+        ELECTION_S, cluster.describe)
+
+    first.kill()
+    client.publish(50)
+
+    second = cluster.leader(but=first)
+    follower, = (node for node in cluster.running if node is not second)
+    assert follower.log_text.count("with a sync") == 1 and "from position" in follower.log_text
+    wait_until(lambda: not differing(second.data_dir, follower.data_dir))
+    check(client)
+
+
+def test_stopped_leader_hands_over_at_once(cluster):
+    first, client = serving(cluster, 50)
 
     first.stop()
     client.publish(50)
@@ -57,9 +120,7 @@ def test_leader_that_stood_still_delivers_nothing_and_follows_its_successor(clus
     """SIGSTOP beyond the lease: on waking it is fenced before it reads a socket, then begins anew, in the
     same process.
     """
-    first = cluster.wait_in_sync(3)
-    client = Client(cluster).connect()
-    client.publish(50)
+    first, client = serving(cluster, 50)
     consumer = pika.BlockingConnection(pika.URLParameters(first.amqp_url))
     got = []
     channel = consumer.channel()
@@ -82,9 +143,7 @@ def test_leader_that_stood_still_delivers_nothing_and_follows_its_successor(clus
 
 
 def test_etcd_that_is_away_fences_the_leader_and_disconnects_nobody(cluster, etcd):
-    leader = cluster.wait_in_sync(3)
-    client = Client(cluster).connect()
-    client.publish(50)
+    leader, client = serving(cluster, 50)
     connection = client._connection
 
     etcd.kill()
@@ -98,9 +157,7 @@ def test_etcd_that_is_away_fences_the_leader_and_disconnects_nobody(cluster, etc
 
 
 def test_emptied_etcd_stops_everything_until_an_operator_adopts_the_cluster(cluster, etcd):
-    leader = cluster.wait_in_sync(3)
-    client = Client(cluster).connect()
-    client.publish(20)
+    leader, client = serving(cluster, 20)
 
     etcd.call("kv/deleterange", key="AA==", range_end="AA==")
     wait_until(lambda: leader.figures.get("fenced"), ELECTION_S, "the leader is fenced")
@@ -113,9 +170,7 @@ def test_emptied_etcd_stops_everything_until_an_operator_adopts_the_cluster(clus
 
 
 def test_leadership_is_transferred_on_demand(cluster):
-    first = cluster.wait_in_sync(3)
-    client = Client(cluster).connect()
-    client.publish(50)
+    first, client = serving(cluster, 50)
 
     ctl(first, "transfer_leadership")
     second = cluster.leader(but=first)
@@ -127,9 +182,7 @@ def test_leadership_is_transferred_on_demand(cluster):
 
 
 def test_node_that_is_not_in_sync_leads_only_by_force(cluster):
-    leader = cluster.wait_in_sync(3)
-    client = Client(cluster).connect()
-    client.publish(20)
+    leader, client = serving(cluster, 20)
     others = [node for node in cluster.nodes if node is not leader]
     for node in others:
         node.kill()
@@ -159,9 +212,7 @@ def test_status_tells_who_is_in_sync(cluster):
 
 def test_too_few_nodes_in_sync_confirm_nothing(tmp_path, etcd):
     with Cluster(tmp_path, etcd, clustering_min_isr=2) as cluster:
-        leader = cluster.wait_in_sync(3)
-        client = Client(cluster).connect()
-        client.publish(20)
+        leader, client = serving(cluster, 20)
         others = [node for node in cluster.nodes if node is not leader]
         for node in others:
             node.kill()
@@ -175,9 +226,7 @@ def test_too_few_nodes_in_sync_confirm_nothing(tmp_path, etcd):
 
 def test_boot_that_takes_longer_than_the_lease_is_not_cut_short(tmp_path, etcd):
     with Cluster(tmp_path, etcd, environment={"GOMQ_TEST_BOOT_S": "4"}) as cluster:
-        first = cluster.wait_in_sync(3)
-        client = Client(cluster).connect()
-        client.publish(20)
+        first, client = serving(cluster, 20)
 
         first.kill()
         second = cluster.leader(but=first)
@@ -201,9 +250,7 @@ def test_commands_run_when_a_node_begins_and_ceases_to_lead(tmp_path, etcd):
 
 
 def test_node_that_finds_damage_hands_over_to_a_sound_one(cluster):
-    leader = cluster.wait_in_sync(3)
-    client = Client(cluster).connect()
-    client.publish(50)
+    leader, client = serving(cluster, 50)
     for node in cluster.nodes:
         node.kill()
     segment = max(leader.data_dir.glob("queues/*/msgs.*"), key=lambda path: path.stat().st_size)
@@ -266,9 +313,7 @@ def sealed(node):
 def test_elected_node_that_boots_for_long_is_not_taken_for_one_that_is_gone(tmp_path, etcd):
     """Its cluster port refuses connections until it has read its folder."""
     with Cluster(tmp_path, etcd, environment={"GOMQ_TEST_BOOT_S": "4"}) as cluster:
-        first = cluster.wait_in_sync(3)
-        client = Client(cluster).connect()
-        client.publish(20)
+        first, client = serving(cluster, 20)
 
         first.stop()
         second = cluster.leader(but=first)

@@ -1,4 +1,6 @@
 """What operators see of a cluster and have it do: commands, checks, metrics, warnings."""
+import json
+
 import pika
 import requests
 
@@ -32,6 +34,11 @@ def test_commands_tell_who_is_in_sync_on_every_node(cluster):
         assert len(listed) == 3 and sum("leader" in line for line in listed) == 1
         status = ctl(node, "cluster_status")
         assert "Not in sync: []" in status and "Etcd: answers" in status
+        assert ("Role: leader" in status) == (node is leader)
+    own = [one["address"] for one in leader.figures["nodes"]]
+    shown = json.loads(ctl(leader, "-f", "json", "cluster_status"))
+    for field, count in (("Nodes", 3), ("Running nodes", 3), ("Followers", 2)):
+        assert len(shown[field]) == count and all(any(one in text for one in own) for text in shown[field])
         assert id_of(leader) in ctl(node, "-f", "json", "list_in_sync_replicas")
 
 
@@ -49,6 +56,31 @@ def test_lost_node_is_forgotten_and_joins_again_when_it_comes_back(cluster):
     assert lost_id not in [one["node"] for one in leader.figures["nodes"]] + leader.figures["in_sync"]
     lost.spawn()
     cluster.wait_in_sync(3)
+
+
+def test_leadership_goes_to_the_node_that_is_named(cluster):
+    """Each of the followers in turn: an election without a name would choose now the one, now the other."""
+    for _ in range(4):
+        leader = cluster.wait_in_sync(3)
+        chosen = max((node for node in cluster.nodes if node is not leader), key=id_of)
+
+        ctl(leader, "transfer_leadership", id_of(chosen))
+
+        assert cluster.leader(but=leader) is chosen
+
+
+def test_leadership_is_not_transferred_to_a_node_out_of_sync(cluster):
+    leader = cluster.wait_in_sync(3)
+    lost = next(node for node in cluster.nodes if node is not leader)
+    lost_id = id_of(lost)
+    lost.kill()
+    wait_until(lambda: lost_id not in leader.figures["in_sync"])
+
+    for named, word in ((lost_id, "is not in sync"), (id_of(leader), "leads already"), ("x", "no node has")):
+        refused = tried(leader, "transfer_leadership", named)
+        assert (refused.returncode, word in refused.stderr) == (1, True), refused.stderr
+
+    assert cluster.leader() is leader
 
 
 def test_doctor_of_a_follower_is_no_patient(cluster):

@@ -26,6 +26,14 @@ def follower(cluster, random):
     return random.choice(cluster.followers())
 
 
+def kill_at_once(nodes):
+    """SIGKILL of several: none sees the end of another."""
+    for node in nodes:
+        node.process.kill()
+    for node in nodes:
+        node.kill()
+
+
 def gone_from_set(cluster, node):
     """Wait until a node is out of the in-sync set, which confirms need."""
     cluster.wait(lambda: (found := cluster.members()) and node.name not in found, f"{node.name} is removed")
@@ -61,10 +69,7 @@ def follower_is_killed(cluster, random):
 def two_are_killed(cluster, random):
     """SIGKILL of two at once; the third one goes on, if one is enough."""
     nodes = random.sample(cluster.nodes, 2)
-    for node in nodes:
-        node.process.kill()
-    for node in nodes:
-        node.kill()
+    kill_at_once(nodes)
     if cluster.min_isr == 1:
         cluster.wait_progress()
     else:
@@ -75,10 +80,7 @@ def two_are_killed(cluster, random):
 
 def all_are_killed(cluster, random):
     """SIGKILL of all at once."""
-    for node in cluster.nodes:
-        node.process.kill()
-    for node in cluster.nodes:
-        node.kill()
+    kill_at_once(cluster.nodes)
     for node in random.sample(cluster.nodes, 3):
         node.spawn()
 
@@ -432,10 +434,7 @@ def bits_of_follower_are_flipped(cluster, random):
 
 def bits_of_one_are_flipped_while_all_are_down(cluster, random):
     """Whoever leads, the good copies win."""
-    for node in cluster.nodes:
-        node.process.kill()
-    for node in cluster.nodes:
-        node.kill()
+    kill_at_once(cluster.nodes)
     node = random.choice(cluster.nodes)
     cluster.say(f"flipped in {node.name}: {node.flip_bits(random)}")
     for node in random.sample(cluster.nodes, 3):
@@ -449,10 +448,7 @@ def sealed_bits_of_the_next_leader_are_flipped(cluster, random):
 
     cluster.wait(is_there, "there are sealed segments")
     node = random.choice(cluster.nodes)
-    for one in cluster.nodes:
-        one.process.kill()
-    for one in cluster.nodes:
-        one.kill()
+    kill_at_once(cluster.nodes)
     cluster.say(f"flipped in {node.name}: {node.flip_bits(random, 1, 'queues/*/msgs.0000000002')}")
     for other in cluster.nodes:
         if other is not node:

@@ -1,5 +1,5 @@
 """Rounds of faults over a real cluster: nothing that was confirmed is lost, order is kept, QoS 2 comes once,
-and all nodes are in the in-sync set again within 30 s.
+and within 30 s all nodes stream again, those that were removed often too; these wait to be admitted.
 
 ``make cluster-rounds SEEDS=1-300``, or one seed alone.
 """

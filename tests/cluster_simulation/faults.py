@@ -3,7 +3,8 @@ themselves after some seconds.
 """
 from functools import partial
 
-from gomq_py.cluster.core.overrides import NotPossible, adopt
+from gomq_py.cluster.core.overrides import NotPossible, adopt, force_leader
+from gomq_py.cluster.core.records import InSyncRecord, decoded
 from gomq_py.cluster.core.transactions import CoordinatorError
 from tests.cluster_simulation.judge import electable
 
@@ -38,19 +39,61 @@ def wipe(world):
 
 
 def back_up_and_restore(world):
-    """The folder of a node is replaced by an earlier one of itself, which has all that was promised in its
-    epoch. One that lacks something of its own epoch cannot be told from what is left after a kill.
+    """The folder of a node is replaced by an earlier one of itself. It has all that was promised in its
+    epoch, or ``isr`` knows that this node has come further: else it cannot be told from what is left after a
+    kill.
     """
     random = world.random
     node = random.choice(world.nodes)
+    record = decoded(world.etcd.kept.get("isr"), InSyncRecord.decode)
+    known = (0, 0) if record is None or node.folder.node_id not in record.members else record.place(
+        node.folder.node_id)
     older = [
         folder for folder in node.backups
-        if 0 < folder.epoch < node.folder.epoch and world.judge.has_all_of_its_epoch(folder)]
+        if 0 < folder.epoch and (
+            (folder.epoch, folder.position) < known
+            or folder.epoch < node.folder.epoch and world.judge.has_all(folder, folder.epoch))]
     if older and not world.waits_for_operator:
         node.restore(random.choice(older))
         _boot_later(world, node)
     for other in world.nodes:
         other.back_up()
+
+
+def fail_flushes(world):
+    """The flushes of a follower fail for a while; its process ends soon after, at times with its power."""
+    random = world.random
+    node = random.choice(world.nodes)
+    node.is_disk_ill = True
+    world.after(random.uniform(0.1, 1.0), setattr, node, "is_disk_ill", False)
+    world.after(random.uniform(0.1, 2.0), random.choice((node.kill, node.restart, node.cut_power)))
+    world.after(random.choice((2.2, 5.0)), node.boot)
+
+
+def transfer(world):
+    """An operator has the leader let another node lead, or stops it."""
+    for node in world.nodes:
+        program = node.program
+        if program is not None and program.are_doors_open and program.elector.lease:
+            program.promises.refuse(RuntimeError("another node is to lead"))
+            if program.elector.lease in world.etcd.leases():
+                world.etcd.end_lease(program.elector.lease)
+            node.restart()
+
+
+def force(world):
+    """While nobody leads, an operator makes a node lead, in a few seeds; what it lacks is lost."""
+    node = world.random.choice(world.nodes)
+    folder = node.folder
+    if not world.forces or node.program is None or world.waits_for_operator:
+        return
+    try:
+        transaction = force_leader(world.etcd.read(), folder.node_id, folder.cluster, folder.epoch)
+        if world.etcd.transact(transaction).is_done:
+            world.judge.forced(folder)
+            world.note("forced %s", node)
+    except (NotPossible, CoordinatorError) as error:
+        world.note("not forced: %s", error)
 
 
 def stop(world):
@@ -148,9 +191,10 @@ def delete_leader(world):
 
 def empty_etcd(world):
     """etcd begins anew without anything, in a few seeds. After some seconds an operator has it written anew
-    from a node that was in sync. (In these seeds no node is wiped: it would begin another cluster.)
+    from a node that was in sync. (No node has an empty folder then: it would begin another cluster.)
     """
-    if world.empties_etcd and not world.waits_for_operator:
+    if world.empties_etcd and not world.waits_for_operator and all(
+            node.folder.cluster for node in world.nodes):
         world.waits_for_operator = electable(world)
         world.etcd.empty()
         world.after(world.random.uniform(1, 8), _adopt, world)
@@ -177,16 +221,23 @@ def compact(world):
 
 
 def write_rubbish(world):
-    """An operator writes rubbish, and puts back what was there."""
+    """An operator writes rubbish, or an ``isr`` of an earlier epoch, and puts back what was there."""
     key = world.random.choice(("isr", "leader", "cluster"))
     kept = world.etcd.kept.get(key)
-    if kept is not None and not kept.value.startswith(b"rubbish"):
+    if kept is not None and key not in world.scribbled:
+        world.scribbled.add(key)
         rubbish = b"rubbish %d" % world.etcd.revision
+        record = decoded(kept, InSyncRecord.decode) if key == "isr" else None
+        if record is not None and record.epoch > 1 and "leader" in world.etcd.kept and (
+                world.random.random() < 0.5):
+            epoch = record.epoch - 1
+            rubbish = InSyncRecord(epoch, dict.fromkeys(record.members, epoch)).encode()
         world.etcd.put(key, rubbish, kept.lease)
         world.after(world.random.uniform(0.1, 3), _put_back, world, key, kept, rubbish)
 
 
 def _put_back(world, key, kept, rubbish):
+    world.scribbled.remove(key)
     there = world.etcd.kept.get(key)
     if there is not None and there.value == rubbish:
         world.etcd.put(key, kept.value, there.lease)
@@ -203,7 +254,8 @@ def _cut(world, *way, seconds=None):
 
 FAULTS = {
     function.__name__: function for function in (
-        kill, cut_power, cut_all_power, wipe, back_up_and_restore, stop, jump, cut_pair, cut_from_etcd,
+        kill, cut_power, cut_all_power, wipe, back_up_and_restore, fail_flushes, transfer, force, stop,
+        jump, cut_pair, cut_from_etcd,
         depose, reset, isolate, refuse, lose, slow_down, hold, end_leases, delete_leader, empty_etcd,
         compact, write_rubbish)
 }

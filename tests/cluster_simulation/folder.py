@@ -10,23 +10,24 @@ BARRIER = "barrier"
 
 
 class Folder:
-    """``operations``: as they read; ``flushed``: how many of them are on the disk. ``cluster`` ("" for none)
-    and ``epoch`` are changed as a whole.
+    """``operations``: as they read; ``flushed``: how many of them are on the disk. ``cluster`` ("" for none),
+    ``epoch`` and the noted ``position`` are changed as a whole.
     """
 
     def __init__(self, node_id):
         self.node_id = node_id
-        self.cluster, self.epoch = "", 0
+        self.cluster, self.epoch, self.position = "", 0, 0
         self.operations = []
         self.flushed = 0
         self.gap = None  # where a flush has left out what was not flushed before
+        self.is_torn = False  # a flush has failed: no later one brings what is behind the gap to the disk
 
     def copy(self):
         """As a backup has it."""
         copied = Folder(self.node_id)
-        copied.cluster, copied.epoch = self.cluster, self.epoch
+        copied.cluster, copied.epoch, copied.position = self.cluster, self.epoch, self.position
         copied.operations = list(self.operations)
-        copied.flushed, copied.gap = self.flushed, self.gap
+        copied.flushed, copied.gap, copied.is_torn = self.flushed, self.gap, self.is_torn
         return copied
 
     def flush(self, start, end):
@@ -37,7 +38,15 @@ class Folder:
 
     def flush_all(self):
         """Flush everything, whoever has written it."""
-        self.gap, self.flushed = None, len(self.operations)
+        self.flushed = len(self.operations)
+        if not self.is_torn:
+            self.gap = None
+
+    def fail_flush(self):
+        """Flush nothing, although the system takes what is not on the disk for flushed from now on."""
+        if self.gap is None:
+            self.gap = self.flushed
+        self.is_torn = True
 
     def lose_power(self, random):
         """Lose any part of what was not flushed. Records are one file, cut where the first is missing."""
@@ -52,12 +61,18 @@ class Folder:
             elif not is_lost:
                 operations.append(operation)
         self.operations = operations
+        self.is_torn = False  # what the system has kept is gone, too
         self.flush_all()
 
     def swap(self, operations, cluster, epoch):
         """Take a whole other state, flushed."""
-        self.operations, self.cluster, self.epoch = operations, cluster, epoch
+        self.operations, self.cluster, self.epoch, self.position = operations, cluster, epoch, len(operations)
+        self.is_torn = False
         self.flush_all()
+
+    def raise_epoch(self, epoch, cluster=None):
+        """Note the epoch of a leader, in which no position is noted yet."""
+        self.cluster, self.epoch, self.position = cluster or self.cluster, epoch, 0
 
     def records(self, only_flushed=False):
         """The records that can be read, in order."""

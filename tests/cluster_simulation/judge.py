@@ -19,12 +19,19 @@ class Judge:
         self.opened_count = 0
         self._leaders = []  # (epoch, program)
         self._runs = {}  # epoch -> run that promises in it
+        self._forced = 0  # last epoch whose leaders a forced one has not heard of
 
-    def has_all_of_its_epoch(self, folder):
-        """Whether a folder has everything that was promised in its epoch and before."""
+    def has_all(self, folder, epoch=float("inf")):
+        """Whether a folder has everything that was promised in an epoch and before, or at all."""
         there = set(folder.records())
-        return all(
-            record in there for record, (_, epoch) in self.confirmed.items() if epoch <= folder.epoch)
+        return all(record in there for record, (_, of) in self.confirmed.items() if of <= epoch)
+
+    def forced(self, folder):
+        """An operator has a node lead: what it lacks is lost, and what former leaders promise from now on."""
+        there = set(folder.records())
+        self.confirmed = {record: by for record, by in self.confirmed.items() if record in there}
+        record = decoded(self.world.etcd.kept["isr"], InSyncRecord.decode)
+        self._forced = record.epoch
 
     def has_other_state(self, node):
         """The folder of a node is another one than before: it starts, or has swapped a sync in."""
@@ -49,6 +56,8 @@ class Judge:
     def promised(self, program, records):
         """The program has promised records."""
         epoch = program.leads.epoch
+        if epoch <= self._forced:
+            return
         if self._runs.setdefault(epoch, program.run) != program.run:
             self._found("two promise in epoch %d, the second is %s", epoch, program.node)
         for record in records:
@@ -83,7 +92,11 @@ def electable(world):
     record = decoded(world.etcd.kept.get("isr"), InSyncRecord.decode)
     if record is None:
         return []
-    return [
-        node for node in world.nodes
-        if record.members.get(node.folder.node_id, node.folder.epoch + 1) <= node.folder.epoch
-    ]
+    return [node for node in world.nodes if may_lead(record, node.folder)]
+
+
+def may_lead(record, folder):
+    """Whether the ``isr`` allows that a node with this folder is elected."""
+    node = folder.node_id
+    return node in record.members and record.place(node) <= (folder.epoch, folder.position) and (
+        not folder.is_torn or len(record.members) == 1)

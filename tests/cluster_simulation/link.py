@@ -20,13 +20,13 @@ class Hello(NamedTuple):
 
 class Link:
     """A connection. ``place``: how many operations the follower has; None: it needs a sync. ``flushed``,
-    ``is_synced``: as the leader knows them.
+    ``noted``, ``is_synced``: as the leader knows them.
     """
 
     def __init__(self, leader, follower, node_id, epoch, place):
         self.leader, self.follower, self.node_id, self.epoch = leader, follower, node_id, epoch
         self.needs_sync = place is None
-        self.is_synced, self.flushed = False, 0
+        self.is_synced, self.flushed, self.noted = False, 0, 0
         self.is_ended = False
         self._is_begun = self._is_broken = False
         self._sent = 0 if place is None else place
@@ -57,13 +57,14 @@ class Link:
                 self.leader, self.follower.program, self.follower.received, self, part,
                 self.needs_sync and end >= self._sync_until)
 
-    def acknowledge(self, flushed):
-        """The follower has flushed so many operations; None: it is alive."""
-        self._deliver(self.follower.program, self.leader, self._acknowledged, flushed)
+    def acknowledge(self, flushed, noted):
+        """The follower has flushed so many operations, and noted a position; None: it is alive."""
+        self._deliver(self.follower.program, self.leader, self._acknowledged, flushed, noted)
 
-    def _acknowledged(self, flushed):
+    def _acknowledged(self, flushed, noted):
         self._heard_s = self.leader.world.now_s
         if not self.is_ended and flushed is not None and self.epoch == self.leader.leads.epoch:
+            self.noted = noted
             self.leader.acknowledged(self, flushed)
 
     def end(self):
@@ -96,6 +97,7 @@ class Follower:
         self._staging = None
         self._is_whole = False  # the staging is
         self._may_acknowledge = False
+        self._noted_s = self.world.now_s
 
     def hears_leader(self):
         """Whether the leader was heard within a second."""
@@ -178,12 +180,8 @@ class Follower:
                 self._may_acknowledge = True
 
     def _raise(self, epoch):
-        self.folder.epoch = epoch
-        self._told()
-
-    def _told(self):
-        self.program.elector.folder(
-            self.folder.cluster, self.folder.epoch, True, self.program.elector.is_damaged)
+        self.folder.raise_epoch(epoch)
+        self.program.told()
 
     def received(self, link, operations, is_whole):
         """Operations have come."""
@@ -220,8 +218,11 @@ class Follower:
                     yield from self._swap(link)
             elif self.folder.flushed < len(self.folder.operations):
                 yield from self._flush(link)
+            if self._may_acknowledge and self.world.now_s - self._noted_s > self.world.note_s:
+                yield from self._note(link)
             if link is self._link:
-                link.acknowledge(self._acknowledges() if self._may_acknowledge else None)
+                link.acknowledge(
+                    self._acknowledges() if self._may_acknowledge else None, self.folder.position)
 
     def _acknowledges(self):
         return self.folder.flushed
@@ -230,17 +231,31 @@ class Follower:
         flushed = len(self._staging)
         yield self.world.flush_s()
         if link is self._link:
-            self.folder.swap(self._staging, link.leader.folder.cluster, link.epoch)
-            self.folder.flushed = flushed
-            self._staging = None
+            staged, self._staging = self._staging, None
+            self.folder.swap(staged[:flushed], link.leader.folder.cluster, link.epoch)
+            for operation in staged[flushed:]:
+                self._apply(operation)
             self._run = link.leader.run
             self._may_acknowledge = True
-            self._told()
+            self.program.told()
             self.world.judge.has_other_state(self.program.node)
             self.world.note("%s has synced with %s", self.program.node, link.leader.node)
+
+    def _note(self, link):
+        position, self._noted_s = self.folder.flushed, self.world.now_s
+        yield self.world.flush_s()
+        if self._staging is None and link is self._link:
+            self.folder.position = position
+            self.program.told()
 
     def _flush(self, link):
         end = len(self.folder.operations)
         yield self.world.flush_s()
+        if self.program.node.is_disk_ill and self._staging is None and link is self._link:
+            self.folder.fail_flush()
+            self.program.told()
+            self._run = 0  # the next link begins with a sync
+            self._end()
+            return
         if self._staging is None and link is self._link:
             self.folder.flushed = max(self.folder.flushed, end)

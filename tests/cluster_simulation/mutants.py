@@ -31,6 +31,24 @@ def election_ignores_epochs(patch):
     _without_reason(patch, "but was in sync in epoch")
 
 
+@mutant
+def election_ignores_positions(patch):
+    """An older folder of the same epoch that was put back leads."""
+    _without_reason(patch, "but had come to")
+
+
+@mutant
+def positions_not_written(patch):
+    """``isr`` does not say how far its members are."""
+    patch(InSync, "_noted", lambda self, members, progress: dict(self._positions))
+
+
+@mutant
+def failed_flush_forgotten(patch):
+    """A node whose flush has failed leads after a restart, with what is not on its disk."""
+    _without_reason(patch, "may not be on its disk")
+
+
 def _without_reason(patch, words):
     def why_not(self, view):
         why = original(self, view)

@@ -12,6 +12,7 @@ class Node:
         self.address = f"{name}:5679"
         self.folder = Folder(world.new_id())
         self.clock_offset_s = 0.0
+        self.is_disk_ill = False  # flushes of a follower fail
         self.program = None
         self.backups = []
 

@@ -31,15 +31,16 @@ class Program(Process):
         self.follower = Follower(self)
         self.elector = Elector(
             self.folder.node_id, self.folder.cluster, self.folder.epoch, node.address,
-            is_damaged=world.random.random() < 0.1)
+            not self.folder.is_torn, world.random.random() < 0.1, self.folder.position)
         self.lease = Lease(world.lease_ttl_s)
         self.leads = None  # the elector's Lead that is acted upon
+        self.was_elected = False  # and not deposed since
         self.is_leading_now = False  # the last view was one of a leader that has nothing to wait for
         self.in_sync = None
         self.promises = Promises()
         self.links = {}  # node id -> Link
         self.base = 0  # operations before the first position of this run
-        self.are_doors_open = False
+        self.has_booted = self.are_doors_open = False
         self._wake = Event(self)
         self._appended = Event(self)
         self._unflushed = []  # records
@@ -62,6 +63,13 @@ class Program(Process):
         if self.world.random.random() < 0.9 and not self.world.is_cut("etcd", self.node.name):
             self.after(self.world.delay_s(), self._wake.set)
 
+    def told(self):
+        """Tell the elector how the folder is now."""
+        folder = self.folder
+        self.elector.folder(
+            folder.cluster, folder.epoch, not folder.is_torn, self.elector.is_damaged,
+            position=folder.position)
+
     # what the elector decides
 
     def _decide(self):
@@ -80,8 +88,10 @@ class Program(Process):
             yield self._wake.wait(POLL_S if again_s is None else min(again_s + 0.001, POLL_S))
 
     def _viewed(self, view, since):
-        before = self.elector.is_leading
+        before = self.was_elected
         decision = self.elector.viewed(view, self.clock_s(), since, self.follower.hears_leader())
+        self.was_elected = isinstance(decision, electors.Lead) or (
+            before and not isinstance(decision, electors.Deposed))
         self.is_leading_now = isinstance(decision, electors.Lead) and (
             self.leads is not None and decision.revision == self.leads.revision)
         if before:
@@ -99,6 +109,8 @@ class Program(Process):
         elif isinstance(decision, electors.Lead):
             if self.leads is None or decision.revision != self.leads.revision:
                 yield from self._lead(decision)
+            elif decision.mend is not None:
+                return (yield from self._transact(decision.mend))
         elif isinstance(decision, electors.Deposed):
             self.world.note("%s is deposed: %s", self.node, decision.reason)
             self.promises.refuse(RuntimeError("deposed"))
@@ -141,9 +153,9 @@ class Program(Process):
             self.follower.follow(None)
             yield from self._flush_all()
         yield self.world.flush_s()
-        self.folder.cluster, self.folder.epoch = leads.cluster, leads.epoch
-        self.elector.folder(leads.cluster, leads.epoch, True, self.elector.is_damaged)
-        if not self.elector.is_leading:  # meanwhile deposed
+        self.folder.raise_epoch(leads.epoch, leads.cluster)
+        self.told()
+        if not self.was_elected:  # meanwhile deposed
             return
         if is_first:
             self.base = len(self.folder.operations)
@@ -154,10 +166,15 @@ class Program(Process):
             self.elector.node, leads.epoch, leads.revision, leads.record, leads.mod_revision,
             self.world.min_isr, self.world.ack_timeout_s, leads.former)
         self._require()
-        self.world.listening[self.node.address] = self
         if is_first:
-            for task in (self._send(), self._flush(), self._client(), self._fence()):
-                self.spawn(task)
+            self.spawn(self._boot())
+
+    def _boot(self):
+        yield self.world.boot_s()
+        self.has_booted = True
+        self.world.listening[self.node.address] = self
+        for task in (self._send(), self._flush(), self._client(), self._fence(), self._note()):
+            self.spawn(task)
 
     def _require(self):
         if self.in_sync is not None:
@@ -195,10 +212,10 @@ class Program(Process):
         while True:
             yield STEP_S
             in_sync = self.in_sync
-            if in_sync is None:
+            if in_sync is None or not self.has_booted:
                 continue
             transaction = in_sync.step(
-                self.clock_s(), self._progress(), self.promises.wanted, self.promises.promised)
+                self.clock_s(), self._progress(), self.promises.asked, self.promises.promised)
             self._require()
             if transaction is not None:
                 try:
@@ -220,9 +237,19 @@ class Program(Process):
     def _progress(self):
         epoch = self.leads.epoch
         return {
-            node: Progress(link.flushed, link.is_synced and link.epoch == epoch, not link.is_ended)
+            node: Progress(
+                link.flushed, link.is_synced and link.epoch == epoch, not link.is_ended, link.noted)
             for node, link in self.links.items()
         }
+
+    def _note(self):
+        while True:
+            yield self.world.note_s
+            in_sync, position = self.in_sync, self.base + self.promises.promised
+            yield self.world.flush_s()
+            if in_sync is self.in_sync and in_sync is not None and position > self.folder.position:
+                self.folder.position = in_sync.noted = position
+                self.told()
 
     # a leader's data
 

@@ -1,5 +1,6 @@
 """Scenario: two to five nodes under faults that a seed draws, then time to recover, judged all along."""
-from tests.cluster_simulation.judge import Judge, electable
+from gomq_py.cluster.core.records import InSyncRecord, decoded
+from tests.cluster_simulation.judge import Judge, electable, may_lead
 from tests.cluster_simulation.node import Node
 from tests.cluster_simulation.world import World
 
@@ -17,6 +18,7 @@ class Scenario(World):
         random = self.random
         self.lease_ttl_s = random.choice((2.0, 3.0, 5.0))
         self.ack_timeout_s = random.choice((0.6, 1.0, 3.0))
+        self.note_s = random.choice((0.5, 2.0, 5.0))
         self.min_isr = random.choice((1, 1, 2))
         self.slow_disk = random.choice((0.0, 0.02, 0.1))
         self.storm_s = storm_s
@@ -26,6 +28,9 @@ class Scenario(World):
         self.counts = {}  # name of a fault -> how often it came
         self.nodes = [Node(self, name) for name in "abcde"[:random.choice((2, 3, 3, 3, 3, 5))]]
         self.empties_etcd = random.random() < 0.08
+        self.forces = random.random() < 0.08
+        self.has_long_boots = random.random() < 0.3
+        self.scribbled = set()  # keys that an operator will put back
         self.waits_for_operator = []  # nodes of which one is to be adopted
         self.is_misrouting = random.random() < 0.4  # an address may be another leader's, too
 
@@ -50,6 +55,12 @@ class Scenario(World):
         if self.random.random() < self.slow_disk:
             return self.random.uniform(0.05, 1.5)
         return self.random.uniform(0.001, 0.02)
+
+    def boot_s(self):
+        """How long an elected node reads its folder."""
+        if self.has_long_boots and self.random.random() < 0.5:
+            return self.random.uniform(0.5, 8.0)
+        return self.random.uniform(0.001, 0.05)
 
     def reached(self, address):
         """The program that answers at an address, or None."""
@@ -94,7 +105,7 @@ class Scenario(World):
         self.note("-- heal")
         self.cuts.clear()
         self.loss = self.slow_s = self.slow_disk = 0.0
-        self.holds = self.etcd.is_refused = self.is_misrouting = False
+        self.holds = self.etcd.is_refused = self.is_misrouting = self.has_long_boots = False
         for node in self.nodes:
             node.boot()
         self._confirmed_before = len(self.judge.confirmed)
@@ -104,7 +115,12 @@ class Scenario(World):
         return (
             not self.waits_for_operator and len(leading) == 1 and leading[0].in_sync is not None
             and set(leading[0].in_sync.members) == {node.folder.node_id for node in self.nodes}
-            and len(self.judge.confirmed) > self._confirmed_before + 5)
+            and len(self.judge.confirmed) > self._confirmed_before + 5
+            and not any(self._leads_without_all(folder) for node in self.nodes for folder in node.backups))
+
+    def _leads_without_all(self, folder):
+        record = decoded(self.etcd.kept.get("isr"), InSyncRecord.decode)
+        return record is not None and may_lead(record, folder) and not self.judge.has_all(folder)
 
     def _has_flapped(self):
         return any(

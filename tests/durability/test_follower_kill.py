@@ -28,7 +28,7 @@ root, port, secret = sys.argv[1], int(sys.argv[2]), sys.argv[3].encode()
 DataDir(root).follow()
 follower = Follower(
     PlainFiles(), root, secret, "127.0.0.1", port, "killed",
-    identity.of_follower(PlainFiles(), root))
+    identity.IdentityFile(PlainFiles(), root, identity.of_follower(PlainFiles(), root)))
 follower.start()
 print("started", flush=True)
 was = ""

@@ -61,7 +61,8 @@ class Pair(Driver):
             lambda path: flush_pool.give_way(self.random))
         self.follower = Follower(
             self.there, self.copy.root, SECRET, "127.0.0.1", self.leader.port, "follower",
-            identity.of_follower(self.there, self.copy.root))
+            identity.IdentityFile(
+                self.there, self.copy.root, identity.of_follower(self.there, self.copy.root)))
         self.follower.start()
         self.await_follower()
         self.promises.require(self.leader.progress)

@@ -17,7 +17,9 @@ from gomq_py.cluster.follower import STREAMING
 from gomq_py.cluster.publisher_holds import FOLLOWER_THROUGHPUT, PublisherHolds
 from gomq_py.errors import ClusterError
 from gomq_py.storage.disk.plain_files import PlainFiles
-from tests.e2e.test_follow import PERSISTENT, LeadingNode, differing, follower_of, wait
+from tests.e2e.test_follow import LeadingNode, follower_of, wait
+from tests.support.mirror import differing
+from tests.support.mixed_load import PERSISTENT
 from tests.support.waiting import in_time
 
 
@@ -193,7 +195,7 @@ def test_clients_and_followers_go_on_in_a_later_epoch(leading, start, publisher,
 
     assert caplog.text.count("with a sync") == 1
     leading.node.durability.wait()
-    wait(lambda: follower.status.state == STREAMING and not differing(leading, tmp_path / "follower"))
+    wait(lambda: follower.status.state == STREAMING and not differing(leading.root, tmp_path / "follower"))
 
 
 def test_promises_of_a_deposed_leader_are_refused_also_while_it_closes(leading, start, publisher):
@@ -225,8 +227,8 @@ def test_follower_takes_the_lead_and_the_former_leader_follows(leading, start, p
     publisher.client.close()
     leading.close()
 
-    mine = follower.identity
-    assert identity.of_elected(PlainFiles(), tmp_path / "follower", mine.cluster_id, 2).epoch == 2
+    file = identity.IdentityFile(PlainFiles(), tmp_path / "follower", follower.identity)
+    file.take(file.identity.cluster_id, 2)
     second = PromisingNode(tmp_path / "follower")
     former = follower_of(second.leader.port, leading.root)
     former.start()

@@ -8,30 +8,24 @@ import pytest
 from gevent import socket, ssl
 from gevent.server import StreamServer
 
-from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicQos, BasicQosOk,
-    ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk, QueueDelete,
-    QueueDeleteOk, QueuePurge, QueuePurgeOk,
-)
+from gomq_py.amqp.wire.methods import BasicGet, BasicGetOk, ChannelOpen, ChannelOpenOk
 from gomq_py.cluster import identity
 from gomq_py.cluster.follower import STREAMING, Follower
 from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.stream import EventStream
 from gomq_py.config.settings import Settings
-from gomq_py.content.properties import Properties
 from gomq_py.errors import ClusterError
 from gomq_py.net.tls import Contexts, Handshaker, TLSOptions, server_context
 from gomq_py.node import Node
 from gomq_py.storage.disk.plain_files import PlainFiles
 from tests.support import certificates
 from tests.support.door import Client
-from tests.support.mirror import folder_content
+from tests.support.mirror import differing
+from tests.support.mixed_load import MixedLoad
 from tests.support.relay import pump
 from tests.support.waiting import wait_until
 
-PERSISTENT = Properties(delivery_mode=2).encode()
 SECRET = b"a secret of sixteen octets"
-STREAM = {"x-queue-type": "stream", "x-max-length-bytes": 2_000_000}
 
 
 class LeadingNode:
@@ -54,9 +48,8 @@ class LeadingNode:
             self.root, "127.0.0.1", port, certificate and self._handshaker(certificate),
             acknowledger=acknowledger)
         self.leader.open()
-        self.turns = 0
-        self._is_busy = False
-        self._workers = []
+        load = MixedLoad(self.client)
+        self.begin_load, self.end_load, self.load_for = load.begin, load.end, load.go_on_for
 
     def _handshaker(self, certificate):
         options = TLSOptions(certificate.certificate, certificate.key)
@@ -69,67 +62,6 @@ class LeadingNode:
         client.call(ChannelOpen(), ChannelOpenOk)
         return client
 
-    def begin_load(self):
-        self._is_busy = True
-        self._workers = [gevent.spawn(work) for work in (self._queues, self._consume, self._churn)]
-
-    def end_load(self):
-        self._is_busy = False
-        gevent.joinall(self._workers, raise_error=True)
-
-    def load_for(self, turns):
-        until = self.turns + turns
-        wait(lambda: self.turns >= until)
-
-    # each with a connection of its own
-
-    def _queues(self):
-        """Confirmed messages of all sizes for a queue, with a purge now and then, and a stream."""
-        client = self.client()
-        client.call(QueueDeclare(queue="q", durable=True), QueueDeclareOk)
-        client.call(QueueDeclare(queue="s", durable=True, arguments=STREAM), QueueDeclareOk)
-        client.call(ConfirmSelect(), ConfirmSelectOk)
-        tag = 0
-        while self._is_busy:
-            for size in (0, 10, 3000, 20_000, 200_000 if self.turns % 5 == 0 else 100):
-                client.publish("q", os.urandom(size), properties=PERSISTENT)
-                client.publish("s", os.urandom(size), properties=PERSISTENT)
-                tag += 2
-            while client.expect(BasicAck).delivery_tag < tag:
-                pass
-            if self.turns % 20 == 19:
-                client.call(QueuePurge(queue="q"), QueuePurgeOk)
-            self.turns += 1
-        client.close()
-
-    def _consume(self):
-        client, other = self.client(), self.client()
-        client.call(QueueDeclare(queue="consumed", durable=True), QueueDeclareOk)
-        client.call(BasicQos(prefetch_count=20), BasicQosOk)
-        client.call(BasicConsume(queue="consumed"), BasicConsumeOk)
-        tag = 0
-        while self._is_busy:
-            for _ in range(20):
-                other.publish("consumed", os.urandom(1000), properties=PERSISTENT)
-            for _ in range(20):
-                tag = client.expect_message(BasicDeliver)[0].delivery_tag
-            client.send_method(BasicAck(delivery_tag=tag, multiple=True))
-        client.close()
-        other.close()
-
-    def _churn(self):
-        """Queues that come and go, and come again with the same name."""
-        client = self.client()
-        number = 0
-        while self._is_busy:
-            number += 1
-            name = f"churn.{number % 6}"
-            client.call(QueueDeclare(queue=name, durable=True), QueueDeclareOk)
-            client.publish(name, os.urandom(100_000), properties=PERSISTENT)
-            if number > 5:
-                client.call(QueueDelete(queue=f"churn.{(number - 5) % 6}"), QueueDeleteOk)
-        client.close()
-
     def close(self):
         self.end_load()
         self.leader.close()
@@ -139,18 +71,12 @@ class LeadingNode:
 def follower_of(port, root, secret=SECRET, tls=None, files=None):
     os.makedirs(root, exist_ok=True)
     files = files or PlainFiles()
-    return Follower(
-        files, os.fspath(root), secret, "127.0.0.1", port, "follower", identity.of_follower(files, root), tls)
+    file = identity.IdentityFile(files, os.fspath(root), identity.of_follower(files, root))
+    return Follower(files, os.fspath(root), secret, "127.0.0.1", port, "follower", file, tls)
 
 
 def wait(condition, **options):
     return wait_until(condition, sleep=gevent.sleep, **options)
-
-
-def differing(leading, root):
-    here, there = folder_content(leading.root), folder_content(root)
-    names = (here.keys() | there.keys()) - {".cluster"}
-    return sorted(name for name in names if here.get(name, 0) != there.get(name, 0))
 
 
 def check_equal(leading, follower, root):
@@ -159,8 +85,8 @@ def check_equal(leading, follower, root):
     leading.node.durability.wait()
     wait(
         lambda: follower.status.state == STREAMING and follower.status.flushed == leading.stream.position
-        and not differing(leading, root),
-        what=lambda: f"{follower.status}, {leading.stream.position}: {differing(leading, root)[:10]}")
+        and not differing(leading.root, root),
+        what=lambda: f"{follower.status}, {leading.stream.position}: {differing(leading.root, root)[:10]}")
 
 
 @pytest.fixture

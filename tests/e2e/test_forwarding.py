@@ -12,8 +12,9 @@ import pika.exceptions
 import pytest
 from gevent import socket
 
+from gomq_py.cluster.forwarding import Forwarder
 from gomq_py.cluster.login import ForwarderLogin
-from gomq_py.cluster.membership import Membership
+from gomq_py.cluster.membership import Membership, address_of, follower_context
 from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.config.settings import Settings
 from gomq_py.hub.threads import in_thread
@@ -74,7 +75,14 @@ class Pair:
 
 @pytest.fixture(autouse=True)
 def forwards(monkeypatch):
-    monkeypatch.setattr(Membership, "forwards", True)
+    """A warm copy passes clients on, as the follower of an elected leader does."""
+    def forwarder(membership, hub):
+        follower, settings = membership._follower, membership._settings
+        return Forwarder(
+            hub, SECRET.encode(), socket.gethostname(), lambda: address_of(settings.cluster_leader),
+            lambda: follower.identity, follower_context(settings))
+
+    monkeypatch.setattr(Membership, "forwarder", forwarder)
 
 
 @pytest.fixture
@@ -233,7 +241,7 @@ def test_leader_shows_where_a_client_is(made):
 
     assert pair.peers() == {f"gomq@{socket.gethostname()}"}
     in_thread(connection.close)
-    wait(lambda: not pair.follower._forwarder.count and not pair.follower.hub.admission.count)
+    wait(lambda: not pair.follower.hub.admission.count)
 
 
 def test_new_clients_wait_for_a_leader(made):
@@ -308,7 +316,7 @@ def test_many_clients_come_at_once(made):
 def test_clients_are_limited_by_their_address_at_the_follower(made):
     pair = made(max_connections_per_address=1)
     first = socket.create_connection(("127.0.0.1", pair.port("amqp")))
-    wait(lambda: pair.follower._forwarder.count)
+    wait(lambda: pair.follower.hub.admission.count)
     second = socket.create_connection(("127.0.0.1", pair.port("amqp")))
 
     assert second.recv(1) == b""

@@ -206,6 +206,7 @@ def test_leader_that_was_damaged_in_a_sealed_segment_leaves_its_followers_copy_a
             for _ in range(2):
                 first.start()
                 wait_until(lambda: "has found damage" in ask(second, "/api/cluster").json()["error"])
+                assert "promote', with --force" in ask(second, "/api/cluster").json()["error"]
                 logs += first.log_text
                 assert ask(first, "/api/cluster", auth=("guest", "guest")).json()["damaged"]
                 first.stop()

@@ -12,7 +12,7 @@ import requests
 from gomq_py import Broker
 from gomq_py.client.connection import Connection
 from gomq_py.links.source_reader import LEAST_OCTETS, MemoryBudget
-from gomq_py.links.remote_hosts import AT_ONCE, Lookups
+from gomq_py.net.connecting import AT_ONCE, Lookups
 from gomq_py.hub.turns import PacedTurns
 from tests.support.hostile_broker import HostileBroker
 from tests.support.links import fill

@@ -7,6 +7,7 @@ from gomq_py.cluster.core.transactions import Outcome
 from gomq_py.cluster.etcd import connection, messages
 from gomq_py.cluster.etcd.connection import Connection, Endpoint
 from gomq_py.cluster.etcd.messages import AnswerError, Refused
+from gomq_py.net import connecting
 from tests.fuzz.target import Draw, Target, pieces
 
 PREFIX, LEASE = b"gomq/", 77
@@ -37,7 +38,7 @@ class Pieces:
     def sendall(self, octets):
         """Takes everything."""
 
-    setsockopt = settimeout = close = lambda self, *_: None
+    settimeout = close = lambda self, *_: None
 
 
 def run_etcd(data):
@@ -58,7 +59,7 @@ def run_etcd(data):
 
 
 def _connected(parts):
-    with mock.patch.object(connection, "_connected", lambda *_: Pieces(parts)):
+    with mock.patch.object(connecting, "connect", lambda *_: Pieces(parts)):
         return Connection(Endpoint("etcd", 2379, False), [], None, 1.0)
 
 

@@ -452,8 +452,8 @@ class WaitingSocket(GeventSocket):
             self._wait(self._read_event)
 
 
-def dialled(_family, _kind, _protocol, address, _keepalive):
-    """In place of links.remote_hosts._connected. May switch."""
+def dialled(_family, _kind, _protocol, address, _options):
+    """In place of net.connecting._connected. May switch."""
     process = gevent.get_hub().process
     end = process.machine.network.dial(process, address[1])
     connecting = WaitingSocket(fileno=end.descriptor)

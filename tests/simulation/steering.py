@@ -19,10 +19,10 @@ from gevent.pool import Pool as GreenletPool
 from gomq_py import node
 from gomq_py.amqp.server import local as amqp_local
 from gomq_py.hub import admission, coalescer, loop_socket, threads
-from gomq_py.links import local as links_local, remote_hosts
-from gomq_py.links.remote_hosts import Lookups
+from gomq_py.links import local as links_local
 from gomq_py.mqtt.model import kinds
-from gomq_py.net import listener, output
+from gomq_py.net import connecting, listener, output
+from gomq_py.net.connecting import Lookups
 from gomq_py.observability import resources
 from gomq_py.storage.disk import data_dir
 from gomq_py.storage.flush import flushing
@@ -122,7 +122,7 @@ def steer_links():
     from gomq_py.shovel import ends  # noqa: F401
 
     amqp_local.gevent_socket = SimpleNamespace(socketpair=network.socketpair)
-    remote_hosts._connected = network.dialled
+    connecting._connected = network.dialled
     links_local.Lookups = lambda: Lookups(gevent.get_hub().process.machine.network.addresses)
     threads.begin_apart = lambda *work: threads.begin(*work, pool=Pool(1))
 

@@ -30,6 +30,8 @@ MADE = weakref.WeakSet()
 class BrokerProcess:
     """One ``python -m gomq_py``. Started by ``start`` or ``with``; its log is kept in ``log``."""
 
+    pipe = subprocess.DEVNULL  # of standard input and output
+
     def __init__(self, data_dir, config=None, environment=None, faults=False, **options):
         """``config`` is an INI file's path; ``environment`` is added to this process's own.
 
@@ -94,8 +96,7 @@ class BrokerProcess:
         self.ports, self.log, self._checked = {}, [], 0
         self.process = subprocess.Popen(
             self.arguments, env=self._environment, cwd=ROOT, text=True, errors="replace",
-            start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE)
+            start_new_session=True, stdin=self.pipe, stdout=self.pipe, stderr=subprocess.PIPE)
         self._reader = threading.Thread(target=self._read_log, args=(self.process.stderr,), daemon=True)
         self._reader.start()
 

@@ -20,13 +20,14 @@ class ElectedNode(BrokerProcess):
 
     def __init__(self, folder, etcd, environment=(), **options):
         cluster_port = reserve()
+        limits = {"clustering_lease_ttl": LEASE_TTL_S, "clustering_ack_timeout": ACK_TIMEOUT_S}
         super().__init__(
             folder, environment={"GOMQ_CLUSTER_PASSWORD": SECRET, **dict(environment)}, clustering=True,
             port=reserve(), http_port=reserve(),
             control_unix_path=f"{folder}.sock", clustering_port=cluster_port,
             clustering_advertised_uri=f"127.0.0.1:{cluster_port}",
             clustering_etcd_endpoints=etcd.endpoint if hasattr(etcd, "endpoint") else etcd,
-            clustering_lease_ttl=LEASE_TTL_S, clustering_ack_timeout=ACK_TIMEOUT_S, **options)
+            **limits | options)
 
     @property
     def arguments(self):
@@ -56,10 +57,10 @@ class ElectedNode(BrokerProcess):
 
 
 class Cluster:
-    """Nodes that share one etcd. ``nodes``: all, also those that are not running."""
+    """Nodes that share one etcd. ``nodes``: all, also those that are not running; ``kind``: their class."""
 
-    def __init__(self, folder, etcd, count=3, **options):
-        self.nodes = [ElectedNode(folder / f"node-{number}", etcd, **options) for number in range(count)]
+    def __init__(self, folder, etcd, count=3, kind=ElectedNode, **options):
+        self.nodes = [kind(folder / f"node-{number}", etcd, **options) for number in range(count)]
 
     def __enter__(self):
         for node in self.nodes:

@@ -1,4 +1,6 @@
-"""``python -m tests.support.elected_node FLAGS``: gomq-py, whose boot may take longer."""
+"""``python -m tests.support.elected_node FLAGS``: gomq-py, whose boot may take longer, and which may note its
+position more often.
+"""
 import os
 import sys
 import time
@@ -7,6 +9,8 @@ from gomq_py import __main__ as command  # it patches the standard library
 
 # Seconds for which the boot of a leader keeps the hub, as that of a large folder does.
 BOOT_S = float(os.environ.get("GOMQ_TEST_BOOT_S", "0"))
+# Seconds between two notes of a node's position; 0: as otherwise.
+NOTE_S = float(os.environ.get("GOMQ_TEST_NOTE_S", "0"))
 
 
 def slow(recover):
@@ -23,6 +27,10 @@ def slow(recover):
 if BOOT_S:
     from gomq_py.broker.broker import Broker
     Broker.recover = slow(Broker.recover)
+
+if NOTE_S:
+    from gomq_py.cluster import follower, leadership
+    follower.NOTE_S = leadership.NOTE_S = NOTE_S
 
 if __name__ == "__main__":
     sys.exit(command.main())

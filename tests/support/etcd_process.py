@@ -1,5 +1,6 @@
 """An etcd of a test's own, on ports and in folders of its own: one server, or several that form a cluster."""
 import base64
+import contextlib
 import json
 import shutil
 import signal
@@ -120,10 +121,20 @@ class EtcdProcess:
         return True
 
 
+@contextlib.contextmanager
 def cluster(folder, count=3):
-    """Servers of one cluster, which are not started."""
+    """Servers of one cluster."""
     members = {f"server-{number}": peer_url() for number in range(count)}
-    return [EtcdProcess(folder, name=name, members=members) for name in members]
+    servers = [EtcdProcess(folder, name=name, members=members) for name in members]
+    try:
+        for server in servers:
+            server.start()
+        for server in servers:
+            server.wait_until_ready()
+        yield servers
+    finally:
+        for server in servers:
+            server.kill()
 
 
 def with_logins(etcd):

@@ -131,3 +131,10 @@ def folder_content(root):
                 with open(path, "rb") as file:
                     content[os.path.relpath(path, root)] = file.read()
     return content
+
+
+def differing(root, other):
+    """Sorted names of what is not the same in two nodes' data folders; each has an identity of its own."""
+    here, there = folder_content(root), folder_content(other)
+    names = (here.keys() | there.keys()) - {".cluster"}
+    return sorted(name for name in names if here.get(name, 0) != there.get(name, 0))

@@ -26,14 +26,17 @@ class PlayedLeader:
         self.port = self.listening.getsockname()[1]
         self.connection = None
         self.acks, self.hashes = [], []
+        self.noted = 0  # position in the follower's folder, by the last of the acks
         self.refused = ""  # why the follower has left
         self.tls = None
 
-    def accept(self, secret=SECRET, cluster_id=CLUSTER, epoch=1, can_resume=True, counts_received=False):
-        """Let a follower in; returns its Hello."""
+    def accept(
+            self, secret=SECRET, cluster_id=CLUSTER, epoch=1, can_resume=True, counts_received=False,
+            run=RUN):
+        """Let a follower in, in this leader's ``run``, that of RUN or one behind it; returns its Hello."""
         self.greet()
         login = LeaderLogin(
-            secret, cluster_id, epoch, RUN, lambda run, position: can_resume and run == RUN,
+            secret, cluster_id, epoch, run, lambda asked, position: can_resume and asked in (RUN, run),
             counts_received=counts_received)
         self.reader = FrameReader()
         while not login.done:
@@ -66,7 +69,8 @@ class PlayedLeader:
         frame = self._frame()
         assert frame.epoch == self.epoch
         if frame.kind == frames.ACK:
-            self.acks.append(Ack.decode(frame.payload))
+            received, flushed, self.noted = Ack.decode(frame.payload)
+            self.acks.append((received, flushed))
         elif frame.kind == frames.REFUSED:
             self.refused = Refused.decode(frame.payload).text
         else:

@@ -1,12 +1,13 @@
 """docs/arguments.md is what the table of features says, and modules that the glossary and the pages of the
 architecture name are there.
 """
+import ast
 import re
 
 from gomq_py.broker.features import table
 from tests.conformance.mqtt import page as conformance
 from tests.docs import CONFORMANCE, PAGE, TABLES, page_as_it_should_be
-from tests.unit.source_tree import PACKAGE, module_names
+from tests.unit.source_tree import PACKAGE, module_names, sources, tree
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
@@ -63,11 +64,30 @@ def lost_modules(text):
     ]
 
 
-def test_modules_that_the_architecture_and_the_glossary_name_are_there():
+def architecture():
+    """(pages, their text) of the architecture and the glossary."""
     pages = [
         *map(PAGE.with_name, ("architecture.md", "glossary.md")), *PAGE.with_name("architecture").glob("*.md")
     ]
-    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    return pages, "\n".join(page.read_text(encoding="utf-8") for page in pages)
+
+
+def test_methods_that_the_architecture_names_are_there():
+    _, text = architecture()
+    named = re.findall(r"`([A-Z]\w+)\.(\w+)`", text)
+    classes = {}
+    for path in sources():
+        for found in ast.walk(tree(path)):
+            if isinstance(found, ast.ClassDef):
+                classes.setdefault(found.name, set()).update(
+                    getattr(one, "attr", getattr(one, "name", "")) for one in ast.walk(found))
+
+    assert len(named) > 20
+    assert [(name, method) for name, method in named if method not in classes.get(name, ())] == []
+
+
+def test_modules_that_the_architecture_and_the_glossary_name_are_there():
+    pages, text = architecture()
 
     assert len(pages) > 5 and len(_MODULE.findall(text)) > 10
     assert lost_modules(text) == []

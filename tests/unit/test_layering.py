@@ -64,8 +64,8 @@ MAP = {
     "federation": LEAVES | {"hub", "auth", "client", "links", "amqp.wire", *MODEL},
     # auth, broker's: the user that an end in this broker works as
     "links": LEAVES | {
-        "hub", "client", "broker.transfer", "amqp.wire", "auth", "broker.routing.route", "broker.policies",
-        "",
+        "hub", "net", "client", "broker.transfer", "amqp.wire", "auth", "broker.routing.route",
+        "broker.policies", "",
     },
     # nodes of a cluster speak to each other; it copies files, and sees no broker
     "cluster": LEAVES | {

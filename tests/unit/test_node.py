@@ -519,3 +519,17 @@ class UnclosableQueue:
 def fail_after(do, text):
     do()
     raise RuntimeError(text)
+
+
+def test_leader_that_is_closing_knows_whether_damage_was_found(tmp_path):
+    """A follower may log in until the listener for followers is closed, behind the broker."""
+    node = Node(Settings.checked(
+        data_dir=str(tmp_path), amqp_port=-1, http_port=-1, metrics_http_port=-1, mqtt_port=-1,
+        control_unix_path="", cluster=True, clustering_port=0, cluster_password="a secret of the cluster"))
+    node.lead()
+    node.open_doors()
+    why_no_sync = node._membership._leader.why_no_sync
+
+    node.close()
+
+    assert why_no_sync() == ""

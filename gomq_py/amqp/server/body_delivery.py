@@ -31,12 +31,13 @@ _MORE = getattr(socket, "MSG_MORE", 0)
 
 
 class FileDelivery:
-    """Sends one large message to a client, with the body straight from the message's file. The file must not
-    be overwritten or reused meanwhile (Store.body_file). send() blocks if the disk must be read.
+    """Sends one large message to a client, with the body straight from the message's file, which must not be
+    overwritten or reused meanwhile (Store.body_file).
 
-    ``lead``: the octets of the method frame and the header frame. ``reading``
-    (storage.disk.open_file.Reading): the open file; close() closes it. ``start``, ``count``: offset and
-    length of the body in the file. ``left``: octets that the socket has not taken.
+        lead            the octets of the method frame and the header frame
+        reading         the open file (storage.disk.open_file.Reading); close() closes it
+        start, count    offset and length of the body in the file
+        left            octets that the socket has not taken
     """
 
     __slots__ = ("left", "_reading", "_at", "_end", "_lead", "_part", "_channel", "_room")
@@ -52,8 +53,9 @@ class FileDelivery:
         self.left = len(lead) + count + FRAME_OVERHEAD * -(-count // self._room)
 
     def send(self, send, fileno):
-        """Write about SLICE_OCTETS of the message at most; return how many the socket took. Raises OSError.
+        """Write about SLICE_OCTETS of the message. Returns how many octets the socket took. Raises OSError.
         """
+        # Blocks if the disk must be read.
         before = self.left
         try:
             while self.left and before - self.left < SLICE_OCTETS:
@@ -113,7 +115,7 @@ class MemoryDelivery:
         self.left = len(lead) + len(body) + FRAME_OVERHEAD * -(-len(body) // self._room)
 
     def send(self, send, fileno):
-        """Write about SLICE_OCTETS of the message at most; return how many the socket took. Raises OSError.
+        """Write about SLICE_OCTETS of the message. Returns how many octets the socket took. Raises OSError.
         """
         before = self.left
         try:
@@ -152,8 +154,8 @@ class MemoryDelivery:
                 self._lead, self._part = self._behind(self._at)
 
     def _behind(self, at):
-        """Return (octets between two body frames, count of body octets in the second frame). The second frame
-        begins at offset ``at`` of the body.
+        """Return (octets between two body frames, body octets of the second); it begins at offset ``at`` of
+        the body.
         """
         return END + self._head(at), min(len(self._body) - at, self._room)
 
@@ -164,7 +166,7 @@ class MemoryDelivery:
 
 class Turn:
     """Delays a large message until the client has read the data in ``output``, but at most ``most_ms``. The
-    delayed Message keeps the Turn as its attribute ``lacking``.
+    Message keeps it as its attribute ``lacking``.
     """
 
     __slots__ = ("_output", "_timers", "_most_ms", "_timer", "_callback")

@@ -200,10 +200,11 @@ class Channel(HotChannel):
             self.connection.fail_channel(self, error)
 
     def cannot_take(self, queue, octets):
-        """Close the channel because the next message of ``queue`` has ``octets`` of properties, too many for
-        one frame to this client. The channel is closed a little later, outside the queue's delivery loop. The
-        message's count of delivery attempts grows by 1 per channel, not per consumer.
+        """Close the channel, because the properties of the queue's next message, ``octets``, are too large
+        for a frame to this client.
         """
+        # Closed a little later, outside the queue's delivery loop. The message's count of delivery attempts
+        # grows by 1 per channel, not per consumer.
         if self._is_refusing:
             return
         self._is_refusing = True
@@ -217,10 +218,10 @@ class Channel(HotChannel):
 
     def return_one(self, delivery_tag):
         """Requeue an unacked message for an operator, and return True; the client's settlement is ignored.
-
-        Returns False, without any effect, if the channel is closed or transactional, if the message is not
-        unacked, or if RETURNED_MAX messages requeued in this way still await the client's settlement.
+        Returns False, without any effect, if that is impossible.
         """
+        # Impossible: the channel is closed or transactional, the message is not unacked, or RETURNED_MAX
+        # messages requeued in this way still await the client's settlement.
         if self.state != OPEN or self.transaction is not None or len(self.returned) >= RETURNED_MAX:
             return False
         if not self.reject(delivery_tag, False, RETURNED):
@@ -250,11 +251,11 @@ class Channel(HotChannel):
             then()
 
     def work_off(self, step, then, waits_for):
-        """Call ``step()`` until it returns False, then call ``then()``.
-
-        If this takes more than one slice of time, the connection reads nothing from the client until the end.
-        The steps go on even if the channel ends. If a step raises, the channel or the connection is closed.
+        """Call ``step()`` until it returns False, then call ``then()``. If a step raises, the channel or the
+        connection is closed.
         """
+        # If this takes more than one slice of time, the connection reads nothing from the client until the
+        # end. The steps go on even if the channel ends.
         hold: Hold = None
         method_id = self.method_id
 
@@ -274,10 +275,9 @@ class Channel(HotChannel):
             then()
 
     def go_on_later(self, when, step, waits_for):
-        """Have ``when(callback)`` call back; then call ``step()`` if the channel is still open.
-
-        Meanwhile the client is not read; ``waits_for`` tells operators the reason. If ``step()`` raises, the
-        channel or the connection is closed.
+        """Have ``when(callback)`` call back; then call ``step()`` if the channel is still open. If ``step()``
+        raises, the channel or the connection is closed. ``waits_for`` tells operators why the client is not
+        read meanwhile.
         """
         hold = self.connection.stream.pause_reading(waits_for)
         method_id = self.method_id
@@ -355,9 +355,9 @@ class Channel(HotChannel):
         self.replies.act(action)
 
     def ends(self, end):
-        """Return a list of functions that end the channel when they are called in order. The last function is
-        ``end``; for a channel with very many consumers, each function before it detaches some consumers.
+        """Return a list of functions that end the channel when they are called in order; the last is ``end``.
         """
+        # For a channel with very many consumers, each function before it detaches some of them.
         return [*[self._detach_some] * (len(self.consumers) // AT_ONCE), end]
 
     def end(self):
@@ -387,9 +387,10 @@ class Channel(HotChannel):
         connection.events.emit_for(connection.user.name, "channel.closed", events.channel_closed, self)
 
     def _release_then(self, then):
-        """Release the channel, then call ``then()``. With very many consumers the release takes several
-        slices of time; meanwhile the connection reads nothing from the client.
+        """Release the channel, then call ``then()``. With very many consumers that takes several slices of
+        time.
         """
+        # Meanwhile the connection reads nothing from the client.
         if len(self.consumers) <= FEW:
             self.release()
             then()

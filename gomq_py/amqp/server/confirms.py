@@ -2,8 +2,8 @@
 
 Once per read of the socket, published() gets the number of the channel's last publish. Persistent publishes
 to durable queues are confirmed when they are on disk, with one basic.ack per flush. Other publishes are
-confirmed at once unless an earlier publish waits for the disk, because a basic.ack with ``multiple`` covers
-all publishes before it. This module never counts or stores messages.
+confirmed at once, but never before earlier ones, because a basic.ack with ``multiple`` covers these, too.
+Never counts or stores messages.
 """
 from struct import Struct
 
@@ -46,9 +46,8 @@ class Confirms:
         return self._pending.is_waiting()
 
     def published(self, last, refused, unsynced):
-        """Confirm all publishes up to number ``last``; nack those whose numbers are in ``refused``. The
-        confirms wait for the disk if ``unsynced`` (a tuple of tuples of queues) is not empty, or if earlier
-        confirms wait.
+        """Confirm all publishes up to number ``last``; nack those in ``refused``. The confirms wait until the
+        queues in ``unsynced`` (a tuple of tuples) are on disk, and behind earlier confirms.
         """
         if last == self._seen:
             return

@@ -130,7 +130,8 @@ class Connection(ClientConnection):
         self.stream.go_on_with(self.make_lane() if has_rest else None, self)
 
     def lend_nothing(self):
-        """Stop all deliveries: messages taken now would count as delivered, but never be sent."""
+        """Stop all deliveries."""
+        # Messages taken now would count as delivered, but never be sent.
         for channel in self.channels.values():
             channel.lend_nothing()
 
@@ -140,10 +141,9 @@ class Connection(ClientConnection):
 
     @property
     def properties_max(self):
-        """Most octets of a message's properties that fit into a header frame to this client. As in RabbitMQ,
-        a client that accepts the server's largest frames has no limit; it can still consume a message to
-        which dead-lettering has added many headers.
-        """
+        """Most octets of a message's properties that fit into a header frame to this client."""
+        # As in RabbitMQ, a client that accepts the server's largest frames has no limit: it can still consume
+        # a message to which dead-lettering has added many headers.
         if self.limits.frame_max >= self.server.settings.frame_max:
             return ANY_SIZE
         return self.limits.frame_max - HEADER_OVERHEAD
@@ -187,7 +187,7 @@ class Connection(ClientConnection):
 
     def _release(self, then, give_back, answering=()):
         """End all channels and delete the connection's exclusive queues, then call ``then()``. Channels in
-        ``answering`` are only released, because they still have answers to send; they end afterwards.
+        ``answering`` still have answers to send, and end afterwards.
         """
         self.lend_nothing()  # messages given back by one channel must not be delivered on another
         channels = list(self.channels.values())
@@ -196,11 +196,8 @@ class Connection(ClientConnection):
         give_back(self._ends_of(channels, answering), then)
 
     def _ends_of(self, channels, answering):
-        """Yield functions that end ``channels`` when they are called in order.
-
-        ``channels`` lists the last channel to end first. Each channel is removed from the list, so that its
-        memory is freed as soon as it has ended.
-        """
+        """Yield functions that end ``channels``, the last one first, and remove each from the list."""
+        # So a channel's memory is freed as soon as it has ended.
         while channels:
             channel = channels.pop()
             yield from channel.ends(channel.release if channel in answering else channel.end)
@@ -227,8 +224,8 @@ class Connection(ClientConnection):
 
     def body_begins(self, channel_id, size, start, end):
         """Begin to receive a body frame of ``size`` octets, of which ``input[start:end]`` has arrived.
-        Returns True if the stream reads the remaining octets into the message's buffer; body_ends() must
-        follow. Returns False if the FastLane must wait for the whole frame.
+        Returns True if the stream reads the rest into the message's buffer and then calls body_ends(); False
+        if the FastLane must wait for the whole frame.
         """
         channel = self.channels.get(channel_id)
         if self.state != OPEN or channel is None or not channel.is_open():
@@ -291,9 +288,8 @@ class Connection(ClientConnection):
         return remembered_route(self.access, self.vhost, name, key, headers, tells_delayed=True)
 
     def outruns(self, queues):
-        """Slow down reading, because the client publishes faster than the consumers of ``queues`` consume.
-        Has no effect on a client that also consumes, because reading less would delay its acks.
-        """
+        """Slow down reading: the client publishes faster than the consumers of ``queues`` consume."""
+        # Has no effect on a client that also consumes, because reading less would delay its acks.
         if not self.takes:
             self.hub.backpressure.pause_reading(self.stream, queues)
 
@@ -362,9 +358,10 @@ class Connection(ClientConnection):
         return True
 
     def _frame_for_closing_channel(self, channel, kind, payload):
-        """Handle a frame on a channel that awaits the client's close-ok. Drops most frames, which the client
-        sent before it read channel.close, but answers channel.open.
+        """Handle a frame on a channel that awaits the client's close-ok: answer channel.open, and drop most
+        others.
         """
+        # The client has sent them before it read channel.close.
         method_id = int.from_bytes(payload[:4], "big") if kind == FRAME_METHOD else 0
         if method_id == ChannelCloseOk.ID:
             self.forget_channel(channel)
@@ -464,10 +461,11 @@ class Connection(ClientConnection):
             self.stream.stop()
 
     def _close(self, method):
-        """connection.close: delete the exclusive queues, then send close-ok after all outstanding answers and
-        confirms. If answers are outstanding, the client is still read and its frames are dropped: so a lost
-        connection is noticed even if the disk hangs.
+        """connection.close: delete the exclusive queues; send close-ok after all outstanding answers and
+        confirms.
         """
+        # If answers are outstanding, the client is still read and its frames are dropped: so a lost
+        # connection is noticed even if the disk hangs.
         self.why = f"by the client: {method.reply_code} {method.reply_text}"
         hold = self.stream.pause_reading("its channels to end")
         for channel in self.channels.values():
@@ -518,9 +516,10 @@ class Connection(ClientConnection):
     # signals
 
     def check_heartbeat(self):
-        """Abort the connection if the client was silent too long; send a heartbeat if the broker has sent
-        nothing for half a heartbeat interval. Must be called four times per heartbeat interval.
+        """Abort the connection if the client was silent too long; send a heartbeat if the broker was. Must be
+        called four times per heartbeat interval.
         """
+        # The broker sends one after half an interval without output.
         if self.is_silent(SILENT_CHECKS):
             self.abort(f"missed heartbeats from the client, timeout {self.limits.heartbeat_s} s")
             return

@@ -37,10 +37,9 @@ ANY_SIZE = 1 << 62
 def basic_qos(channel, method):
     """basic.qos: limit the unacked messages (0: no limit). With ``global`` the limit is shared by all
     consumers of the channel, otherwise it holds for each consumer started later.
-
-    As in RabbitMQ, a limit without ``global`` removes the shared limit; a client that wants both sets the
-    shared limit last.
     """
+    # As in RabbitMQ, a limit without ``global`` removes the shared limit; a client that wants both sets the
+    # shared limit last.
     if method.prefetch_size:
         raise NotImplemented_(f"prefetch_size!=0 ({method.prefetch_size})")
     if not method.global_:

@@ -1,10 +1,9 @@
-"""Consumer timeouts: closes a channel that holds a delivery unacked for longer than its queue allows. The
-message is then requeued.
+"""Consumer timeouts: closes a channel that holds a delivery unacked for longer than its queue allows
+(``consumer_timeout_ms``). The message is then requeued.
 
-The limit is the queue's (``consumer_timeout_ms``); the unacked ring knows when each message was delivered. A
-channel is watched from its first delivery with a limit until a check finds no such delivery. Messages and
-idle channels cost nothing: channels wait in buckets of one second, and one timer waits for the first bucket.
-An overdue delivery is noticed up to two seconds late, never early.
+A channel is watched from its first delivery with a limit until a check finds no such delivery. Channels wait
+in buckets of one second, and one timer waits for the first bucket. So messages and idle channels cost
+nothing, and an overdue delivery is noticed up to two seconds late, never early.
 """
 import heapq
 import time

@@ -20,10 +20,12 @@ class AMQPConsumer(consumers.Consumer):
     """Delivers messages for one basic.consume. start() attaches it to its queue, after consume-ok; it raises
     AccessRefused if the queue has an exclusive consumer.
 
-    ``prefetch``: most unacked messages; 0: no limit, as with no_ack. ``on_cancel(consumer, reason)``: tells
-    the client that the queue is gone. ``large`` (a LargeOutput, or None): limits the memory of large
-    messages. ``timers`` (the hub's, or None): delay a large message until the client has read the one before.
-    ``properties_max``: most octets of properties in a header frame to the client.
+        prefetch                        most unacked messages; 0: no limit, as with no_ack
+        on_cancel(consumer, reason)     tells the client that the queue is gone
+        large                           the LargeOutput that limits the memory of large messages, or None
+        timers                          the hub's, or None: delay a large message until the client has read
+                                        the last
+        properties_max                  most octets of properties in a header frame to the client
     """
 
     __slots__ = (
@@ -104,8 +106,9 @@ class AMQPConsumer(consumers.Consumer):
 
     def _deliver_traced(self, limit):
         """Deliver up to ``limit`` messages, and report each to the vhost's tracing. Ends after a slice of
-        time, because the copy of large headers may take 1 ms per message.
+        time.
         """
+        # The copy of large headers may take 1 ms per message.
         at = 0
         clock = SliceClock()
         while limit > 0 and self.capacity() > 0 and self._show_next():
@@ -186,9 +189,8 @@ class AMQPConsumer(consumers.Consumer):
             self.frame_max)
 
     def _write_frames(self, out, at, message):
-        """Write the frames of an AMQP message at ``at``, and return the offset behind them. _deliver()
-        repeats this code, because a call took 5 % of its loop.
-        """
+        """Write the frames of an AMQP message at ``at``, and return the offset behind them."""
+        # _deliver() repeats this code, because a call took 5 % of its loop.
         channel = self.channel.id
         at = delivery.write_delivery(
             out, at, channel, octets.pointer(self.prefix), len(self.prefix), self.channel.unacked.next_tag,
@@ -205,11 +207,11 @@ class AMQPConsumer(consumers.Consumer):
     # messages of another protocol, which ``form`` translates, and undeliverable messages
 
     def _add_unusual(self, out, at, room):
-        """Write the frames of ``message`` at ``at``; return the offset behind them. The message came by
-        another protocol or has very large properties. Returns -1 if nothing was written: the buffer must be
-        sent first; or the message is too large (sent without the buffer), unreadable (set aside), or has a
-        header too large for a frame (the channel is closed).
+        """Write the frames of ``message``, of another protocol or with very large properties, at ``at``;
+        return the offset behind them, or -1 if nothing was written.
         """
+        # -1: the buffer must be sent first; or the message is too large (sent without the buffer), unreadable
+        # (set aside), or has a header too large for a frame (the channel is closed).
         if self.message.kind == BASIC:
             self._end_channel()
             return -1
@@ -256,8 +258,8 @@ class AMQPConsumer(consumers.Consumer):
         self.apart += UNREADABLE_OCTETS
 
     def _end_channel(self):
-        """Close the channel, because the header of ``message`` is too large for a frame to this client. The
-        queue keeps the message for other consumers.
+        """Close the channel: the header of ``message``, which stays in the queue, is too large for a frame to
+        this client.
         """
         self.held = True
         self.channel.cannot_take(self.source, self.message.properties_length)
@@ -326,9 +328,10 @@ class AMQPConsumer(consumers.Consumer):
         return size
 
     def hand_over(self, message):
-        """Send a message that is in no store, its body from the buffer that received it. Returns False if the
-        message was not sent, as always over TLS; the queue then stores it.
+        """Send a message that is in no store, its body from the buffer that received it. Returns False if it
+        was not sent; the queue then stores it.
         """
+        # TLS needs copies, so over TLS it is never sent.
         if not self._can_have(message):
             return False
         size = self._size_of(message)
@@ -348,8 +351,8 @@ class AMQPConsumer(consumers.Consumer):
             and message.properties_length <= self.properties_max and message.body_view() is not None)
 
     def wait_for(self, message, now_ms):
-        """Let the unstored ``message`` wait, by the returned Turn, until the client has read another large
-        message. Returns None if ``message`` cannot wait; the queue then stores it.
+        """Let the unstored ``message`` wait until the client has read another large one. Returns the Turn
+        that does so; None if it cannot wait: the queue then stores it.
         """
         if (
             self.timers is None or not self.started or self.held or self.output.broken

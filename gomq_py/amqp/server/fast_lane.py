@@ -53,14 +53,14 @@ class FastLane:
         Returns a Route to cache, or None if such messages go to slow_frame(). ``entry``: the encoded header
         on which the Route depends, or empty.
     publish_later(...)
-        Finishes a publish that must wait, because a queue cannot take the message yet (it answered LATER).
+        Finishes a publish to a queue that answered LATER.
     outruns(queues)
         Is told that the client publishes faster than the consumers of these queues consume.
     has_time()
         Returns True if the parsing may go on: this read has not used up its time.
     body_begins(channel number, size, start, end)
-        Takes the first part of a body frame, ``input[start:end]``. Returns True if the stream reads the
-        remaining octets itself; then body_ends() is called, whose result means the same as slow_frame()'s.
+        Takes the first part of a body frame, ``input[start:end]``. Returns True if the stream reads the rest
+        itself and then calls body_ends(), whose result means the same as slow_frame()'s.
 
     ``channels``: the connection's dict of HotChannels by number. ``confirming_channels``: list of channels
     with publishes to confirm at the end of the read.
@@ -197,7 +197,7 @@ class FastLane:
 
     def _look_behind(self):
         """After a read with very many publishes, call handler.outruns() if the consumers of all queues of the
-        last message are too slow. Skips exchanges that delay messages.
+        last message are too slow.
         """
         if len(self.confirming_channels) > 0:  # a channel that waits for confirms: this read counts alone
             is_flood = self.routed >= backpressure.FLOOD
@@ -403,9 +403,8 @@ class FastLane:
                     self.held = True
 
     def _wait(self, channel, route, at, taken):
-        """Leave the publish to the handler, which goes on once queue number ``at`` can take the message.
-        Returns at once; the lane parses no more of this read. ``taken``: all queues before number ``at`` took
-        the message.
+        """Have the handler finish the publish once queue number ``at`` can take the message; the lane parses
+        no more of this read. ``taken``: all queues before took the message.
         """
         message = self.message
         mandatory = self.at[message.routing_at + message.routing_length] & 1
@@ -432,13 +431,15 @@ class FastLane:
 class HotChannel:
     """Holds the state of a channel that is used for every message. Its subclass Channel adds AMQP's methods.
 
-    ``slow``: all frames of this channel go to slow_frame() (tx mode, unfinished message, closing).
-    ``confirming``: confirm mode. ``published``: number of the last publish in confirm mode. ``publishes``:
-    count of publishes in all modes. ``refused``: numbers of the publishes to nack next. ``unsynced``: queues
-    whose messages must be on disk before the next acks. ``confirms``: the Confirms. ``prefetch_count``: limit
-    of each new consumer; ``global_prefetch``: limit shared by all consumers; 0: no limit. ``consumers``: dict
-    by tag. ``max_unacked``: most unacked messages. ``watched``: a check of consumer timeouts is scheduled.
-    ``tracing``: trace_delivery() is called for every delivery.
+        slow                            all frames go to slow_frame() (tx mode, unfinished message, closing)
+        published, publishes            number of the last publish in confirm mode; count of publishes in all
+                                        modes
+        refused                         numbers of the publishes to nack next
+        unsynced                        queues whose messages must be on disk before the next acks
+        prefetch_count, global_prefetch limits of each new consumer, and of all together; 0: none
+        max_unacked                     most unacked messages
+        watched                         a check of consumer timeouts is scheduled
+        tracing                         trace_delivery() is called for every delivery
     """
 
     __slots__ = (
@@ -530,9 +531,8 @@ class HotChannel:
                 consumer.queue.offer(consumer)
 
     def _resume_in_turns(self):
-        """Have the queues deliver to consumers that share a credit, starting with a different consumer each
-        time: the first consumer may use up the credit.
-        """
+        """Have the queues deliver to consumers that share a credit, beginning with another one each time."""
+        # The first consumer may use up the credit.
         consumers = list(self.consumers.values())
         first = self.resume_at % len(consumers)
         consumers = consumers[first:] + consumers[:first]

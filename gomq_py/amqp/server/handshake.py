@@ -2,7 +2,7 @@
 
 The login feeds it the octets read, and carries out the steps that it returns: octets to send, credentials to
 check, a virtual host to open. Never reads, writes, hashes or waits. Before tune-ok a frame may have at most
-``frame_max_before`` octets, so that an unauthenticated peer can use little of the broker's memory.
+``frame_max_before`` octets, so that an unauthenticated peer can use little memory.
 
     header   the eight octets of the protocol      -> start
     starting connection.start-ok                   -> Login      (the login then calls logged_in() or

@@ -51,9 +51,9 @@ class LocalClients:
         return ours
 
     def _rights_changed(self, user):
-        """Close the connections and channels that this user's rights do not allow any more. The channel is
-        closed, not only the consumer cancelled, so that the shovel or federation link reports the reason.
-        """
+        """Close the connections and channels that this user's rights do not allow any more."""
+        # The channel is closed, not only the consumer cancelled, so that the shovel or federation link
+        # reports the reason.
         if not self._clients.count_of_door(LOCAL):
             return
         for connection in self._clients.of_user(user.identity):

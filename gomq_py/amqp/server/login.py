@@ -43,11 +43,9 @@ def greeting(cluster_name, offers_external):
 
 
 class LoginAttempt(ClientLogin):
-    """Logs in the client of one connection, and handles its octets until then.
-
-    After a successful login it calls ``connection.let_in(user, vhost, handshake, has_rest)`` and passes the
-    unused octets to the connection's FastLane. If the socket ends before that, the connection calls
-    say_last_word().
+    """Logs in the client of one connection, and handles its octets until then. Success calls
+    ``connection.let_in(user, vhost, handshake, has_rest)``, and passes the unused octets to the connection's
+    FastLane. If the socket ends before that, the connection calls say_last_word().
     """
 
     __slots__ = ("user", "_input", "_handshake", "_timer", "_ends_at_s")
@@ -143,9 +141,8 @@ class LoginAttempt(ClientLogin):
         return True
 
     def _log_in_later(self, login):
-        """Check the credentials in a greenlet, which may wait for a password hash, an issuer's keys, or the
-        delay after failed logins. The client is not read meanwhile.
-        """
+        """Check the credentials in a greenlet. The client is not read meanwhile."""
+        # It may wait for a password hash, an issuer's keys, or the delay after failed logins.
         self.end()
         hold = self.connection.stream.pause_reading("its password to be checked")
         greenlet = gevent.spawn(self._log_in, login, hold)

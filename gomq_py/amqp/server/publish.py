@@ -32,10 +32,9 @@ ROUTING_OCTETS = 1024
 
 
 class Content:
-    """A message whose frames are being received: method, header, then bodies of ``size`` octets in all.
-
-    If memory for bodies is short, the broker's body budget stops the reading of this connection. Later the
-    budget calls resume_held() or, to close the connection, give_up().
+    """A message whose frames are being received: method, header, then bodies of ``size`` octets in all. If
+    memory is short, the body budget stops the reading of this connection, and later calls resume_held() or
+    give_up().
     """
 
     __slots__ = (
@@ -239,10 +238,9 @@ def _own_reply_to(channel, reply_to):
 
 
 def store(channel, publication, may_wait=False):
-    """Store a message in all its queues, or return it to the client, and count it for confirms.
-
-    Returns True if all queues took the message, otherwise False. With ``may_wait``, returns None if the
-    message waits until the files of a new segment are open.
+    """Store a message in all its queues, or return it to the client, and count it for confirms. Returns True
+    if all queues took it; None if it waits for the files of a new segment, with ``may_wait``; otherwise
+    False.
     """
     wait = partial(_wait, channel) if may_wait else None
     taken = publishing.store(channel.caller, publication, channel.connection.scheduler.now_ms, wait)
@@ -252,8 +250,8 @@ def store(channel, publication, may_wait=False):
 
 
 def publish_later(channel, message, destinations, at, taken, mandatory):
-    """Publish a message to ``destinations`` from index ``at`` on, as soon as destination ``at``, which
-    answered LATER, can take it. ``taken``: all destinations before ``at`` took the message.
+    """Publish a message to ``destinations[at:]``, once the first of these, which has answered LATER, can take
+    it. ``taken``: all destinations before took it.
     """
     _wait(channel, publishing.begun(channel.vhost, message, destinations, mandatory), at, taken)
 

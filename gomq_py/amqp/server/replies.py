@@ -56,8 +56,8 @@ class Replies:
         self._when_safe(lambda error: self.fill(place, error))
 
     def keep_place(self, octets, action=None):
-        """Queue a reply, and return it for fill(). Its ``octets`` are sent and ``action()`` is called only
-        after fill(), and later replies wait until then.
+        """Queue a reply, and return it. The reply, its ``action()`` and all later replies wait until fill()
+        is called with it.
         """
         place = _Waiting(octets, action, False)
         if not self._closed:
@@ -95,12 +95,10 @@ class Replies:
 
 def in_turn(handler):
     """Decorate a method handler: it runs after the channel's earlier answers have been sent; until then the
-    client is not read.
-
-    Used for methods that cause deliveries or confirms, which do not wait for answers. Example: a get-ok with
-    delivery tag 1 waits; if delivery 2 were sent first, the client's ack of all up to 2 would settle a
-    message that it has not seen.
+    client is not read. For methods that cause deliveries or confirms.
     """
+    # These do not wait for answers. Example: a get-ok with delivery tag 1 waits; if delivery 2 were sent
+    # first, the client's ack of all up to 2 would settle a message that it has not seen.
     def handle(channel, method):
         if channel.replies.waiting_count:
             channel.go_on_later(channel.replies.act, partial(handle, channel, method), WAITS_FOR)

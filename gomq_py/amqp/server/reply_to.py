@@ -1,5 +1,5 @@
-"""Direct reply-to: sends replies to a consumer of amq.rabbitmq.reply-to. The default exchange routes replies
-by a name that only the client's requests carry.
+"""Direct reply-to: sends replies to a consumer of amq.rabbitmq.reply-to. The default exchange routes them by
+a name that the client's requests carry.
 
 The vhost lists the consumer as a sink: a message published to it is written to its channel's socket, and
 stored nowhere.
@@ -40,8 +40,8 @@ class ReplyConsumer(Destination):
         self.channel.vhost.sinks.pop(self.name, None)
 
     def publish(self, message):
-        """Send a reply to the client and return 1. Drops the reply and returns 0 if the client is gone, does
-        not read its socket, or has negotiated too small a frame for the header.
+        """Send a reply to the client and return 1. Drops it and returns 0 if the client is gone, does not
+        read, or has negotiated too small a frame for the header.
         """
         connection = self.channel.connection
         if connection.output.broken or connection.output.blocked or connection.scheduler.is_shut:

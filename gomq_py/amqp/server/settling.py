@@ -1,10 +1,10 @@
 """Settling: handles the basic.ack, basic.nack and basic.reject methods that the fast lane does not handle
-(rejections, unknown tags, transactions). Very many messages are settled in slices, one slice per poll of the
-event loop, so that other work need not wait.
+(rejections, unknown tags, transactions). Very many messages are settled in slices, one per poll of the event
+loop.
 
-The channel's unacked ring settles the messages in their queues. The client gets no answer to these methods.
-Each channel has at most one Settling, which handles its requests one after another, to the end, even if the
-channel ends meanwhile. No later method of the client overtakes a request. Never switches.
+The channel's unacked ring settles the messages in their queues. Each channel has at most one Settling, which
+handles its requests one after another, to the end, even if the channel ends meanwhile. No later method of the
+client overtakes a request. Never switches.
 """
 from collections import deque
 
@@ -54,9 +54,9 @@ def settle(channel, delivery_tag, multiple, how):
 
 def was_returned(channel, delivery_tag, multiple, how):
     """True if an operator has requeued the message with this tag, so that the client's settlement is no
-    error. With ``multiple``, all unacked messages up to this tag are settled. In a transaction, a tag with
-    ``multiple`` always returns False.
+    error. With ``multiple``, settles all unacked messages up to this tag.
     """
+    # In a transaction, a tag with ``multiple`` always returns False.
     if delivery_tag not in channel.returned or multiple and channel.transaction is not None:
         return False
     if multiple:
@@ -89,9 +89,8 @@ class Settling(Job):
     def order(self, tag, how, done=None):
         """Settle all messages up to ``tag``. ``how``: ACK, REJECT, or a reason to requeue. Returns False if
         this is done at return; otherwise returns True, and calls ``done()`` after the last message.
-
-        While messages are requeued, their queues deliver nothing: later messages would overtake them.
         """
+        # While messages are requeued, their queues deliver nothing: later messages would overtake them.
         queues = () if how in (ACK, REJECT) else held_back(self._channel)
         for queue in queues:
             queue.hold_deliveries()
@@ -150,7 +149,8 @@ class Settling(Job):
             LOG.exception("channel %d: the end of a settlement cannot be told", self._channel.id)
 
     def failed(self, error):
-        """Return True if requests are left; the failed request itself reports its error."""
+        """Return True if requests are left."""
+        # The failed request itself reports its error.
         return bool(self._orders)
 
     def _settle_some(self, tag, how):
@@ -161,9 +161,10 @@ class Settling(Job):
 
 def held_back(channel):
     """Return, as keys of a dict, the queues that must pause while the channel's unacked messages are
-    requeued: the queues of these messages, and of the channel's consumers, which get credit before recover-ok
-    is sent.
+    requeued.
     """
+    # The queues of these messages, and of the channel's consumers, which get credit before recover-ok is
+    # sent.
     queues = channel.unacked.queues()
     for consumer in channel.consumers.values():
         if consumer.queue is not None:

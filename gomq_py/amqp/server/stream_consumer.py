@@ -48,9 +48,9 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         consumer_delivery.AMQPConsumer.cancel(self, reason)
 
     def capacity(self):
-        """Count of messages that the consumer may take now. The first call opens the reader at ``start_at``;
-        a single active consumer gets this call when it becomes active.
+        """Count of messages that the consumer may take now. The first call opens the reader at ``start_at``.
         """
+        # A single active consumer gets this call when it becomes active.
         if self.reader is None and self.started:
             self.reader = self.stream.open_reader(
                 self.start_at, self.tag if self.is_tracked else None, self.wanted, self.most_octets > 0
@@ -125,9 +125,8 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         return taken + self._forget_apart() + reader.forget_passed()
 
     def _translated_size(self):
-        """Most octets that _write_translated() needs, with room at the end for a copy of the properties,
-        which are translated there before they are copied into the header frame.
-        """
+        """Most octets that _write_translated() needs, with room for a copy of the properties at the end."""
+        # Properties are translated there before they are copied into the header frame.
         return (
             consumer_delivery.AMQPConsumer._translated_size(self) + delivery.GROWTH_BYTES
             + delivery.translated_bound(self.form, self.message.properties_length, self.frame_max))

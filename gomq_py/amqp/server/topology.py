@@ -124,9 +124,9 @@ def named_queue(channel, name):
 
 
 def _declare_reply_to(channel, method, name):
-    """queue.declare of the direct reply-to pseudo-queue. Requesters declare it under its common name;
-    repliers declare a requester's name, to learn whether the requester still waits.
-    """
+    """queue.declare of the direct reply-to pseudo-queue."""
+    # Requesters declare it under its common name; repliers declare a requester's name, to learn whether the
+    # requester still waits.
     if name != REPLY_TO and name not in channel.vhost.sinks:
         raise NotFound(f"no queue '{name}' in vhost '{channel.vhost.name}'")
     if not method.no_wait:

@@ -42,8 +42,8 @@ class Transaction:
         self._forget()
 
     def clear(self):
-        """Drop all publishes and settlements, in slices if very many: to free 250,000 messages takes 0.2 s.
-        """
+        """Drop all publishes and settlements, in slices if very many."""
+        # To free 250,000 messages takes 0.2 s.
         for kept in (self._publications, self._settlements):
             drop(kept, self._channel.connection.scheduler)
         self._forget()
@@ -73,8 +73,8 @@ class Transaction:
         return True
 
     def requeue_unsettled(self, then=None):
-        """basic.recover: requeue the channel's unacked messages, without those that this transaction settles.
-        Then call ``then()``.
+        """basic.recover: requeue the channel's unacked messages that this transaction does not settle. Then
+        call ``then()``.
         """
         channel = self._channel
         unacked, newest, tag = channel.unacked, channel.unacked.next_tag - 1, 0
@@ -128,11 +128,9 @@ class Transaction:
 
 
 class Commit:
-    """Carries out one commit to its end, even if the channel ends meanwhile.
-
-    First stores the messages, then removes the deliveries to settle from the channel; the client is not read
-    meanwhile. Settles these deliveries at once or, if a stored message is durable, when the messages are on
-    disk. If the disk fails, requeues the deliveries instead.
+    """Carries out one commit to its end, even if the channel ends meanwhile. Stores the messages, and removes
+    the deliveries to settle from the channel; the client is not read meanwhile. Settles these deliveries once
+    the messages are on disk, or requeues them if the disk fails.
     """
 
     __slots__ = (
@@ -222,7 +220,7 @@ class Commit:
 
     def settle_some(self, error):
         """Settle deliveries for a slice of time. Returns False after the last. ``error``: why the disk lost
-        the messages, sent to the client at the end; or None.
+        the messages, for the client; or None.
         """
         if not self._settle(SliceClock(every=LOOKS)):
             return True
@@ -256,7 +254,7 @@ class Commit:
 
     def settled(self, error):
         """Let the queues deliver, and send commit-ok when the settlements are on disk. With an ``error``,
-        close the connection with it at once.
+        close the connection instead.
         """
         for queue in self._queues:
             queue.resume_deliveries()
@@ -319,8 +317,8 @@ def drop(kept, scheduler):
 
 
 def mark(queues):
-    """Have the next sync write the acks in these queues to disk. Only commit-ok promises this to the client.
-    """
+    """Have the next sync write the acks in these queues to disk."""
+    # Only commit-ok promises this to the client.
     for queue in queues:
         if queue.durable and not queue.closed:
             queue.store.mark()

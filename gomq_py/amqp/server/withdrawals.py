@@ -49,7 +49,7 @@ class Withdrawals(Job):
 
     @staticmethod
     def _look(connections):
-        """Generate a value after each checked consumer, so that the caller can pause there."""
+        """Yield after each checked consumer, so that the caller can pause."""
         for connection in connections:
             if connection.door == DOOR:
                 for channel in list(connection.channels.values()):

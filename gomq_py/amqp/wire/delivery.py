@@ -88,11 +88,11 @@ def write_stream_content(
     out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max, offset,
 ):
     """Write the header and body frames of a stream's message at ``out[at]``, with the header
-    ``x-stream-offset`` set to ``offset``. Returns the offset in ``out`` behind them.
-
-    A publisher's own ``x-stream-offset`` is replaced. The header is left out if a frame of ``frame_max`` has
-    no room for it. The properties must be valid; they were checked when published.
+    ``x-stream-offset`` set to ``offset``. Returns the offset in ``out`` behind them. The properties must be
+    valid.
     """
+    # A publisher's own ``x-stream-offset`` is replaced. The header is left out if a frame of ``frame_max``
+    # has no room for it.
     if properties_length + 20 + GROWTH_BYTES > frame_max:
         return write_content(
             out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max
@@ -138,8 +138,8 @@ def write_translated(
     frame_max
 ):
     """Write the header and body frames of a message whose properties ``form`` translates from another
-    protocol. Returns the offset behind them, or -1 if the properties are malformed. ``out`` must have room
-    for translated_bound() octets of properties.
+    protocol. Returns the offset behind them, or -1 for malformed properties. ``out`` must have room for
+    translated_bound() octets.
     """
     end = write_properties(
         out, at + 19, form, source, routing_at, properties_at, properties_length, flags, frame_max)
@@ -165,7 +165,7 @@ def write_properties(
 
 
 def translated_bound(form, properties_length, frame_max):
-    """Return how many octets of AMQP properties ``form`` makes at most of ``properties_length`` octets."""
+    """Return the most octets of AMQP properties that ``form`` makes of ``properties_length`` octets."""
     bound = form.basic_bound(properties_length)
     return bound if bound < frame_max - HEADER_OVERHEAD else frame_max - HEADER_OVERHEAD
 

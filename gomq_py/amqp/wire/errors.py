@@ -84,8 +84,8 @@ class NoRoute(SoftError):
 
 
 class NoConsumers(SoftError):
-    """No consumer could take an immediate message. Our client may receive it; this broker never sends it,
-    because it refuses immediate messages.
+    """No consumer could take an immediate message. Our client may get it; this broker refuses immediate
+    messages.
     """
 
     reply_code, name = 313, "NO_CONSUMERS"

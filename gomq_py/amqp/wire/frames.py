@@ -188,11 +188,10 @@ class Method:
 
     @classmethod
     def decode(cls, payload, offset=4):
-        """Decode a method from its frame's payload, whose fields begin at ``offset``.
-
-        Raises FrameError, as RabbitMQ does, if the fields are malformed or do not fill the payload exactly;
-        the specification asks for a syntax error.
+        """Decode a method from its frame's payload, whose fields begin at ``offset``. Raises FrameError if
+        the fields are malformed or do not fill the payload exactly.
         """
+        # As RabbitMQ; the specification asks for a syntax error.
         self = cls.__new__(cls)
         try:
             if read_fields(self, cls.FIELDS, payload, offset, cls.ANY_OCTETS):

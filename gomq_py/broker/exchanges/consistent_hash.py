@@ -8,7 +8,7 @@ three properties. Two algorithms spread the keys:
     ring    points at the CRC-32 of "<destination>.<i>", i below the weight; a key goes to the next point at
             or behind its CRC-32. A change of a binding moves only the keys of its own destination.
     jump    Lamping and Veach's jump hash over the destinations in order of names, each repeated by its
-            weight. Spreads evenly, but only a change at the end of that order moves few keys.
+            weight. Spreads evenly; but a change moves few keys only at the end of that order.
 """
 from array import array
 from binascii import crc32
@@ -102,7 +102,7 @@ class ConsistentHashExchange(Exchange):
         self._spread.remove(binding.destination, weight_of(binding.routing_key))
 
     def _removed_departed(self, binding):
-        """Do nothing: part_with() has removed the destination."""
+        """Do nothing: part_with() has updated the index already."""
 
 
 def weight_of(routing_key):
@@ -116,10 +116,6 @@ def weight_of(routing_key):
 class Ring:
     """The hash ring: maps hashes of 32 bits to destinations. Of equal points the first destination by name
     wins.
-
-    The ring is kept as 4096 arcs with a sorted array of points each, so that an insertion shifts only the
-    points of one arc. With 600 000 points in one array a binding of weight 10 000 took 400 ms; with arcs some
-    12 ms.
     """
 
     def __init__(self):
@@ -221,7 +217,7 @@ def _points(name, first, last):
 
 
 class Jump:
-    """Jump hash: a destination has ``weight`` buckets, in order of names, so a restart keeps the spread."""
+    """Jump hash: each destination has ``weight`` buckets, in order of names."""
 
     def __init__(self):
         self._bound = []  # (name, weight, number, destination)

@@ -98,8 +98,8 @@ def due_ms_of(message):
 
 
 def gone_on(message, now_ms):
-    """Return (copy of a due message, its headers as a dict) for routing. In the copy the delay headers are
-    negated, and the expiration counts from ``now_ms``.
+    """Return (copy of a due message, its headers as a dict) for routing. The copy has negated delay headers,
+    and an expiration counted from ``now_ms``.
     """
     edit = PropertyEdit(message.get_properties())
     for key in (X_DELAY, X_DELIVER_AT):

@@ -32,9 +32,8 @@ class DirectExchange(Exchange):
 
 
 class DefaultExchange(Exchange):
-    """Routes to the destination that the routing key names, in the vhost's ``queues`` or else in ``sinks``
-    (destinations without a store, such as direct reply-to). Has no bindings and accepts none. MQTT sessions
-    cannot be reached by name: they get only messages that their clients subscribe to.
+    """Routes to the destination that the routing key names: a queue of the vhost or a sink, such as direct
+    reply-to. Has no bindings and accepts none. MQTT sessions cannot be reached by name.
     """
 
     type = DirectExchange.type

@@ -11,14 +11,15 @@ from gomq_py.broker.routing.route import ExchangeState
 
 
 class Exchange:
-    """An exchange in the vhost named ``vhost``. ``state`` holds the exchange's counters, and the revision
-    number that cached routes are checked against.
+    """An exchange in the vhost named ``vhost``.
 
-    ``needs_headers``: routing depends on more than the routing key, so routes are not cached. With
-    ``watched_list`` only a list in the header of that name counts besides the key, and routes are cached for
-    each list. ``predeclared``: the exchange exists in every run, cannot be deleted, and is in no log and no
-    export. ``departed``: {deleted destination: count of its bindings not removed yet}; such a destination
-    gets no messages, even if match() finds it.
+        state           the ExchangeState with its counters and the revision that cached routes are checked
+                        against
+        needs_headers   routing depends on more than the routing key, so routes are not cached
+        watched_list    only a list in the header of this name counts besides the key; a route is cached for
+                        each list
+        predeclared     exists in every run, cannot be deleted, and is in no log and no export
+        departed        {deleted destination: count of its bindings not removed yet}; it gets no messages
     """
 
     type = ""
@@ -85,7 +86,7 @@ class Exchange:
             self._removed(binding)
 
     def part_with(self, destination, count):
-        """Route no more to a deleted destination; the vhost then removes its ``count`` bindings in slices."""
+        """Route no more to a deleted destination. The vhost then removes its ``count`` bindings in slices."""
         self.departed[destination] = count
 
     # defined by kinds
@@ -101,8 +102,8 @@ class Exchange:
         """Raise PreconditionFailed for a binding whose key or arguments this exchange type cannot match."""
 
     def asks_for(self, binding):
-        """Return (routing key, arguments) for the federated binding that corresponds to ``binding``: made in
-        the upstream broker, it brings this exchange the messages that ``binding`` matches.
+        """Return (routing key, arguments) of the binding that federation makes in the upstream broker, so
+        that this exchange gets what ``binding`` matches.
         """
         return binding.routing_key, binding.arguments
 
@@ -119,7 +120,7 @@ class Exchange:
         """Called when a binding was removed: subclasses remove it from their index."""
 
     def _removed_departed(self, binding):
-        """Called when a binding to a deleted destination (see ``departed``) was removed: by default the same
-        as _removed(). Subclasses whose part_with() has updated the index override this.
+        """Called when a binding to a deleted destination (``departed``) was removed; calls _removed().
+        Subclasses whose part_with() has updated the index override this.
         """
         self._removed(binding)

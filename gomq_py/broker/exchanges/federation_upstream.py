@@ -1,9 +1,9 @@
-"""Federation upstream exchange: a broker that federates from us (the downstream) binds this exchange to one
-of our exchanges and consumes from it. Also reads the headers that list which brokers a message has passed.
+"""Federation upstream exchange: a broker that federates from us (the downstream) binds it to one of our
+exchanges and consumes from it.
 
-The type is RabbitMQ's, so that RabbitMQ's links work with this broker, and this broker's links with RabbitMQ.
-Every binding matches unless the message has passed the downstream broker, or max-hops brokers in all, so in
-rings and meshes each broker gets a message once.
+The type is RabbitMQ's, so that RabbitMQ's links work with this broker, and this broker's with RabbitMQ. Every
+binding matches, unless the message has passed the downstream broker, or max-hops brokers in all; so in rings
+and meshes each broker gets a message once. A message's headers list the brokers that it has passed.
 """
 from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.values import is_count

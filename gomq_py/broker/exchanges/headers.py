@@ -55,8 +55,8 @@ class HeadersExchange(Exchange):
 
 
 def satisfies(headers, wants_all, wanted):
-    """True if headers have all ``wanted`` values (``wants_all``) or at least one of them (not ``wants_all``).
-    For an empty ``wanted`` returns ``wants_all``.
+    """True if headers have all ``wanted`` values (``wants_all``) or at least one of them. If ``wanted`` is
+    empty, ``wants_all``.
     """
     for key, value in wanted:
         found = key in headers and (value is None or equal(value, headers[key]))

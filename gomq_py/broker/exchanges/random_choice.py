@@ -5,7 +5,7 @@ from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class RandomExchange(Exchange):
-    """Type ``x-random``: chooses a bound destination at random. ``needs_headers`` prevents cached routes."""
+    """Type ``x-random``: chooses a bound destination at random."""
 
     type = "x-random"
     needs_headers = True
@@ -30,4 +30,4 @@ class RandomExchange(Exchange):
         self._destinations.remove(binding.destination)
 
     def _removed_departed(self, binding):
-        """Do nothing: part_with() has removed the destination."""
+        """Do nothing: part_with() has updated the index already."""

@@ -2,17 +2,15 @@
 ``*`` for exactly one word, ``#`` for any number of words (AMQP 0-9-1 §3.1.3.3).
 
 A match walks a trie of the patterns, word by word, and visits each node that the key reaches. Patterns with
-``*`` in the same positions cost little, however many they are: the key reaches one of their nodes per word. A
-``#`` at the end costs nothing more. Patterns with words behind a ``#``, or with ``*`` in unusual positions,
-cost more, because most keys reach most of their nodes. So the trie takes a limited number of such patterns;
-the others go into shards (TopicShards). The empty key has no words: ``#`` matches it, ``*`` does not. A dot
-at either end of a key adds an empty word.
+``*`` in the same positions cost little, however many they are. Patterns with words behind a ``#``, or with
+``*`` in unusual positions, cost more, because most keys reach most of their nodes. The trie takes a limited
+number of these; the others go into shards (TopicShards). The empty key has no words: ``#`` matches it, ``*``
+does not. A dot at either end of a key adds an empty word.
 
 A shard is a bit-parallel automaton of some thousand words, which does a few operations on an integer for each
-word of the key. It is rebuilt when more than half of its bits are of removed patterns, so no change costs
-more than one shard. In a shard a pattern with n words besides ``#`` has n + 1 adjacent bits. A set bit i
-means that i of the words have been found. A ``#`` behind word i lets bit i stay set, whatever word of the key
-comes next.
+word of the key. A pattern with n words besides ``#`` has n + 1 adjacent bits; a set bit i means that i of its
+words have been found. A ``#`` behind word i keeps bit i set, whatever word of the key comes next. A shard is
+rebuilt when more than half of its bits are of removed patterns.
 """
 
 # Most walked words of patterns with words behind a ``#``: a key of 128 words then costs at most 1 ms, and an
@@ -28,8 +26,8 @@ _ONE = 1
 
 
 class TopicNode:
-    """A node of the trie: holds its children by word, and the destinations of the pattern that ends at this
-    node. ``seen``: the number of the match step that last visited the node.
+    """A node of the trie: its children by word, and the destinations of the pattern that ends here. ``seen``:
+    number of the match step that last visited the node.
     """
 
     __slots__ = ("parent", "word", "words", "star", "hash", "is_hash", "destinations", "seen")
@@ -79,7 +77,9 @@ class TopicTrie:
         self.size -= 1
 
     def destinations_of(self, words):
-        """{destination: count of bindings} of a pattern (its folded() words); None for an unbound pattern."""
+        """Return {destination: count of bindings} of a pattern (its folded() words); None for an unbound
+        pattern.
+        """
         if self.shards.words:
             destinations = self.shards.destinations_of(".".join(words))
             if destinations is not None:
@@ -224,9 +224,8 @@ def split_key(key):
 def folded(pattern):
     """Split a pattern into words, and order adjacent wildcards: first every ``*``, then one ``#``. The result
     matches the same keys.
-
-    This prevents long chains of ``#`` and duplicate nodes for equivalent patterns.
     """
+    # This prevents long chains of ``#`` and duplicate nodes for equivalent patterns.
     words = []
     has_hash = False
     for word in split_key(pattern):
@@ -255,7 +254,7 @@ def arrangement(words):
 
 
 class TopicShards:
-    """Maps patterns that would be slow in the trie to destinations, by automata (shards). ``words``: count of
+    """Automata (shards) that map the patterns too slow for the trie to destinations. ``words``: count of
     words in all patterns here; ``rebuilt``: count of bits set up by all rebuilds.
     """
 

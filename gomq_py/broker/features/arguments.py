@@ -73,8 +73,8 @@ def check_values(entity, arguments, keys):
 # consumers
 
 def check_common_arguments(entity, kind, arguments):
-    """Check the consumer arguments that every type of queue accepts, and refuse arguments that belong to
-    other types than ``kind``. ``entity``: the queue's name in error texts. Raises PreconditionFailed.
+    """Check the consumer arguments that every type of queue accepts, and refuse those of other types than
+    ``kind``. ``entity``: the queue in error texts. Raises PreconditionFailed.
     """
     _check_consumer(entity, arguments, lambda row: row.kinds == TYPES)
     for row in table.CONSUMER_ARGUMENTS.values():

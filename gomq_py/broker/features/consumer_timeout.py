@@ -8,7 +8,8 @@ POLICY_KEY = "consumer-timeout"
 
 
 def _merge(feature, arguments, policy):
-    """The smallest limit above 0 that argument or policy sets; 0 (no limit) if they set only 0; else None."""
+    """The smallest limit above 0 of argument and policy; else 0 (no limit) if one of them sets it; else None.
+    """
     values = limits(feature, arguments, policy)
     values = [value for value in values if value] or values
     return min((min(value, MAX_TIMER_MS) for value in values), default=None)

@@ -3,14 +3,13 @@ confirm as for a stored message.
 
 The argument ``x-message-deduplication`` turns it on. The id is the value of the message's header
 ``x-deduplication-header``; an argument of the same name can name another header. ``x-cache-size`` ids are
-remembered, and the oldest is forgotten first. Each id is remembered for ``x-cache-ttl`` milliseconds; the
-message's own header ``x-cache-ttl`` overrides this time. Ids are in memory only: after a restart every
-message is new. An id takes some 150 octets, whatever its length. A message that died in a queue and comes
-back to that queue, as from a retry queue, is no duplicate of itself.
+remembered, each for ``x-cache-ttl`` milliseconds, and the oldest is forgotten first; the message's own header
+``x-cache-ttl`` overrides this time. Ids are in memory only: after a restart every message is new. An id takes
+some 150 octets. A message that died in a queue and comes back to it, as from a retry queue, is no duplicate.
 
-An id counts as seen only while its message is kept. An exchange (ExchangeIds) forgets the id of a message
-that a queue or the disk refused, because the publisher is told and may try again. A queue (SeenIds) closes
-when its disk fails, and has no ids when it is reopened.
+An exchange (ExchangeIds) forgets the id of a message that a queue or the disk has refused, because its
+publisher may try again. A queue (SeenIds) needs no such rule: it closes when its disk fails, and is reopened
+without ids.
 """
 from collections import OrderedDict
 
@@ -39,7 +38,8 @@ MAX_SIZE = 1_000_000
 
 
 def deduplication_of(arguments, policy):
-    """(count of ids to remember, ttl_ms or None, name of the id's header); None without deduplication."""
+    """Return (count of ids to remember, ttl_ms or None, name of the id's header); None without deduplication.
+    """
     wanted = arguments.get(ENABLED, policy.get(POLICY_KEY))
     if wanted is not True:
         return None
@@ -88,8 +88,8 @@ class SeenIds:
         return len(self._seen)
 
     def read(self, properties):
-        """Return (id, ttl_ms) from encoded basic properties. ``ttl_ms``: how long to remember the id, None if
-        the message does not say; the id is None for a message without one.
+        """Return (id, ttl_ms) from encoded basic properties. ``ttl_ms``: how long to remember the id, or
+        None; the id is None for a message without one.
         """
         headers = PropertyEdit(properties).headers
         value = get_key(headers, self._header)
@@ -121,7 +121,9 @@ class SeenIds:
             self._seen.popitem(last=False)
 
     def take(self, id_, ttl_ms, now_ms):
-        """Remember an id. Returns False if it was remembered already (a duplicate), True if new or None."""
+        """Remember an id. Returns False if it is remembered already (a duplicate), otherwise True. None is
+        always new.
+        """
         if id_ is None:
             return True
         if self.has(id_, now_ms):
@@ -159,8 +161,8 @@ class ExchangeIds(SeenIds):
             self._when_safe(unsafe.answered, unsafe.is_lost, hurry=False)
 
     def queues_of(self, id_):
-        """Return the queues that have not yet flushed the first message with this id: the duplicate's confirm
-        must wait for them. None if the first message is on disk.
+        """Return the queues that have yet to flush the first message with this id, because a duplicate's
+        confirm waits for them. None if it is on disk.
         """
         unsafe = self._unsafe.get(id_)
         return None if unsafe is None else unsafe.queues

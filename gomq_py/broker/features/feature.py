@@ -1,9 +1,8 @@
-"""Feature: the description of one setting of a queue, exchange or consumer, which an argument or a policy
-sets.
+"""Feature: describes a setting of a queue, exchange or consumer, which an argument or a policy sets.
 
-Each module of this package describes the settings of one feature, and its docstring names the code that
-applies them. ``features.table`` collects the descriptions; checks of arguments and policies, and the merging
-of both, are derived from them.
+Each module of this package describes one feature, and its docstring names the code that applies it.
+``features.table`` collects the descriptions; checks of arguments and policies, and the merging of both, are
+derived from them.
 """
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,17 +26,23 @@ class Flag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """Describes one setting of queues or exchanges. Fields:
+    """Describes one setting of queues or exchanges.
 
-    ``effect``: a sentence for docs/arguments.md; it begins with "None" for a setting without effect.
-    ``argument``: the argument's name, for queues of ``kinds``; ``check(value, arguments)`` raises WrongValue.
-    ``place``: position in RabbitMQ's order of checks, of which the first fault is reported. ``policy``: the
-    key in policies, and in operator policies if ``operator``; ``check_policy(feature, value)`` raises
-    PolicyError; ``word``: RabbitMQ's name for the value; ``check_beside(feature, definition)`` checks the
-    policy's other keys. ``hands_on_to``: for a key that sends messages on, whether its value names an
-    "exchange" or a "queue" ("": neither). ``component``: the parameter component that alone acts on the key.
-    ``setting``: the attribute of QueueSettings that ``merge(feature, arguments, policy)`` computes.
-    ``by_queue``: True if the queue itself applies the setting.
+        effect          a sentence for docs/arguments.md; begins with "None" for a setting without effect
+        argument        the argument's name, for queues of ``kinds``
+        check(value, arguments)
+                        raises WrongValue
+        place           position in RabbitMQ's order of checks, of which the first fault is reported
+        policy          the key in policies, and in operator policies if ``operator``
+        check_policy(feature, value)
+                        raises PolicyError
+        word            RabbitMQ's name for the value
+        check_beside(feature, definition)
+                        checks the policy's other keys
+        hands_on_to     the value names an "exchange" or a "queue" that gets messages; "": neither
+        component       the parameter component that alone acts on the key
+        setting         the attribute of QueueSettings that ``merge(feature, arguments, policy)`` computes
+        by_queue        the queue itself applies the setting
     """
 
     effect: str

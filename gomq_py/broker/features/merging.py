@@ -13,9 +13,8 @@ def smallest(feature, arguments, policy):
 
 
 def smallest_time(feature, arguments, policy):
-    """The smaller time of argument and policy in ms; None if neither is set. At most the longest timer, which
-    a policy's value may exceed, as in RabbitMQ.
-    """
+    """The smaller time of argument and policy in ms, at most the longest timer; None if neither is set."""
+    # A policy's value may exceed the longest timer, as in RabbitMQ.
     return min((min(value, MAX_TIMER_MS) for value in limits(feature, arguments, policy)), default=None)
 
 
@@ -30,8 +29,8 @@ def first_text(default=None):
 
 
 def limits(feature, arguments, policy):
-    """List the limits that argument and policy set. Negative numbers (of delivery-limit, as in RabbitMQ) and
-    numbers too large for a counter mean no limit and are left out.
+    """List the limits that argument and policy set. Negative numbers, and numbers too large for a counter,
+    mean no limit and are left out.
     """
     values = arguments.get(feature.argument), policy.get(feature.policy)
     return [value for value in values if _is_limit(value)]

@@ -6,9 +6,9 @@
 
 Applied by broker.queues.stream_reader. Values are compared with a message's header ``x-stream-filter-value``
 (split at commas, too). A condition is a header's name and the text of its value, or one of
-``geo-within-radius``, ``geo-bbox``, ``geo-polygon`` (stream_geo). Without a match type one matching value is
-enough, as in RabbitMQ, and all conditions must hold, as in LavinMQ. "all" also requires all values to match;
-for "any" one matching value or one condition that holds is enough.
+``geo-within-radius``, ``geo-bbox``, ``geo-polygon`` (stream_geo). "all": all values must match and all
+conditions hold. "any": one matching value or one condition is enough. Without a match type one matching value
+is enough, as in RabbitMQ, and all conditions must hold, as in LavinMQ.
 """
 from gomq_py.broker.features.checks import WrongValue
 from gomq_py.broker.features.feature import STREAM_ONLY, ConsumerArgument
@@ -74,8 +74,8 @@ def text_of(value):
 
 
 def _check(_value, arguments):
-    """Raise WrongValue if ``x-stream-filter``, ``x-stream-match-unfiltered`` and ``x-filter-match-type`` in a
-    consumer's ``arguments`` are not a valid filter. The check is the same for each of the three arguments.
+    """Raise WrongValue unless ``x-stream-filter``, ``x-stream-match-unfiltered`` and ``x-filter-match-type``
+    in a consumer's ``arguments`` make a valid filter.
     """
     try:
         filter_of(arguments)

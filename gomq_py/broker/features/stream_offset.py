@@ -4,13 +4,13 @@ the consumer's position.
     "first"           the oldest message kept
     "last"            the newest message (RabbitMQ: the last chunk, which may hold more)
     "next"            messages published from now on; the default
-    a number          the message of this offset, or the oldest kept if that message is gone, or the next
-                      published if the offset is not reached yet: a power loss may lower the next offset
+    a number          the message of this offset; if it is gone, the oldest kept; if it is yet to come, the
+                      next published, because a power loss may lower the next offset
     a negative number the newest -n messages
     a timestamp       the first message that came at that time or later
     "1h", "7D"        the first message of the last hour, of the last seven days (Y M D h m s)
 
-Applied by broker.queues.stream_queue. The broker stores the position of a consumer that requests this
+Applied by broker.queues.stream_queue. The broker stores the position of a consumer that asks for it
 (``x-stream-automatic-offset-tracking``), or that chose its tag and gave no offset, as LavinMQ does.
 """
 from datetime import datetime
@@ -31,8 +31,8 @@ OFFSET_MAX = (1 << 48) - 2
 
 
 class StreamStart:
-    """A parsed ``x-stream-offset``: ``kind`` (FIRST, NUMBER, AGO...), and ``number``: an offset, a count of
-    messages, Unix milliseconds or an age in milliseconds, as ``kind`` says.
+    """A parsed ``x-stream-offset``: its ``kind`` (FIRST, NUMBER, AGO...), and a ``number``, which is an
+    offset, a count of messages, Unix milliseconds or an age in milliseconds.
     """
 
     __slots__ = ("kind", "number")

@@ -55,7 +55,7 @@ class Component:
         self.check(vhost, name, value)
 
     def fault_of(self, vhost, name, value):
-        """Return why a stored value has no effect, as text without passwords; None if it has an effect."""
+        """Return why a stored value has no effect, as text without passwords; None if it has."""
 
     def changed(self, vhost, name, value):
         """Apply a value that was set, or loaded at boot."""
@@ -65,20 +65,20 @@ class Component:
 
 
 class Parameters:
-    """Keeps the parameters of one broker: the whole broker's in ``global_``, {name: value}, and a vhost's in
-    ``vhost.parameters``, {(component, name): value}. ``internal``, {name: value}, has the broker's notes
-    about its data folder (global_names.INTERNAL), which nothing lists or exports.
+    """Keeps the parameters of one broker.
 
-    ``on_change(vhost's name or None, component, name, value or None)`` is called after each change.
+        global_               {name: value} of the whole broker
+        internal              {name: value}: notes about the data folder, which nothing lists or exports
+        vhost.parameters      {(component, name): value}
+        vhost.set_by          {(component, name): the user who set the value, or OPERATOR}, for components
+                              that act with that user's rights; not exported
+        on_change(vhost's name or None, component, name, value or None)
+                              called after each change
 
-    A value is *waiting* if its component, or a component that alone acts on a key of a policy, had no handler
-    when the value was set. It is stored and exported, but gets no effect when a later version has the
-    handler, until it is set again. Otherwise shovels imported from another broker would start to run with an
+    A value is *waiting* if its component had no handler when the value was set (nor a component that alone
+    acts on a key of a policy). It is stored and exported, but has no effect until it is set again, even in a
+    later version with the handler. Otherwise shovels imported from another broker would start to run with an
     upgrade.
-
-    ``vhost.set_by``: {(component, name): name of the user who set the value, or OPERATOR}, for components
-    that act with that user's rights. Exports leave it out: a user who imports values counts as the one who
-    set them.
     """
 
     def __init__(self, log, tables):
@@ -101,7 +101,7 @@ class Parameters:
                         LOG.exception("%s %r in vhost %r has no effect", component, name, vhost.name)
 
     def idle_parts(self, component, value):
-        """{part: reason} of parts that nothing acts on: the component, or keys of a policy."""
+        """Return {part: reason} of parts that no handler acts on: the component, or keys of a policy."""
         if component not in self._components:
             return {component: _why_idle(component)}
         return {
@@ -116,11 +116,13 @@ class Parameters:
 
     @staticmethod
     def waits(vhost, component, name):
-        """True if the value is waiting: nothing acted on it, or on a key of the policy, when it was set."""
+        """True if the value is waiting: when it was set, it or a key of the policy had no handler."""
         return (component, name) in vhost.waiting
 
     def condition(self, vhost, component, name):
-        """(WAITING or FAULTY, reason) for a stored value that has no effect; None for a value in effect."""
+        """Return (WAITING or FAULTY, reason) for a stored value that has no effect; None for a value in
+        effect.
+        """
         handler = self._components.get(component)
         if handler is None:
             return WAITING, _why_idle(component)
@@ -168,10 +170,10 @@ class Parameters:
         return True
 
     def disown(self, vhosts, by):
-        """Forget that the deleted user ``by`` has set values, so that a later user of that name does not
-        count as their setter. Policies set by the deleted user send no more messages on. Raises OSError if
-        the log cannot be written; the change then holds for this run only.
+        """Forget that the deleted user ``by`` has set values: their policies send no more messages on. Raises
+        OSError if the log cannot be written; the change then holds for this run only.
         """
+        # A later user of that name must not count as the setter.
         changed = []
         for vhost in vhosts:
             for component, name in [key for key, who in vhost.set_by.items() if who == by]:
@@ -279,7 +281,7 @@ def _check_each(check, what, value):
 
 
 def _owners_in(component, value):
-    """{key: component that alone acts on it} for a policy's keys; {} for values that are no policies."""
+    """Return {key: component} of a policy's keys on which one component alone acts; {} for other values."""
     definition = (
         value.get("definition") if component in (POLICY, OPERATOR_POLICY) and isinstance(value, dict)
         else None
@@ -304,8 +306,8 @@ def encoded(value):
 
 
 def decoded(text):
-    """Decode a value from the log. Raises ValueError if it is no JSON or beyond the limits of stored values,
-    RecursionError if it is nested too deep for the decoder.
+    """Decode a value from the log. Raises ValueError if it is invalid JSON or beyond the limits,
+    RecursionError.
     """
     value = json.loads(text, parse_constant=_refuse_constant)
     fault = STORED.fault_of(value)

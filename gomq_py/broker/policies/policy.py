@@ -82,7 +82,7 @@ class Policy:
         return self._pattern.is_costly
 
     def say_untried(self, kind, name):
-        """Log that the policy was not tried for an entity, because too many slow patterns came first."""
+        """Log that the policy was not tried for an entity, after too many slow patterns."""
         QUIET.error(
             ("untried", self.name, self.pattern),
             "policy %r is not in force for %s %r: %d policies before it have patterns that take too "
@@ -145,8 +145,8 @@ class PolicySet:
 
 class InForce:
     """The policy and the operator policy in force for an entity (each may be None), and their merged
-    ``definition``: the smaller of two numbers, otherwise the operator policy's value. Immutable; entities
-    with the same policies share one.
+    ``definition``: the smaller of two numbers, otherwise the operator policy's value. Immutable; shared by
+    entities.
     """
 
     __slots__ = ("policy", "operator_policy", "definition")

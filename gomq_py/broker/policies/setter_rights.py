@@ -1,8 +1,9 @@
-"""Setter rights: a policy that sends messages on (dead letters, tee...) does so only within the rights of the
-user who set it: read on the queue or exchange, write on the exchange or queue that gets the messages.
+"""Setter rights: a policy sends messages on (dead letters, tee...) only within the rights of the user who set
+it.
 
-The rights are checked when a policy is set, and for each queue and exchange when the policy comes into force.
-RabbitMQ has no such check. Administrators are not checked: they may give themselves any right.
+The user needs read on the queue or exchange, and write on the exchange or queue that gets the messages. That
+is checked when a policy is set, and for each queue and exchange when the policy comes into force. RabbitMQ
+has no such check. Administrators are not checked: they may give themselves any right.
 """
 from gomq_py.broker.features.table import POLICY_KEYS
 from gomq_py.broker.names import described
@@ -21,8 +22,7 @@ _KEPT = object()
 
 
 class SetterRights:
-    """Limits the vhost's policy ``name`` to the rights of the user who has set it. ``by``, if given, is the
-    user who is about to set it.
+    """The rights of the user who has set the vhost's policy ``name``, or of ``by``, who is about to set it.
     """
 
     __slots__ = ("_users", "_vhost", "_name", "_by")
@@ -39,7 +39,7 @@ class SetterRights:
         return self._vhost.set_by.get((POLICY, self._name)) if self._by is _KEPT else self._by
 
     def left_out(self, definition, kind, name):
-        """The definition's keys without effect on this entity, because the policy's setter lacks rights."""
+        """The definition's keys without effect on this entity, because the setter lacks rights."""
         if not HANDS_ON.keys() & definition.keys() or (user := limited(self._users, self.by)) is None:
             return _NONE
         may_take = _reads_all(user, self._vhost, kind, name)
@@ -88,7 +88,7 @@ def _allows(user, vhost, verb, name):
 
 
 def _reads_all(user, vhost, kind, name):
-    """True if the user may read all messages of the entity, so no topic permission limits the keys."""
+    """True if the user may read all messages of the entity, without limits by topic."""
     return _allows(user, vhost, READ, name) and (
         kind != EXCHANGE or user.topic_permission(vhost.name, name) is None)
 

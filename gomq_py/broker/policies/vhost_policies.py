@@ -22,9 +22,9 @@ NONE_REFUSED: frozenset[str] = frozenset()
 class VHostPolicies(Job):
     """Applies one vhost's policies (the PolicySet ``user``) and operator policies (``operator``).
 
-    ``configure(queue, settings)`` and ``when_safe`` are the queue factory's. ``left_out(kind)`` returns the
-    policy keys without meaning for a queue type or exchanges. ``told(vhost, entity)`` is called after the
-    policies in force for a queue or exchange were computed.
+        configure(queue, settings), when_safe    the queue factory's
+        left_out(kind)          returns the policy keys without meaning for a queue type or exchanges
+        told(vhost, entity)     called after the policies in force for a queue or exchange were computed
     """
 
     name = "applying policies"
@@ -53,7 +53,7 @@ class VHostPolicies(Job):
         self._put_under(exchange, EXCHANGE, self._configure_exchange)
 
     def _put_under(self, entity, kind, configure):
-        """Apply the policies in force to an entity; if this fails, log it and apply no policy."""
+        """Apply the policies in force to an entity. After a failure, log it and apply none."""
         entity.in_force = self._in_force(kind, entity.name)
         try:
             configure(entity, entity.in_force.definition)
@@ -95,7 +95,9 @@ class VHostPolicies(Job):
         return found
 
     def _without(self, kind, name, policy):
-        """(set of policy keys without effect on an entity, its subset excluded by the setter's rights)."""
+        """Return two sets: policy keys without effect on an entity, and those of them that the setter's
+        rights exclude.
+        """
         refused = NONE_REFUSED
         if policy is not None and policy.rights is not None:
             refused = policy.rights.left_out(policy.definition, kind, name)
@@ -107,7 +109,8 @@ class VHostPolicies(Job):
             policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 
     def change_of(self, entity, kind, policy, would, is_operator):
-        """The PolicyChange of an entity if ``would``, a PolicySet with the new ``policy``, came into force.
+        """The PolicyChange of an entity, supposing that ``would`` were in force, a PolicySet with the new
+        ``policy``.
         """
         user, operator = (self.user, would) if is_operator else (would, self.operator)
         name = entity.name
@@ -173,8 +176,8 @@ class PolicyChange(NamedTuple):
 
 
 def would_be(users, vhost, name, value, is_operator, by):
-    """Make the Policy or operator policy ``name`` from ``value``, as if ``by`` (see Parameters.set) set it,
-    without setting it. Raises ValueError.
+    """Make the Policy or operator policy ``name`` that user ``by`` would set with ``value``. Raises
+    ValueError.
     """
     policy = policy_of(name, value, is_operator)
     if not is_operator:

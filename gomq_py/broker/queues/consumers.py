@@ -41,26 +41,25 @@ class Consumer:
         return UNLIMITED
 
     def deliver(self, limit):
-        """Take up to ``limit`` messages from the queue and write as many as the socket takes without waiting.
-
-        Returns the count of octets written.
+        """Take up to ``limit`` messages from the queue, and write those that the socket takes without
+        waiting. Returns the count of octets written.
         """
         raise NotImplementedError
 
     def hand_over(self, message):
-        """Write a message that was not stored, if the socket takes it without waiting and this consumer needs
-        no acks. Returns True if the message was written; after False the queue stores it.
+        """Write a message that was not stored. Returns True if it was written; False, so that the queue
+        stores it, if the socket would wait or this consumer needs acks.
         """
         return False
 
     def wait_for(self, message, now_ms):
-        """Return the function to set as ``message.lacking`` if the message may wait until this consumer,
-        which has no capacity now, may have some; None if the queue must store the message.
+        """Let the message wait until this consumer, which has no capacity now, may have some. Returns the
+        function to set as ``message.lacking``; None if the queue must store the message.
         """
         return None
 
     def is_behind(self):
-        """True if the stream has messages that this consumer has not been offered. Used for streams only."""
+        """True if a stream has messages that this consumer was not offered yet."""
         return True
 
     def cancelled_by(self, queue, reason):
@@ -78,11 +77,10 @@ class Consumer:
 
 class ConsumerRing:
     """A queue's consumers, and the order in which those with capacity are served: highest priority first,
-    round robin within a priority.
+    round robin within a priority. ``handed``: the last consumer that took a message by hand_over(), or None.
 
-    With ``single_active`` only the active consumer is served; when it leaves, the consumer of the highest
-    priority that was attached first becomes active. ``handed``: the last consumer that took a message by
-    hand_over(), or None.
+    With ``single_active`` only the active consumer is served. When it leaves, the consumer of the highest
+    priority that was attached first becomes active.
     """
 
     __slots__ = (
@@ -204,18 +202,15 @@ class ConsumerRing:
 
 
 class QueueGuard:
-    """The interface by which a queue calls its limits; the methods do nothing here, and QueueLimits overrides
-    them. A queue without limits has None instead of a guard, and calls nothing.
-
-    A docstring that begins with "Called" says when the queue calls the method and, behind the colon, what
-    QueueLimits then does.
+    """The interface by which a queue calls its limits: QueueLimits overrides these methods, which do nothing.
+    A queue without limits has no guard.
     """
 
     __slots__ = ()
 
     def admits(self, message):
-        """Called before a message is stored: decide whether the queue takes the message. Returns ADMITTED
-        (store it), REFUSED (refuse it), or DUPLICATE (confirm it, but do not store it).
+        """Called before a message is stored. Returns ADMITTED (store it), REFUSED (refuse it), or DUPLICATE
+        (confirm it, but do not store it).
         """
         return ADMITTED
 
@@ -239,9 +234,9 @@ class QueueGuard:
         """
 
     def returned(self, location, how):
-        """Called when an unacked message is to be requeued: dead-letter the message at its delivery limit, or
-        start its back-off. Returns True after one of these; False if the queue must make the message ready.
-        ``how``: LOST, RETURNED or FAILED (features.retry).
+        """Called when an unacked message is to be requeued: dead-letter it at its delivery limit, or start
+        its back-off, and return True. False: the queue makes it ready. ``how``: LOST, RETURNED or FAILED
+        (features.retry).
         """
         return False
 

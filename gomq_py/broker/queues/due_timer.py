@@ -96,8 +96,8 @@ class DueTimer:
 
 
 class DueHeap:
-    """A binary heap of (due_ms, location), both unsigned 64-bit numbers, in typed arrays. First comes the
-    earliest message; of messages due at the same time, the one stored first.
+    """A binary heap of (due_ms, location), both unsigned 64-bit numbers, in typed arrays. The earliest
+    message comes first and, of equal times, the one stored first.
     """
 
     __slots__ = ("count", "_due", "_locations", "_room")

@@ -103,10 +103,9 @@ class QueueLimits(guard.QueueGuard):
     def admits(self, message):
         """Return ADMITTED, REFUSED (the queue is full, with overflow reject-publish), or DUPLICATE: the
         message is to be confirmed and dropped.
-
-        Messages that ready consumers would take at once do not count: a read brings many messages, and
-        RabbitMQ delivers each message before it takes the next.
         """
+        # Messages that ready consumers would take at once do not count: a read brings many messages, and
+        # RabbitMQ delivers each message before it takes the next.
         if self.seen is not None and self._is_duplicate(message):
             return guard.DUPLICATE
         if not self.is_bounded:
@@ -124,8 +123,8 @@ class QueueLimits(guard.QueueGuard):
         return guard.REFUSED
 
     def _lets_in(self, message):
-        """True if a new message fits in a queue whose oldest message may not be dropped. Otherwise the new
-        message is dead-lettered, if the queue has an exchange for that.
+        """True if a new message fits in a queue that drops no old ones. Otherwise dead-letters it, if that is
+        set up.
         """
         self._trim()
         if not self.is_stuck or not self._overflows(message):
@@ -149,7 +148,8 @@ class QueueLimits(guard.QueueGuard):
             self._trim()
 
     def asked(self):
-        """Drop messages with a TTL of 0 from the head: no consumer was ready when they arrived."""
+        """Drop messages with a TTL of 0 from the head."""
+        # No consumer was ready when they arrived.
         left = SLICE
         while (
             left and self.queue.head(self.message) and self._due_ms(self.message) == self.message.timestamp_ms
@@ -206,9 +206,8 @@ class QueueLimits(guard.QueueGuard):
             queue.limits = None  # no message with its own expiry is left
 
     def returned(self, location, how):
-        """Dead-letter a returned message that has reached its delivery limit, or start its back-off, and
-        return True. False if neither applies: the queue must make it ready. ``how``: LOST, RETURNED or
-        FAILED.
+        """Dead-letter a returned message at its delivery limit, or start its back-off, and return True. False
+        if neither applies. ``how``: LOST, RETURNED or FAILED.
         """
         if self.delivery_limit < 0 and not self.retried & how:
             return False
@@ -224,7 +223,8 @@ class QueueLimits(guard.QueueGuard):
         return False
 
     def came_back(self):
-        """Drop excess messages after a requeue: usually the requeued message, which is the oldest."""
+        """Drop excess messages after a requeue."""
+        # Usually that is the requeued message, which is the oldest.
         if self.is_bounded and self.drops:
             self._trim()
 
@@ -248,7 +248,7 @@ class QueueLimits(guard.QueueGuard):
         self.timer = self.idle_timer = None
 
     def _left_ms(self, message):
-        """Milliseconds left of the peeked message's back-off, if a restart has interrupted it; else 0."""
+        """Milliseconds left of the peeked message's back-off from before a restart; else 0."""
         store = self.queue.store
         if not store.shows_recovered():
             return 0
@@ -259,9 +259,10 @@ class QueueLimits(guard.QueueGuard):
         return left_ms if left_ms > 0 else 0
 
     def _is_duplicate(self, message):
-        """True if a message with the same deduplication id was stored lately. A message that died in this
-        queue and comes back is no duplicate. Leaves the id in ``seen_id`` for appended().
+        """True if a message with the same deduplication id was stored lately. Leaves the id in ``seen_id``
+        for appended().
         """
+        # A message that died in this queue and comes back is no duplicate.
         self.seen_id = None
         try:
             properties = message.get_properties()
@@ -327,7 +328,7 @@ class QueueLimits(guard.QueueGuard):
                 return
 
     def _go_on_later(self):
-        """Pause deliveries until the next slice goes on removing messages."""
+        """Pause deliveries until a next slice has removed more messages."""
         if not self.slicing:
             self.slicing = True
             self.queue.hold_deliveries()

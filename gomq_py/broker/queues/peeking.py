@@ -15,9 +15,8 @@ def browse(queue):
 
 
 def next_properties_length(queue, most):
-    """Return the size in octets of the properties of the message that basic.get would return now, as basic
-    properties; 0 if there is no message. For a message of another protocol the result is an upper bound, at
-    most ``most``.
+    """Size of the properties, in octets as basic properties, of the message that basic.get would return now;
+    0 without one. Of another protocol's message an upper bound, at most ``most``.
     """
     message = Message()
     try:

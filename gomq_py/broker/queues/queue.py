@@ -1,9 +1,8 @@
 """Queue: keeps messages in order of arrival, and delivers them to consumers.
 
 Routes publish into a queue, protocol servers consume from it, and storage.stores.message_store keeps its
-messages. A queue schedules its own consumers (docs/decisions/0003): a change that may allow a delivery
-schedules the queue ("touches" it), and at the end of the socket read it gets one *turn*, in which it
-delivers. Never switches, never waits for a socket or a disk.
+messages. A change that may allow a delivery schedules the queue; at the end of the socket read it gets one
+*turn*, in which it delivers (docs/decisions/0003). Never switches, never waits for a socket or a disk.
 """
 from gomq_py.broker.features.queue_type import SINGLE_ACTIVE_CONSUMER, queue_type_of
 from gomq_py.broker.features.retry import LOST
@@ -30,17 +29,19 @@ UNREADABLE_MAX = 200
 
 
 class Queue(routes.Destination):
-    """A FIFO queue in the vhost named ``vhost``. ``type``: ``classic``, ``quorum`` or ``stream``.
+    """A FIFO queue in the vhost named ``vhost``. Subclasses order messages in other ways.
 
-    Subclasses order messages in other ways; ``limits`` (a QueueGuard, or None) limits or expires them.
-
-    ``on_unused(queue)`` is called when the last consumer has gone. ``on_expiring(queue)`` is called when a
-    message that expires comes to a queue without limits; the callback may give limits to the queue.
-    ``consumer_timeout_ms``: how long a delivery may stay unacked, 0: no limit; channels apply it.
-    ``dead_letter_count``: dead letters not moved yet. ``aside``: the queue's SetAside, or None. ``in_force``:
-    the policies in force (an InForce). ``is_state``: True for an MQTT session's queue, which is no
-    definition. ``on_turn(queue)``, or None, is called at the end of each turn, for code that watches
-    ``has_hungry``.
+        type                    ``classic``, ``quorum`` or ``stream``
+        limits                  the QueueGuard that limits or expires messages, or None
+        on_unused(queue)        called when the last consumer has gone
+        on_expiring(queue)      called when a message that expires comes to a queue without limits; may give
+                                it some
+        on_turn(queue)          if set, called at the end of each turn, for code that watches ``has_hungry``
+        consumer_timeout_ms     how long a delivery may stay unacked, 0: no limit; channels apply it
+        dead_letter_count       dead letters not moved yet
+        aside                   the SetAside, or None
+        in_force                the policies in force (an InForce)
+        is_state                True for an MQTT session's queue, which is no definition
     """
 
     __slots__ = (
@@ -109,10 +110,11 @@ class Queue(routes.Destination):
         return 1
 
     def _hand_over(self, message):
-        """Write a large message directly to the next consumer instead of storing it, which would cost more
-        than all else, if that consumer needs no acks and no other message is ready. Returns 1: written;
-        LATER: the consumer may take it soon; 0: store it.
+        """Write a large message directly to the next consumer, without storing it. Returns 1: written; LATER:
+        the consumer may take it soon; 0: store it.
         """
+        # To store a large message costs more than all else. Only if that consumer needs no acks and no other
+        # message is ready.
         if self.paused or self.holds or self.turning or self.scheduler.is_shut or self._waiting_for_files:
             return 0
         consumer = self.ring.show_next()
@@ -169,19 +171,18 @@ class Queue(routes.Destination):
         self.store.shift()
 
     def may_go(self, message):
-        """True if the oldest ready message may expire, or be dropped as excess. Subclasses return False for a
-        message that they have promised to a client.
+        """True if the oldest ready message may expire, or be dropped as excess: it is promised to no client.
         """
         return True
 
     def spare(self, message):
-        """Put aside a message shown by head() that may_go() protects, until the client to which it was
-        promised reconnects. Returns False if the queue cannot do so now.
+        """Put aside a message that may_go() protects, until the client to which it was promised reconnects.
+        Returns False if the queue cannot do so now.
         """
         return False
 
     def counted_bytes(self, message):
-        """Octets that count for the size limit: the ready messages and, unless None, ``message``."""
+        """Octets that count for the size limit: of the ready messages and, if given, of ``message``."""
         return self.store.ready_bytes + (0 if message is None else message.body_length)
 
     def read(self, location, message):
@@ -203,11 +204,9 @@ class Queue(routes.Destination):
             self.store.delete(message.location)
 
     def get(self, message, no_ack):
-        """Fill ``message`` with the next message and take it (basic.get).
-
-        Returns False if no message is ready, or if the queue ``is_opening``; in that case call get() again
-        from a ``when_opened`` callback. The message is valid until the next call on this queue, with
-        ``no_ack`` beyond that.
+        """Fill ``message`` with the next message and take it (basic.get). Returns False if no message is
+        ready, or if the queue ``is_opening``: call again from a ``when_opened`` callback. The message is
+        valid until the next call on this queue, with ``no_ack`` beyond that.
         """
         if self.limits is not None:
             self.limits.used()
@@ -232,8 +231,8 @@ class Queue(routes.Destination):
         return True
 
     def _show_readable(self, message):
-        """Fill ``message`` with the next message whose properties can be read as basic properties, for
-        basic.get. Unreadable messages before it are set aside.
+        """Fill ``message`` with the next message whose properties can be read as basic ones. Unreadable
+        messages before it are set aside.
         """
         for _ in range(UNREADABLE_MAX):
             if self.scheduler.is_shut or not self.waiting() or not self.peek(message):
@@ -262,12 +261,11 @@ class Queue(routes.Destination):
         return self.ready_count
 
     def is_opening(self):
-        """True if a thread opens the files of the next message, or the scheduler is shut. A turn follows.
-        """
+        """True if a thread opens the files of the next message, or the scheduler is shut. A turn follows."""
         return not self.closed and (self.scheduler.is_shut or self.store.is_waiting())
 
     def when_opened(self, callback):
-        """Call ``callback()`` once, in the first turn of the queue in which it is not ``is_opening``."""
+        """Call ``callback()`` once, in the queue's next turn in which its files are open."""
         self._waiting_for_files = [*(self._waiting_for_files or ()), callback]
         self.wake()
 
@@ -276,10 +274,9 @@ class Queue(routes.Destination):
         self.wake()
 
     def _tell_opened(self):
-        """Call the callbacks of when_opened(), before consumers take all messages of the opened files.
-
-        If files must be opened again, or time runs out, the remaining callbacks wait for a later turn.
+        """Call the callbacks of when_opened(). If time or open files run out, the rest wait for a later turn.
         """
+        # Before deliveries, because consumers may take all messages of the opened files.
         waiting, self._waiting_for_files = self._waiting_for_files, None
         clock = SliceClock()
         for told, callback in enumerate(waiting, 1):
@@ -299,8 +296,8 @@ class Queue(routes.Destination):
             self.acked += 1
 
     def requeue(self, location):
-        """Put an unacked message back to its position, marked redelivered. To the queue's limits the delivery
-        counts as LOST (its channel has ended).
+        """Put an unacked message back to its position, marked redelivered. The limits count the delivery as
+        LOST: its channel has ended.
         """
         if self.limits is None or not self._waits(location, LOST):
             self.ready_again(location)
@@ -423,7 +420,8 @@ class Queue(routes.Destination):
             self.scheduler.touch(self)
 
     def hold_deliveries(self):
-        """Pause deliveries until resume_deliveries(): none may overtake messages requeued in slices."""
+        """Pause deliveries until resume_deliveries()."""
+        # No delivery may overtake messages that are requeued in slices.
         self.holds += 1
 
     def resume_deliveries(self):
@@ -432,9 +430,8 @@ class Queue(routes.Destination):
         self.wake()
 
     def has_hungry(self):
-        """True if no message is ready, and a consumer of priority 0 or higher could take one. Federation
-        links have negative priorities and do not count.
-        """
+        """True if no message is ready, and a consumer of priority 0 or higher could take one."""
+        # Federation links have negative priorities and do not count.
         return (
             self.ring is not None and self.ring.ready > 0 and not self.ready_count and not self.closed
             and not self.paused and not self.holds and self.ring.ready_priority() >= 0
@@ -482,7 +479,8 @@ class Queue(routes.Destination):
                 self.fail(error)
 
     def turn(self):
-        """Deliver about TURN_OCTETS to ready consumers; more after the next poll. Returns octets written."""
+        """Deliver about TURN_OCTETS to ready consumers; the rest after the next poll. Returns octets written.
+        """
         octets = 0
         self.turning = True
         try:
@@ -544,11 +542,10 @@ class Queue(routes.Destination):
             self.scheduler.now_ms, self.delivered - self.requeued, ready, self.store.ready_bytes)
 
     def serve(self):
-        """Deliver at once the messages published in this socket read, instead of at its end, because the
-        caller's next step, such as a basic.cancel, must come after them.
-
-        Does nothing within a turn, or if the last turn could not deliver all messages.
+        """Deliver now what this socket read has published, before the caller's next step, such as a
+        basic.cancel.
         """
+        # Has no effect within a turn, or if the last turn could not deliver all messages.
         if (
             self.touched and not self.behind and not self.turning and self.ring is not None
             and self.ring.ready and not self.scheduler.is_shut
@@ -571,9 +568,8 @@ class Queue(routes.Destination):
         durability.when_safe(callback, lambda: self.failed)
 
     def purge_some(self, limit):
-        """Drop up to ``limit`` ready messages, the oldest first.
-
-        Returns the count of dropped messages: less than ``limit`` if the queue has no more or ``is_opening``.
+        """Drop up to ``limit`` ready messages, the oldest first. Returns the count of dropped messages: less
+        than ``limit`` if there are no more, or the queue ``is_opening``.
         """
         message = Message()
         count = 0
@@ -600,8 +596,8 @@ class Queue(routes.Destination):
         """
 
     def redistribution(self):
-        """Called just before the queue is deleted. Returns None (drop all ready messages), or a function that
-        returns the new Destination of a ready message, or None to drop it.
+        """Called just before the queue is deleted. Returns a function that returns the new Destination of a
+        ready message (None: drop it); None drops all.
         """
         return None
 
@@ -619,9 +615,8 @@ class Queue(routes.Destination):
 
     def retire(self, reason):
         """Cancel the consumers and close the queue, but not its store, in which dead letters may still lie.
-
-        Acks are written into the files first, so that they hold even if a kill undoes the deletion.
         """
+        # Acks are written into the files first, so that they hold even if a kill undoes the deletion.
         if not self.closed:
             try:
                 self.store.write_out()
@@ -646,7 +641,7 @@ class Queue(routes.Destination):
         self._refuse(StoreFull(self.name, 0, f"no new segment: {error}"))
 
     def _refuse(self, error):
-        """Handle the failure to store a message: a full disk is logged, any other fault closes the queue."""
+        """Handle a failure to store a message: a full disk is logged, any other fault closes the queue."""
         self.unable = True
         if not isinstance(error, StoreFull):
             self.fail(error)

@@ -1,10 +1,10 @@
 """Retry back-off: returned messages wait before they are ready again, longer each time (RabbitMQ's
 ``x-delayed-retry-*``).
 
-QueueLimits passes returned messages on to Retries. A waiting message stays unacked in its store, so nothing
-is moved and a restart loses nothing. The store records the end of the back-off, to the second, so after a
-restart the message waits for the rest of it. A message that was unacked when the broker crashed counts as
-returned at the boot, if the queue delays all kinds of returns. Never switches; works in slices.
+QueueLimits passes returned messages on to Retries. A waiting message stays unacked in its store, which
+records the end of the back-off, to the second; so after a restart it waits for the rest. A message that was
+unacked when the broker crashed counts as returned, if the queue delays all kinds of returns. Never switches;
+works in slices.
 """
 from gomq_py.broker.queues.due_timer import DueTimer
 from gomq_py.broker.values import MAX_TIMER_MS
@@ -44,11 +44,10 @@ class Retries(Job):
         self._push(due_ms, location)
 
     def left_ms(self, count, due_s):
-        """Return the milliseconds left of a back-off that a restart interrupted: until the recorded ``due_s``
-        (Unix seconds) or, if ``due_s`` is 0, the full back-off, counted from the boot.
-
-        At most a full back-off, whatever happened to the clock.
+        """Milliseconds left of a back-off that a restart interrupted: until the recorded ``due_s`` (Unix
+        seconds) or, if that is 0, a full back-off from the boot on.
         """
+        # At most a full back-off, whatever happened to the clock.
         now_ms = self._timers.now_ms()
         whole_ms = self.delay_ms(count)
         return min(due_s * 1000 - now_ms if due_s else self._began_ms + whole_ms - now_ms, whole_ms)

@@ -29,8 +29,8 @@ class SetAside:
         self._log = QuietLog(LOG)
 
     def add(self, location, error, doing):
-        """Count and log the unacked message at ``location`` (storage.stores.message_store), which stays
-        there: ``error`` was raised while ``doing``, a text such as "moving".
+        """Count and log a message that stays unacked at ``location``: ``error`` was raised while ``doing``, a
+        text such as "moving".
         """
         reason = f"{doing}: {described(error)}"[:REASON_LENGTH]
         if reason not in self.reasons and len(self.reasons) >= REASONS:

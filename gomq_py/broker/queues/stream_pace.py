@@ -3,8 +3,8 @@ close together are sent together.
 
 A message for a hundred readers costs a hundred system calls, whether a call carries one message or fifty. The
 first message after a pause goes at once. A message published less than PACE_MS later waits for the rest of
-PACE_MS. Readers that were behind for lack of credit do not wait, nor does a large batch. Never switches; an
-idle stream has no timer.
+that time. Large batches, and readers that have waited for credit, are served at once. Never switches; an idle
+stream has no timer.
 """
 
 # Streams with fewer readers never wait: their calls are few.
@@ -36,9 +36,8 @@ class StreamPace:
         self._is_urgent = True
 
     def must_wait(self, now_ms, next_offset):
-        """True if deliveries must wait for the timer, which is then running. False if they may begin now.
-
-        ``next_offset``: the stream's next offset, which shows whether a large batch was published.
+        """True if deliveries must wait for the timer, which then runs. ``next_offset``: the stream's next
+        offset, which shows whether a large batch was published.
         """
         since_ms = now_ms - self._turned_ms
         if not self._is_urgent and 0 <= since_ms < PACE_MS and next_offset - self._turned_at < MESSAGES:

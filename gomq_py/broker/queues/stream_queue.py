@@ -1,8 +1,8 @@
 """Stream queue: a Queue whose messages stay, so that every consumer reads all of them.
 
-The messages are kept by storage.stores.stream_store. In a turn of the scheduler the consumers that have
-credit and are not at the end get messages, round robin; consumers at the end cost nothing until a message is
-published. Never switches.
+storage.stores.stream_store keeps the messages. In a turn of the scheduler the consumers that have credit and
+are not at the end get messages, round robin. Consumers at the end cost nothing until the next publish. Never
+switches.
 """
 from gomq_py.broker.queues import consumers as _consumers, queue
 from gomq_py.broker.queues.stream_pace import READERS, StreamPace
@@ -36,9 +36,8 @@ class StreamQueue(queue.Queue):
         """Make a StreamReader that begins at ``start`` (a StreamStart); close_reader() ends it. Raises
         OutOfResources.
 
-        With a ``tag`` the reader begins at the position stored under that consumer tag, if any, and its
-        position is stored from now on. ``wanted``: a StreamFilter, or None; ``is_counted``: True to count
-        octets in flight.
+        ``tag``: begin at the position stored under that consumer tag, if any, and store the reader's position
+        from now on. ``wanted``: a StreamFilter, or None. ``is_counted``: count octets in flight.
         """
         if not self._free_slots and len(self._readers) >= SLOTS:
             raise OutOfResources(
@@ -120,7 +119,9 @@ class StreamQueue(queue.Queue):
         return [] if self.closed else self.stream.describe()
 
     def open_segment(self, number):
-        """(file descriptor, readable octets) of a segment, or None if it does not exist. Raises OSError."""
+        """Return (file descriptor, readable octets) of a segment, or None if it does not exist. Raises
+        OSError.
+        """
         return None if self.closed else self.stream.open_for_reading(number)
 
     def offset_for_timestamp(self, timestamp_ms):
@@ -156,11 +157,10 @@ class StreamQueue(queue.Queue):
 
     def requeue(self, location):
         """Settle a delivery that a client returns (basic.nack, basic.recover). As in RabbitMQ this only gives
-        credit back: clients can read a message again by its offset.
-
-        If the consumer has gone, the channel is closing: the message was not processed, and the stored
-        position stays.
+        credit back.
         """
+        # Clients can read a message again by its offset. If the consumer has gone, the channel is closing:
+        # the message was not processed, and the stored position stays.
         if self.closed:
             return
         self._give_back(location, False)
@@ -205,9 +205,9 @@ class StreamQueue(queue.Queue):
                 f"room: {error.reason}") from error
 
     def after_purge(self, durability, callback):
-        """Call ``callback(error or None)`` once the purge is on disk. That takes two flushes: one of the
-        remaining stream, after which the files are removed, and one of their removal.
-        """
+        """Call ``callback(error or None)`` once the purge is on disk."""
+        # That takes two flushes: one of the remaining stream, after which the files are removed, and one of
+        # their removal.
         def flushed(error):
             if error is None:
                 queue.Queue.after_purge(self, durability, callback)
@@ -271,9 +271,8 @@ class StreamQueue(queue.Queue):
         return False
 
     def waiting(self):
-        """Return the count of messages kept; 0 while deliveries are paused. hold_deliveries() has no effect
-        on streams, because no message is requeued that others could overtake.
-        """
+        """Return the count of messages kept; 0 while deliveries are paused."""
+        # hold_deliveries() has no effect on streams: no message is requeued that others could overtake.
         return 0 if self.closed or self.paused else self.stream.ready_count
 
     def _deliver(self):

@@ -1,11 +1,9 @@
 """Stream reader: one consumer's position in a stream, its unsettled messages (StreamFlight), and its
 selection of messages (StreamFilter).
 
-A consumer gets messages from its StreamReader. The location in a channel's unacked ring contains the reader's
-slot, so that an ack finds the reader without a look-up. broker.features.stream_filter defines the arguments
-of a filter. Never switches.
-
-Location: slot (16 bits) << 48 | (offset + 1) (48 bits): 0 is no location.
+A message's location contains the reader's slot, so that an ack finds the reader without a look-up: slot (16
+bits) << 48 | (offset + 1) (48 bits). broker.features.stream_filter defines the arguments of a filter. Never
+switches.
 """
 from array import array
 
@@ -37,9 +35,12 @@ BASIC = forms.BASIC
 class StreamReader:
     """Reads a stream for one consumer; StreamQueue.open_reader makes it.
 
-    ``outstanding``: count of unsettled deliveries. ``attached``: False once the consumer has gone. ``tag``:
-    consumer tag under which the position is stored, or None; ``moved``: True if the position is yet to be
-    stored. ``flight``: the StreamFlight, or None if not needed. ``wanted``: the StreamFilter, or None.
+        outstanding     count of unsettled deliveries
+        attached        False once the consumer has gone
+        tag             consumer tag under which the position is stored, or None
+        moved           True if the position is yet to be stored
+        flight          the StreamFlight, or None if not needed
+        wanted          the StreamFilter, or None
     """
 
     __slots__ = ("cursor", "slot", "outstanding", "attached", "tag", "moved", "flight", "wanted", "passed")
@@ -82,8 +83,8 @@ class StreamReader:
         return (self.slot << 48) | (offset + 1)
 
     def settle(self, location, is_done):
-        """Settle a delivery; ``is_done``: True if the client has processed it. Returns True if the position
-        has moved and ``moved`` was not set before: the caller must have it stored.
+        """Settle a delivery; ``is_done``: the client has processed it. Returns True if the caller must have
+        the position stored: it has moved, for the first time since it was last stored.
         """
         self.outstanding -= 1
         if self.flight is None or not (is_done or self.attached):
@@ -94,9 +95,7 @@ class StreamReader:
         return True
 
     def forget_passed(self):
-        """Reset the counts of skipped and damaged messages. Returns what they cost, in octets of the turn.
-        Called after a turn.
-        """
+        """Reset the counts of skipped and damaged messages, after a turn. Returns their cost in octets."""
         cost = self.passed * PASSED_OVER_OCTETS + self.cursor.forget_skipped()
         self.passed = 0
         return cost
@@ -127,14 +126,13 @@ class StreamReader:
 
 
 class StreamFlight:
-    """A reader's unsettled messages in order of offsets. A reader has a StreamFlight if its position is
-    stored or its octets in flight are limited. ``octets``: octets of the bodies in flight; ``count``:
-    messages in flight, and settled ones behind an older message in flight.
-
-    A ring of 16 octets a message: offset u64, size u64. The highest bit of the size marks a processed
-    message, the next bit a returned one. Settling in order, as most clients do, only looks at the head.
+    """A reader's unsettled messages in order of offsets, for a reader whose position is stored or whose
+    octets in flight are limited. ``octets``: octets of the bodies in flight; ``count``: entries of the ring.
     """
 
+    # A ring of 16 octets a message: offset u64, size u64. The highest bit of the size marks a processed
+    # message, the next bit a returned one. Settled messages stay while an older one is in flight. Settling in
+    # order, as most clients do, only looks at the head.
     __slots__ = ("octets", "count", "_done", "_items", "_room", "_first")
 
     def __init__(self):
@@ -155,11 +153,11 @@ class StreamFlight:
         return 0
 
     def settle(self, offset, is_done=True):
-        """Settle the message at this offset. Returns True if the oldest message in flight is another one now.
-
-        A returned message (not ``is_done``) remains the oldest until a later message is processed: clients
-        return their messages before they disconnect.
+        """Settle the message at this offset; ``is_done``: it was processed, not returned. Returns True if
+        another message is the oldest in flight now.
         """
+        # A returned message remains the oldest until a later one is processed: clients return their messages
+        # before they disconnect.
         at = self._find(offset)
         if at < 0:
             return False

@@ -33,9 +33,7 @@ class StreamRetention:
         self._wake()
 
     def apply(self):
-        """Drop the oldest segments while the stream is too large or they are too old. At most a slice per
-        call; more follow in the next turn.
-        """
+        """Drop the oldest segments while the stream is too large or they are too old, a slice per turn."""
         store = self._store
         store.rolled = False
         octets = 0 if self._max_bytes is None else store.record_bytes()

@@ -9,9 +9,9 @@ its queue. A ring has an entry of 20 octets for each tag from the oldest outstan
     12      4       delivered at, Unix seconds
     16      4       size of the body
 
-When the ring is full and mostly settled, the outstanding entries of its older half move into the *list aside*
-of 28-octet entries {tag, entry}, sorted by tag, so that one forgotten message does not make the ring grow
-with every later delivery. An outstanding message costs 20 to 40 octets. Never switches.
+When the ring is full and mostly settled, the outstanding entries of its older half move into the *list
+aside*, 28-octet entries {tag, entry} sorted by tag. So one forgotten message does not make the ring grow with
+every later delivery. An outstanding message costs 20 to 40 octets. Never switches.
 """
 from gomq_py import octets
 from gomq_py.broker.features.retry import ACK, LOST, REJECT, TAKE
@@ -55,9 +55,11 @@ class Holder:
 
 
 class Unacked:
-    """A session's unsettled deliveries. ``next_tag``: the tag of the next delivery. ``count`` and
-    ``body_octets``: number and octets of all outstanding messages; ``consumer_count``: their number without
-    those of basic.get.
+    """A session's unsettled deliveries.
+
+        next_tag               the tag of the next delivery
+        count, body_octets     number and octets of all outstanding messages
+        consumer_count         their number without those of basic.get
     """
 
     __slots__ = (
@@ -78,8 +80,8 @@ class Unacked:
     # holders
 
     def make_holder(self, queue, consumer):
-        """Make a Holder for a consumer; let_go() frees it. With ``consumer`` None returns the one Holder for
-        all basic.get calls on ``queue``.
+        """Make a Holder for a consumer; let_go() frees it. ``consumer`` None: return the Holder of all
+        basic.get calls on ``queue``.
         """
         if consumer is None:
             for holder in self.holders:
@@ -182,8 +184,7 @@ class Unacked:
 
     def take_some(self, tag, taker, limit):
         """Remove up to ``limit`` outstanding deliveries up to ``tag``, the oldest first, and call
-        ``taker(queue, location)`` for each; the taker settles it with the queue later. Returns True if more
-        up to ``tag`` are left.
+        ``taker(queue, location)`` for each, as take() does. Returns True if more are left.
         """
         self.taker = taker
         try:
@@ -262,12 +263,11 @@ class Unacked:
         return self._describe(octets.pointer(self.aside), self._find_aside(tag) * ASIDE + 8)[0].queue
 
     def due_ms(self):
-        """Return the Unix milliseconds at which the first outstanding message exceeds its queue's consumer
-        timeout; 0: never.
-
-        Entries are in order of delivery, so the search ends at the first that is young enough: it looks at
-        one entry if all queues have the same timeout.
+        """Unix milliseconds at which the first outstanding message exceeds its queue's consumer timeout; 0:
+        never.
         """
+        # Entries are in order of delivery, so the search ends at the first that is young enough: it looks at
+        # one entry if all queues have the same timeout.
         self._find_due()
         return self.found_ms
 
@@ -368,9 +368,7 @@ class Unacked:
             holder.settle(location, how)
 
     def _make_room(self):
-        """Free entries in the full ring: enlarge it or, if it is mostly settled, move outstanding entries of
-        its older half to the list aside.
-        """
+        """Free entries in the full ring: enlarge it, or move old outstanding entries to the list aside."""
         if self.capacity > KEPT_CAPACITY and self.count - self.aside_count <= self.capacity // 2:
             self._move_aside(self.capacity // 2)
             if self.capacity:

@@ -1,8 +1,8 @@
 """Routes: the cached destinations of messages with one exchange and routing key.
 
-The broker makes a Route for a publisher, and the publisher's connection caches it. Its fast publish path (the
-"fast lane") then publishes to all destinations (to_all) without looking at bindings. All other messages take
-the general path, broker.verbs.publishing. Never switches.
+The broker makes a Route for a publisher, whose connection caches it. The connection's fast publish path (the
+"fast lane") then publishes to all destinations (to_all) without looking at bindings. Messages without a route
+go through broker.verbs.publishing. Never switches.
 """
 from gomq_py.hub import scheduler as _scheduler
 
@@ -19,12 +19,10 @@ ROUTES = 4096
 
 
 class ExchangeState:
-    """Numbers of one exchange that the fast publish path uses for each message: the ``revision`` of its
-    routes, and counters of messages in, copies out, unroutable messages, and unroutable messages returned.
-
-    Every change that may affect a route increments ``revision``; a cached route with an older revision is
-    dropped when next used. Each user's permissions have an ExchangeState, too, whose ``revision`` changes
-    with them.
+    """Numbers of one exchange for the fast publish path: the ``revision`` of its routes, and counters of
+    messages in, copies out, unroutable messages, and unroutable messages returned. A change that may affect a
+    route increments ``revision``; a cached route with an older one is dropped. Each user's permissions have
+    one, too.
     """
 
     __slots__ = ("revision", "publish_in", "publish_out", "unroutable", "returned")
@@ -35,11 +33,10 @@ class ExchangeState:
 
 class Destination(_scheduler.TurnTaker):
     """The target of a route: a queue, or a sink, which has no store (direct reply-to, QoS 0 sessions, event
-    exchanges). Takes one message at a time. The scheduler (hub.scheduler) calls its ``turn`` once at the end
-    of each socket read that brought it messages, for work such as deliveries.
+    exchanges). hub.scheduler calls its ``turn`` at the end of each socket read that brought it messages.
 
-    ``unable``: the last refusal was caused by the store (a full disk, a fault), and the message may be
-    accepted later. ``failed``: the store had a fault, so the last messages may not be on disk.
+    ``unable``: its store caused the last refusal, and may accept the message later. ``failed``: the store had
+    a fault, so the last messages may not be on disk.
     """
 
     __slots__ = ("durable", "unable", "failed")
@@ -53,9 +50,9 @@ class Destination(_scheduler.TurnTaker):
         self.unable = self.failed = False
 
     def publish(self, message):
-        """Take one message, copying the needed parts. Returns 1: taken; 0: refused; LATER: not taken, because
-        files must be made first: publish again when ``message.lacking(callback)`` calls back. Never raises
-        because of the message.
+        """Take one message, copying the needed parts. Returns 1: taken; 0: refused; LATER: files must be made
+        first; publish again when ``message.lacking(callback)`` calls back. Never raises because of the
+        message.
         """
         return 0
 
@@ -86,12 +83,12 @@ class Destination(_scheduler.TurnTaker):
 
 class Route:
     """The cached destinations ``queues`` of messages with one exchange and routing key, each once. Valid
-    until the exchange's bindings or the publisher's permissions change. Only exchanges that route by the key,
-    or also by one header or a delay, have routes.
+    until the exchange's bindings or the publisher's permissions change.
 
-    ``permission``: an ExchangeState with the revision of the publisher's rights, or None. ``watched``: name
-    of a header, as a short string, or empty if headers do not matter: the route holds only for messages that
-    have the same list, or no list, in this header. ``delayed``: the Route for messages with a delay, or None.
+        permission    an ExchangeState with the revision of the publisher's rights, or None
+        watched       name of a header, as a short string: the route holds only for messages with the same
+                      list in this header; empty if headers do not matter
+        delayed       the Route for messages with a delay, or None
     """
 
     __slots__ = (
@@ -129,12 +126,9 @@ class Route:
 
 
 class RememberedRoutes:
-    """One connection's cache of routes. The keys are octets, in a form that its protocol server chooses. For
-    a missing or outdated route it calls ``ask(key)``, which returns a Route, or None if such messages must
-    take the general publish path.
-
-    ``last``: the route found last, or None. ``last_key``: its key, which the publish path compares before it
-    calls ``find``, because publishers use one key for long.
+    """One connection's cache of routes, by keys in octets, whose form the protocol server chooses.
+    ``ask(key)`` returns a missing Route, or None if such messages must take the general publish path.
+    ``last``: the route found last, or None; ``last_key``: its key, compared before ``find`` is called.
     """
 
     __slots__ = ("last", "last_key", "ask", "routes", "most")
@@ -175,11 +169,9 @@ class RememberedRoutes:
 
 
 def to_all(message, route):
-    """Publish the message to each destination of the route, in order.
-
-    Returns ALL if all destinations took it, SOME_REFUSED if some refused it. Any other ``answer`` is 2 or
-    more: destination number ``answer >> 1`` (from 1) answered LATER and those behind it have not had the
-    message; ``answer & 1`` is 1 if a destination before it refused.
+    """Publish the message to each destination of the route, in order. Returns ALL if all took it,
+    SOME_REFUSED if some refused it. Another answer: one answered LATER, and those behind it were not asked;
+    ``answer >> 1`` is its number, from 1, and ``answer & 1`` is 1 if one before it refused.
     """
     refused = 0
     number = 0

@@ -1,9 +1,9 @@
 """Routing: finds every queue that a message to an exchange reaches, through bindings between exchanges and
 alternate exchanges, and invalidates cached routes.
 
-It is the part of a vhost that works for each message. A cached route stays valid until its exchange's
-revision changes: a change of an exchange increments the revisions of all exchanges that lead to it. A *tee*
-is a stream that gets copies of all messages of a queue or exchange; routes contain tees as destinations.
+The part of a vhost that works for each message. A change of an exchange increments the revisions of all
+exchanges that lead to it, which invalidates their routes. A *tee* is a stream that gets copies of all
+messages of a queue or exchange; routes contain tees as destinations.
 """
 from gomq_py.broker.exchanges.consistent_hash import PROPERTIES
 from gomq_py.broker.exchanges.delayed import X_DELAY
@@ -30,13 +30,13 @@ class Routing:
 
     def route(self, exchange, routing_key, headers=None, more_keys=(), apart=None, left_out=()):
         """Return a tuple of all queues and sinks that a message to ``exchange`` reaches, each once, through
-        bindings between exchanges, alternate exchanges and set_onward(), even in cycles. Tee streams come
-        last.
+        bindings between exchanges, alternate exchanges and set_onward(). Tee streams come last.
 
         ``more_keys``: keys of CC and BCC; an alternate exchange is used if no key matches. ``left_out``:
-        destinations to leave out, with their tees. ``apart``: a queue whose messages are being moved: it is
-        left out, and so are all tees, since a tee must not be the only destination that takes the message.
+        destinations to leave out, with their tees. ``apart``: a queue whose messages are being moved, left
+        out together with all tees.
         """
+        # A tee must not be the only destination that takes a moved message.
         return tuple(self._reach(exchange, routing_key, headers, more_keys, apart, left_out)[0])
 
     def route_message(self, exchange, message, headers, more_keys):
@@ -52,9 +52,9 @@ class Routing:
         return found[0] if found is not None and found[1] is None else None
 
     def route_watching(self, exchange, routing_key, headers=None, more_keys=()):
-        """Return (destinations, name of the header that also decides, or None): the destinations of all
-        messages with this key whose list in that header equals the list in ``headers`` (or that have no
-        list). Returns None if the destinations depend on headers in another way.
+        """Return (destinations, name of a header). They hold for all messages with this key and the same list
+        in that header or, if the name is None, for all messages with this key. Returns None if the
+        destinations depend on headers in another way.
         """
         found, passed = self._reach(exchange, routing_key, headers, more_keys)
         if exchange.deduplication is not None:
@@ -68,8 +68,8 @@ class Routing:
         return tuple(found), watched
 
     def route_by_delay(self, exchange, routing_key):
-        """Return (destinations of messages with this key and no delay, destinations of those with a delay);
-        None if the destinations also depend on other headers.
+        """Return (destinations without a delay, destinations with a delay) of messages with this key; None if
+        they also depend on other headers.
         """
         if exchange.deduplication is not None:
             return None
@@ -117,10 +117,9 @@ class Routing:
     # tees
 
     def _add_tees(self, found, passed):
-        """Add the tee streams of the destinations ``found`` and of the exchanges ``passed`` to ``found``.
-
-        Called only if a destination was found: a tee must not hide that no queue takes a publisher's message.
-        """
+        """Add the tee streams of the destinations ``found`` and of the exchanges ``passed`` to ``found``."""
+        # Called only if a destination was found: a tee must not hide that no queue takes a publisher's
+        # message.
         names = [self._tees.get(destination) for destination in found]
         # A delayed message is routed when it is due.
         names += [self._tees.get(exchange) for exchange in passed
@@ -188,9 +187,10 @@ class Routing:
 
     def set_onward(self, exchange, onward):
         """Make ``exchange`` also send every message to the exchange ``onward``, as if bound to it; None ends
-        this. The alternate exchange gets a message if neither the bindings nor ``onward`` have a destination
-        for it.
+        this.
         """
+        # The alternate exchange gets a message if neither the bindings nor ``onward`` have a destination for
+        # it.
         if exchange.onward is onward:
             return
         self._part_from_onward(exchange)
@@ -235,9 +235,9 @@ class Routing:
 
 
 def takes_onward(exchange, keys):
-    """True if ``exchange.onward`` has a destination for a message with one of these keys. A destination that
-    only stores retained messages does not count, because no subscriber gets the message from there.
-    """
+    """True if ``exchange.onward`` has a destination for a message with one of these keys."""
+    # A destination that only stores retained messages does not count, because no subscriber gets the message
+    # from there.
     onward, taken = exchange.onward, {}
     for key in keys if onward is not None else ():
         onward.match(key, None, taken)
@@ -252,8 +252,9 @@ def published(message, destinations):
 
 
 def with_properties(headers, properties):
-    """Return the headers plus those decoded ``properties`` that an exchange may hash. Their names begin with
-    NUL, which no client's header names do.
+    """Return the headers plus those decoded ``properties`` that an exchange may hash, under names that begin
+    with NUL.
     """
+    # No client's header names do.
     found = {f"\0{name}": getattr(properties, name) for name in PROPERTIES}
     return {**(headers or {}), **{name: value for name, value in found.items() if value is not None}}

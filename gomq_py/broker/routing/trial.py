@@ -118,7 +118,7 @@ def _due_ms(exchange, headers, now_ms):
 
 
 def _rule(exchange, binding, headers):
-    """Make a function that tells if the binding alone matches a message with a key and ``headers``."""
+    """Make a function that tells whether the binding alone matches a message with a key and ``headers``."""
     if isinstance(exchange, DirectExchange):
         return lambda key: binding.routing_key == key
     if not isinstance(exchange, (TopicExchange, HeadersExchange)):

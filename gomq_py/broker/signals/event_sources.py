@@ -23,7 +23,7 @@ def _alarm(reason):
 
 
 class UserEvents:
-    """Emits events about users. Must be called with each record of the users' log before it is applied."""
+    """Emits events about users. Call it with each record of the users' log, before the record is applied."""
 
     def __init__(self, events, users):
         self._events = events

@@ -73,8 +73,8 @@ class Events(Job):
         self._waiting.clear()
 
     def on_behalf_of(self, actor, do, *arguments):
-        """Return ``do(*arguments)``. All events emitted until ``do`` returns name this user as the actor; if
-        ``do`` switches, that includes events caused by other users.
+        """Return ``do(*arguments)``. All events emitted meanwhile name this user as the actor, also those
+        that others cause if ``do`` switches.
         """
         before, self.actor = self.actor, actor
         try:
@@ -92,12 +92,12 @@ class Events(Job):
         return bool(self._listeners) or self._is_bound()
 
     def emit(self, key, headers_of, *subjects):
-        """Report an event with the routing key ``key``. ``headers_of(*subjects)`` returns the event's
-        headers, a dict of field values; it is called at once, and only if the exchange has a binding.
-
-        Listeners get the subjects themselves. In the headers passwords are hidden (in arguments, client
-        properties and the like), because users who may bind to the exchange need not know them.
+        """Report an event with the routing key ``key``. Listeners get the ``subjects``.
+        ``headers_of(*subjects)`` returns the event's headers, a dict of field values; it is called only if
+        the exchange has a binding.
         """
+        # In the headers passwords are hidden (in arguments, client properties and the like), because users
+        # who may bind to the exchange need not know them.
         for listener, keys in self._listeners:
             if keys is not None and key not in keys:
                 continue
@@ -175,8 +175,8 @@ def node_name():
 
 
 def told_in_headers(properties):
-    """Encode properties. Tables and arrays in the headers, which may come from other messages, are cut if
-    they are nested too deep for clients. Raises ValueError or TypeError for a value that a table cannot hold.
+    """Encode properties. Tables and arrays in the headers are cut if nested too deep for clients. Raises
+    ValueError or TypeError for a value that a table cannot hold.
     """
     raw = properties.encode()
     if not PropertyScan().scan_octets(raw):
@@ -281,9 +281,8 @@ def logged_in(name, username, socket, peer, protocol, error=""):
 
 
 def _ends(socket, peer_host, peer_port):
-    """Return the headers with the addresses of both ends: ``host`` and ``port`` are the broker's,
-    ``peer_host`` and ``peer_port`` the client's; behind a proxy, the client's are those that the proxy
-    announced.
+    """Return the headers with the addresses of both ends: the broker's ``host`` and ``port``, and the
+    client's ``peer_host`` and ``peer_port``, as a proxy announced them if there is one.
     """
     try:
         address = socket.getsockname()

@@ -2,7 +2,7 @@
 
 The exchange and routing keys (debug, info, warning, error, critical) are RabbitMQ's; the body is "area:
 message". Lines are published after the next poll of the event loop, never within a change of state. Lines
-logged while a line is published are left out, because they could cause themselves without end.
+logged meanwhile are left out, because they could cause themselves without end.
 """
 import logging
 import threading
@@ -82,5 +82,5 @@ class LogLines(Job):
         return False
 
     def failed(self, error):
-        """Return True if lines are left, so that the job goes on; the line at fault is in the log itself."""
+        """Return True if lines are left, so that the job goes on. The line at fault is in the log itself."""
         return bool(self.lines)

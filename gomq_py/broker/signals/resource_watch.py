@@ -67,17 +67,17 @@ class ResourceWatch:
 
     @property
     def is_silent(self):
-        """Whether the file system has not answered for DISK_PATIENCE_S, and does not yet."""
+        """Whether the file system has not answered for DISK_PATIENCE_S."""
         return self._silent
 
     @property
     def disk_limit(self):
-        """The disk alarm is raised if fewer octets than this are free."""
+        """The free octets below which the disk alarm is raised."""
         return max(self._settings.free_disk_min, MIN_SEGMENTS * self._settings.segment_size)
 
     def interval_s(self):
-        """Return the seconds until the next check: the time in which memory or disk could reach its limit,
-        within bounds. During an alarm the shortest interval is used, so that the alarm is lifted soon.
+        """Seconds until the next check: the time in which memory or disk could reach its limit, within
+        bounds; the shortest during an alarm.
         """
         rooms = [self.free_disk - self.disk_limit]
         if self.memory_limit:
@@ -85,7 +85,7 @@ class ResourceWatch:
         return min(max(min(rooms) / FILL_RATE, INTERVAL_MIN_S), INTERVAL_MAX_S)
 
     def look_at_memory(self):
-        """Raise the memory alarm and return True if memory is over its limit; else lift it, return False."""
+        """Raise or lift the memory alarm. Returns True if memory is over its limit."""
         watermark = self._settings.memory_high_watermark
         self.memory_limit = (
             int(watermark * self._probe.total_memory()) if isinstance(watermark, float) else watermark
@@ -116,9 +116,10 @@ class ResourceWatch:
         self._warned = low
 
     def judge_folder(self, identity):
-        """Raise an alarm if the data folder is gone (None) or is another folder than at boot, since messages
-        would be lost; otherwise lift it.
+        """Raise an alarm if the data folder is gone (None) or is another folder than at boot; otherwise lift
+        it.
         """
+        # Messages would be lost.
         if self._identity is None or identity == self._identity:
             self._alarms.clear("data folder", f"{self._path} is there again")
         else:

@@ -1,8 +1,8 @@
 """Totals: keep the counters of deleted queues and exchanges, closed channels and connections, so that the
 sums of a vhost or node never fall.
 
-Each vhost has a Totals object, and the broker has another for deleted vhosts. The code that deletes an entity
-adds the entity's counters. The HTTP API and metrics read the totals.
+Each vhost has Totals, and the broker has them for deleted vhosts. The code that deletes an entity adds its
+counters; the HTTP API and metrics read the totals.
 """
 from gomq_py.observability.counters import Counters, counted
 
@@ -40,8 +40,8 @@ class Totals(Counters):
         self.confirmed += channel.confirmed_count
 
     def add_unkept(self, kind, delivered, dropped):
-        """Add the counts of a client that has gone: messages ``delivered`` to it without being stored in a
-        queue, counted for the queue type ``kind``, and messages ``dropped``.
+        """Add the counts of a client that has gone: messages ``delivered`` to it that no queue stored,
+        counted for the queue type ``kind``, and messages ``dropped``.
         """
         if delivered:
             self._add_queues(kind, of_delivered(delivered))

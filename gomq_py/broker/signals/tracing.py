@@ -1,9 +1,8 @@
 """Firehose: copies every message that clients publish or get in a traced vhost to ``amq.rabbitmq.trace``.
 
-Publishes and deliveries call this module if ``vhost.tracing`` is on. The exchange, keys
-(``publish.<exchange>``, ``deliver.<queue>``) and headers are RabbitMQ's. Copies are not traced in turn, nor
-are the broker's own moves (dead letters, delayed messages). A failed copy is logged; the traced message goes
-on. Never switches.
+Publishes and deliveries call it if ``vhost.tracing`` is on. The exchange, keys (``publish.<exchange>``,
+``deliver.<queue>``) and headers are RabbitMQ's. Not traced are the copies themselves, and the broker's own
+moves (dead letters, delayed messages). A failed copy is logged; the traced message goes on. Never switches.
 """
 from gomq_py.broker.exchanges.types import TRACE
 from gomq_py.broker.names import to_octets, to_text

@@ -110,8 +110,8 @@ class Bindings:
         self._vhost.in_slices(remove_one, "removing bindings")
 
     def remove_to(self, destination):
-        """Remove all bindings to a deleted destination, in slices if they are many; it gets no more messages
-        at once. Then delete auto-delete exchanges that had no other binding.
+        """Remove all bindings to a deleted destination, in slices if they are many, and delete the
+        auto-delete exchanges that had no other binding. The destination gets no message from this call on.
         """
         bindings = list(self._to.pop(destination, ()))
         bindings.reverse()
@@ -241,18 +241,18 @@ def escaped(routing_key):
 
 
 def identity_of(destination, routing_key, arguments):
-    """A hashable value; two bindings of one source are the same if and only if it is equal."""
+    """A hashable value, which is equal for two bindings of one source if and only if they are the same."""
     return (destination, routing_key, _same(frozen(arguments)) if arguments else ())
 
 
 @lru_cache(64)
 def _same(value):
-    """Return the cached value that equals ``value``, so that very many bindings share equal arguments."""
+    """Return the cached value that equals ``value``, so that bindings share equal arguments."""
     return value
 
 
 def frozen(value):
-    """Make a decoded field value hashable: tables lose their order, booleans stay apart from numbers."""
+    """Make a decoded field value hashable: tables lose their order, and True differs from 1."""
     if isinstance(value, dict):
         return tuple(sorted(((key, frozen(item)) for key, item in value.items()), key=lambda entry: entry[0]))
     if isinstance(value, list):

@@ -1,9 +1,8 @@
 """Kinds: the register of exchange types, queue types, predeclared exchanges and callbacks of one broker.
 
-The code that builds the broker (node, or gomq-py-ctl for a folder without a broker) makes the Kinds. That
-code, and servers that keep clients' state in queues (MQTT), may register more before the first vhost is made.
-
-Vhosts, the queue factory, recovery and exports then use the Kinds, and know no type by name.
+The code that builds the broker (node, or gomq-py-ctl for a folder without a broker) makes the Kinds. Servers
+that keep clients' state in queues (MQTT) may register more before the first vhost is made. Vhosts, the queue
+factory, recovery and exports use the Kinds, and know no type by name.
 """
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,9 +38,10 @@ class Parts(NamedTuple):
 class QueueKind:
     """A queue type: its ``name`` in x-queue-type, and ``make(parts)``, which returns a Queue.
 
-    ``declarable``: True if clients may declare such queues; otherwise only ``VHost.create_queue`` makes them.
-    ``is_state``: True if such queues hold state of clients (MQTT sessions): they are not exported, and the
-    default exchange does not reach them. ``left_out``: policy keys without meaning for such queues.
+        declarable    clients may declare such queues; otherwise only ``VHost.create_queue`` makes them
+        is_state      such queues hold state of clients (MQTT sessions): they are not exported, and the
+                      default exchange does not reach them
+        left_out      policy keys without meaning for such queues
     """
 
     name: str
@@ -101,8 +101,8 @@ class Kinds:
         self.reserved_prefixes += (prefix,)
 
     def on_vhost(self, made, gone=None):
-        """Call ``made(vhost)`` when a vhost was created or recovered and has only its predeclared exchanges,
-        and ``gone(vhost)`` when all contents of a deleted vhost are removed. Neither may switch.
+        """Call ``made(vhost)`` for each new or recovered vhost, which then has only its predeclared
+        exchanges, and ``gone(vhost)`` once all contents of a deleted one are removed. Neither may switch.
         """
         self._on_vhost.append(made)
         if gone is not None:
@@ -113,8 +113,8 @@ class Kinds:
         self._on_exchange.append(added)
 
     def on_policies(self, told):
-        """Call ``told(vhost, entity)`` when the policies in force of a queue or exchange were computed: when
-        the entity is new or recovered, and when policies change. ``told`` must not switch.
+        """Call ``told(vhost, entity)``, which must not switch, when the policies in force of a queue or
+        exchange were computed: at its start, and at each change of policies.
         """
         self._on_policies.append(told)
 
@@ -127,9 +127,8 @@ class Kinds:
     def add_store(self, name, opened):
         """Let vhosts have a message store of this name (OwnStores.make), besides the stores of queues.
 
-        At boot ``opened(vhost, store)`` is called with a store of an earlier run, or with None if it cannot
-        be opened. All else in the vhost, and stores registered earlier, are open by then. ``opened`` must not
-        switch.
+        At boot ``opened(vhost, store)``, which must not switch, gets the store of an earlier run, or None if
+        it cannot be opened. All else in the vhost, and stores registered earlier, are open by then.
         """
         assert name not in self._stores, name
         self._stores[name] = opened
@@ -157,7 +156,7 @@ class Kinds:
             told(vhost, entity)
 
     def store_opened(self, name):
-        """The function ``opened`` that add_store() got for this name. Raises LookupError."""
+        """The function ``opened`` given to add_store() for this name. Raises LookupError."""
         return self._stores[name]
 
     def stores_in_order(self, by_name):

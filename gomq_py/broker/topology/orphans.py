@@ -12,12 +12,14 @@ _WAY_BACK = "'gomq-py-ctl recover_queue' gives its messages to a queue"
 def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
     """Remove the folders of deleted queues, and move unknown folders to quarantine for the operator.
 
-    ``known``: folders of existing queues, which stay. ``named``: incarnations (folder ids) in the log: other
-    folders with these ids belong to deleted queues. ``listed``: contents of each folder at the last orderly
-    stop. A folder that the log does not name may be newer than the log, or put there by the operator. Also
-    quarantined: folders that had messages at the last orderly stop and, if the log has lost records, all
+        known     folders of existing queues, which stay
+        named     incarnations (folder ids) in the log: other folders with these ids belong to deleted queues
+        listed    contents of each folder at the last orderly stop
+
+    Also quarantined: folders that had messages at the last orderly stop and, if the log has lost records, all
     folders with files.
     """
+    # A folder that the log does not name may be newer than the log, or put there by the operator.
     root = data_dir.queues_folder
     counts = _sums_by_folder(root, listed)
     deleted = {incarnation[:8].hex() for incarnation in named}
@@ -57,7 +59,8 @@ def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
 
 
 def _sums_by_folder(root, listed):
-    """{queue's folder: count of its messages}, from the counts of that folder and the folders in it."""
+    """Return {queue's folder: count of its messages}, from the counts of that folder and the folders in it.
+    """
     sums = {}
     for folder, entry in listed.items():
         path = os.path.join(root, os.path.relpath(folder, root).partition(os.sep)[0])

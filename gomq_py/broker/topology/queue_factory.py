@@ -1,13 +1,12 @@
 """Queue factory: makes queues with their stores, and removes the files of deleted queues.
 
 Vhosts call it; it uses storage and queues. A durable queue's folder is named after vhost, queue and
-*incarnation*, a random number, so that files of a deleted queue never meet those of a later queue of the same
-name. A deletion is logged first; once the log is on disk, the files are removed. A crash in between leaves a
-folder that the log names as deleted; the next boot removes the folder. Folders that the log does not name are
-quarantined.
+*incarnation*, a random number, so that its files never meet those of a later queue of the same name. A
+deletion is logged first; once the log is on disk, the files are removed. After a crash in between, the next
+boot removes the folder that the log names as deleted. Folders that the log does not name are quarantined.
 
-Code for streams, priority queues and delayed exchanges is imported when the first one is made, before any
-change. Code for limits is always imported, because a policy may add limits to existing queues at any time.
+Code for streams, priority queues and delayed exchanges is imported when the first one is made. Code for
+limits is always imported, because a policy may add limits to existing queues at any time.
 """
 import os
 from collections import deque
@@ -130,10 +129,10 @@ class QueueFactory:
         return queue
 
     def reopen(self, queue, is_wanted):
-        """Make a new queue over the files of a closed queue; a transient queue is empty then. Returns None
-        if ``is_wanted()`` is False after the files are read: the queue was deleted meanwhile. Raises
-        OSError, StoreError. May switch.
+        """Make a new queue over the files of a closed queue; a transient queue is empty then. Returns None if
+        ``is_wanted()`` is False after the files are read. Raises OSError, StoreError. May switch.
         """
+        # The queue may be deleted meanwhile.
         if queue.store is not None:
             queue.store.close()
         incarnation, folder = self._incarnations.get(queue), self._data_dir.transient_folder
@@ -159,7 +158,8 @@ class QueueFactory:
 
     @contextmanager
     def _reopening(self, folder):
-        """A context in which a store's files are recovered: the removal of its folder begins behind it."""
+        """Context manager for the recovery of a store's files; a removal of their folder waits until its end.
+        """
         self._held_removals[folder] = []
         try:
             yield
@@ -168,7 +168,7 @@ class QueueFactory:
                 self._removals.add(*removal)
 
     def _remove_folder(self, folder, store, *arguments):
-        """Add to the removals, now or once the folder's recovery is over."""
+        """Have a folder removed, now or once its recovery is over."""
         removal = (store, folder, *arguments)
         if folder in self._held_removals:
             self._held_removals[folder].append(removal)
@@ -181,8 +181,8 @@ class QueueFactory:
         done.wait()
 
     def _open_store(self, how, folder, incarnation, vhost, name, durable, arguments):
-        """Return the opened store for a queue with these arguments. Opens it by ``how(function,
-        *arguments)``, which may call the function in a thread.
+        """Return the opened store for a queue with these arguments. ``how(function, *arguments)`` calls the
+        opening function, perhaps in a thread.
         """
         shared = (folder, self._files, self.pool, self._committer, incarnation)
         if queue_type_of(arguments) == STREAM:
@@ -206,12 +206,12 @@ class QueueFactory:
         return store
 
     def give_delayed_store(self, exchange, route_of, route, changed, incarnation=None):
-        """Make the message store of a delayed exchange, or recover it if ``incarnation`` is given.
-        ``route_of(exchange, routing_key)`` returns the Route of due messages, or None: then each message is
-        passed to ``route(exchange, message, headers, pending)``. If a fault closes a durable store, it is
-        reopened later, and ``changed(exchange)`` is called.
+        """Make the message store of a delayed exchange, or recover it if ``incarnation`` is given. Raises
+        OutOfResources before any file is touched; OSError, StoreError.
 
-        Raises OutOfResources before any file is touched; OSError, StoreError.
+        ``route_of(exchange, routing_key)`` returns the Route of due messages, or None: then ``route(exchange,
+        message, headers, pending)`` gets each message. ``changed(exchange)`` is called when a fault has
+        closed a durable store, which is reopened later.
         """
         with importing("a delayed exchange"):
             from gomq_py.broker.transfer.delayed import DelayQueue
@@ -309,7 +309,8 @@ class QueueFactory:
         return store
 
     def reopen_own(self, vhost, name, store, incarnation, done):
-        """Reopen a vhost's own store after a fault, then call ``done(store, error)``: one of both is None."""
+        """Reopen a vhost's own store after a fault; then call ``done(store, None)`` or ``done(None, error)``.
+        """
         if store is not None:
             store.listener = None
             store.close()
@@ -355,9 +356,10 @@ class QueueFactory:
         return queue.limits
 
     def remove(self, queue, reason, target_of=None):
-        """Cancel the consumers of a deleted queue, and remove its files later: once the log, its last dead
-        letters and the messages that ``target_of`` (see Queue.redistribution) sends elsewhere are on disk.
+        """Cancel the consumers of a deleted queue, and remove its files later. ``target_of``: gives its
+        messages new destinations (Queue.redistribution), or None.
         """
+        # The files go once the log, its last dead letters and the redistributed messages are on disk.
         if queue.durable:
             self.removing.add(self._incarnations[queue])
         if target_of is not None and not queue.closed:
@@ -421,7 +423,7 @@ class Partings(Job):
         self._waiting = deque()
 
     def add(self, queue):
-        """Free the queue's limits later, because the caller may still be running in them."""
+        """Free the queue's limits later: the caller may still be running in them."""
         self._waiting.append(queue)
         self._scheduler.start(self)
 
@@ -436,7 +438,8 @@ class Partings(Job):
 
 
 def part(queue):
-    """Break the reference cycle of a deleted queue and its limits, which else waits for a full collection."""
+    """Break the reference cycle of a deleted queue and its limits."""
+    # It would wait for a full collection.
     queue.limits = None
 
 

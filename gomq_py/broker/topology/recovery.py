@@ -1,9 +1,9 @@
 """Recovery: at boot restores vhosts, exchanges, queues and bindings from the definitions log.
 
-replay() reads all records into plain descriptions; restore() then makes what they describe, so a queue that
+replay() reads all records into plain descriptions; restore() then makes what they describe. So a queue that
 was declared and deleted a thousand times costs nothing. A definition that cannot be restored (an unknown
-exchange type, a binding without an end) is logged, left out and returned, so that the caller can keep its
-record: no stored definition keeps a broker from booting.
+exchange type, a binding without an end) never stops a boot: it is logged and returned, so that the caller can
+keep its record.
 """
 from functools import partial
 
@@ -85,12 +85,12 @@ def _key(record, fields):
 
 def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
     """Read the log's records and return ({vhost name: VHostDescription}, {global parameter: JSON text}).
-    Calls ``leave_out(record)`` with each record that cannot be used.
-
-    A compacted log may contain records about a vhost's entities before the vhost's own record. If the vhost's
-    record never follows, the vhost was deleted meanwhile and is left out; but if ``is_damaged()`` is true at
-    the end, the log may have lost that record, and the vhost is kept without a description.
+    Calls ``leave_out(record)`` with each record that cannot be used. ``is_damaged()`` tells at the end
+    whether the log may have lost records.
     """
+    # A compacted log may contain records about a vhost's entities before the vhost's own record. If that
+    # never follows, the vhost was deleted meanwhile and is left out; but in a damaged log that record may be
+    # lost, and the vhost is kept without a description.
     vhosts, parameters = {}, {}
     for record in records_:
         try:
@@ -114,8 +114,8 @@ def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
 
 
 def noting_deleted(records_, deleted, incarnations):
-    """Yield the records unchanged. Meanwhile add names of deleted vhosts to the dict ``deleted``, as keys,
-    and all incarnations (folder ids) to the set ``incarnations``.
+    """Yield the records unchanged. Meanwhile collect names of deleted vhosts as keys of ``deleted``, and all
+    incarnations (folder ids) in the set ``incarnations``.
     """
     for record in records_:
         if record.get("incarnation"):
@@ -146,12 +146,11 @@ def _take_over(record, vhosts, parameters):
 
 
 def restore(vhost, description, parameters):
-    """Restore a vhost's entities from its description in a new, empty vhost: notes and parameters first, so
-    that policies apply from the start; then exchanges, queues, bindings and own stores. Called at boot;
-    blocks.
-
-    Returns the records that could not be used; each is logged.
+    """Restore a vhost's entities from its description in a new, empty vhost. For boot; blocks. Returns the
+    records that could not be used; each is logged.
     """
+    # Notes and parameters first, so that policies apply from the start; then exchanges, queues, bindings, own
+    # stores.
     return [
         *_restore_all(description.notes, _restore_note, vhost),
         *_restore_all(description.parameters, _restore_parameter, vhost, parameters),
@@ -242,13 +241,11 @@ def _restore_store(name, record, vhost):
 
 
 def snapshot(vhosts, parameters, being_removed=tuple):
-    """Yield, for each durable definition of these vhosts, a function that returns its record as of the time
-    of the call, or None if the definition is gone. Definitions may change between the calls.
-
-    Yields None for each transient definition, so that the caller can pause among many of them.
+    """Yield a function for each durable definition, which returns its present record, or None if it is gone.
+    Yield None for each transient one, so that the caller can pause. Definitions may change meanwhile.
 
     ``being_removed()``, called at the end, returns the incarnations of deleted entities whose folders may
-    still exist; they get records, too, because no other record names them.
+    still exist; they get records, too.
     """
     for values in (parameters.global_, parameters.internal):
         for name in list(values):
@@ -305,17 +302,15 @@ def _exchange_record(vhost, exchange):
 
 
 def _queue_record(vhost, queue):
-    """Return the record of the queue that now has this queue's name: a restarted queue is another object.
-    Returns None if no such queue exists or it is not durable.
-    """
+    """Return the record of the queue of this name; None if there is none, or it is not durable."""
+    # A restarted queue is another object of the same name.
     now = vhost.queues.get(queue.name)
     return None if now is None or not now.durable else vhost.queue_record(now)
 
 
 def _binding_record(vhost, binding):
-    """Return a binding's record, or None if it is gone or not durable. Its destination may be a restarted
-    queue, which is another object of the same name.
-    """
+    """Return a binding's record, or None if it is gone or not durable."""
+    # Its destination may be a restarted queue, which is another object of the same name.
     source = binding.source
     if vhost.exchanges.get(source.name) is not source:
         return None

@@ -1,8 +1,7 @@
 """Steps: makes long changes of a vhost's model in slices, and removes the contents of a deleted vhost.
 
-Once a vhost's deletion is in the log, clients do not find the vhost any more, and declares of its remaining
-clients are not recorded. A crash before the removal is complete leaves folders and permissions; the next boot
-removes both.
+Once a vhost's deletion is in the log, clients do not find the vhost any more, and declares by connected
+clients are not recorded. After a crash the next boot removes the folders and permissions that are left.
 """
 import time
 from functools import partial
@@ -65,7 +64,8 @@ class VHostDeletion(Job):
         return False
 
     def failed(self, error):
-        """Return True, so that the job goes on. Only ``done()`` can have failed."""
+        """Return True, so that the job goes on."""
+        # Only ``done()`` can have failed.
         return True
 
     def finish(self):

@@ -44,10 +44,13 @@ LOG = logger("broker")
 class VHost(Routing):
     """One virtual host. Only its methods change ``exchanges`` and ``queues``, which map names to objects.
 
-    ``factory`` makes and removes queues (broker.topology.queue_factory); ``log`` is the definitions log.
-    ``tracing``: True while the firehose is on. ``tables``: limits of arguments. ``kinds``: the broker's
-    register of exchange and queue types. ``extras``: {name of a package: state that it keeps in the vhost}.
-    ``topic_exchange``: name of the exchange for MQTT topics, which may not exist.
+        factory           makes and removes queues (broker.topology.queue_factory)
+        log               the definitions log
+        tracing           True while the firehose is on
+        tables            limits of arguments
+        kinds             the broker's register of exchange and queue types
+        extras            {name of a package: state that it keeps in the vhost}
+        topic_exchange    name of the exchange for MQTT topics, which may not exist
     """
 
     def __init__(self, name, factory, log, description="", tags=(), events=None):
@@ -93,7 +96,7 @@ class VHost(Routing):
         return f"<VHost {self.name!r}: {len(self.exchanges)} exchanges, {len(self.queues)} queues>"
 
     def predeclare(self, name, type_, internal=False):
-        """Make a durable exchange, unless it exists. Every run makes it, so the log does not name it."""
+        """Make a durable exchange, unless it exists. It is not logged, because every run makes it."""
         if name not in self.exchanges:
             kind = self.kinds.exchange_type(type_)
             exchange = kind(name, self.name, durable=True, internal=internal)
@@ -116,9 +119,8 @@ class VHost(Routing):
                 changed(watcher)
 
     def watch_tracing(self, watcher, changed):
-        """Call ``changed(watcher)`` whenever tracing is switched on or off; ``changed`` None ends this.
-        ``changed`` is a plain function, so that no bound method is kept for each watcher.
-        """
+        """Call ``changed(watcher)`` whenever tracing is switched on or off; ``changed`` None ends this."""
+        # ``changed`` is a plain function, so that no bound method is kept for each watcher.
         if changed is None:
             self._tracing_watchers.pop(watcher, None)
         else:
@@ -143,9 +145,8 @@ class VHost(Routing):
         return queue
 
     def _check_open(self, queue):
-        """Raise NotFound for a queue that a fault of its store has closed, because it would seem empty.
-        RabbitMQ raises the same for a queue whose process has stopped.
-        """
+        """Raise NotFound for a queue that a fault of its store has closed."""
+        # It would seem empty. RabbitMQ raises the same for a queue whose process has stopped.
         if queue.closed:
             raise NotFound(
                 f"{described('queue', queue.name, self.name)} is closed after a fault of its store: see the "
@@ -217,9 +218,8 @@ class VHost(Routing):
             self._factory.remove_delayed_store(exchange)
 
     def again(self, destinations):
-        """Return the destinations of an earlier routing as they are now: deleted queues are left out, and
-        reopened queues replaced by their new objects.
-        """
+        """Return the destinations of an earlier routing as they are now, without deleted queues."""
+        # A reopened queue is another object.
         found = [self.queues.get(each.name) if isinstance(each, Queue) else each for each in destinations]
         return [destination for destination in found if destination is not None]
 
@@ -387,12 +387,11 @@ class VHost(Routing):
 
     def restart_queue(self, queue):
         """Reopen a queue that a fault of its store has closed: a new Queue object with the same bindings
-        replaces it. All messages in its files become ready.
-
-        Settling deliveries of the closed object has no effect any more. Until the queue is open, clients get
-        NotFound. Raises PreconditionFailed if the queue is not closed or cannot be opened, NotFound if it is
-        deleted meanwhile. May switch.
+        replaces it. All messages in its files become ready. Raises PreconditionFailed if the queue is not
+        closed or cannot be opened, NotFound if it is deleted meanwhile. May switch.
         """
+        # Settling deliveries of the closed object has no effect any more. Until the queue is open, clients
+        # get NotFound.
         entity = described("queue", queue.name, self.name)
         if not queue.closed:
             raise PreconditionFailed(f"{entity} is not closed")
@@ -418,7 +417,7 @@ class VHost(Routing):
 
     def release_owner(self, owner):
         """Delete the exclusive queues of a closed connection, in slices if they are many; until then they
-        stay locked. Returns how many they are.
+        stay locked. Returns their number.
         """
         queues = list(self._exclusive.get(owner, ()))
         count = len(queues)
@@ -437,8 +436,8 @@ class VHost(Routing):
     # changes of the model
 
     def in_slices(self, step, name, before_rest=None):
-        """Call ``step()`` until it returns False: for some milliseconds of CPU time now, the rest as a job,
-        which goes on after errors. ``before_rest()`` is called before such a job starts.
+        """Call ``step()`` until it returns False, for some milliseconds of CPU time; then go on as a job,
+        also after errors. ``before_rest()`` is called before that job starts.
         """
         steps = Steps(name, step, self._events)
         if steps.some():
@@ -447,8 +446,8 @@ class VHost(Routing):
             self.scheduler.start(steps)
 
     def record(self, record):
-        """Write a record to the definitions log, before the change that it describes is made. After
-        OutOfResources or PreconditionFailed the caller must change nothing.
+        """Write a record to the definitions log; the caller makes the change that it describes afterwards.
+        After OutOfResources or PreconditionFailed the caller must change nothing.
         """
         if self.is_gone:
             return
@@ -561,8 +560,7 @@ class VHost(Routing):
             store.hold_back()
 
     def close(self):
-        """Close all queues and stores, because the broker stops. All are closed even if some fail; the first
-        failure is raised at the end.
+        """Close all queues and stores at the broker's stop, even if some fail; then raise the first failure.
         """
         shutdown = Shutdown()
         for queue in list(self.queues.values()):
@@ -620,7 +618,7 @@ class VHost(Routing):
         self._remove_delayed_store(exchange)
 
     def delete_if_unused(self, sources):
-        """Delete those of the exchanges ``sources`` that are auto-delete and have no binding left."""
+        """Delete the auto-delete exchanges among ``sources`` that have no binding left."""
         for source in sources:
             if source.auto_delete and not source.binding_count and self.exchanges.get(source.name) is source:
                 self._drop_exchange(source)

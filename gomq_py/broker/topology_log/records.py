@@ -59,8 +59,8 @@ def exchange_deleted(exchange):
 
 
 def queue_declared(queue, incarnation):
-    """Make the record of a queue, when it is declared, paused, resumed or redefined. ``incarnation``: 16
-    octets that distinguish the queue's folder from that of an earlier queue of this name.
+    """Make the record of a queue, when it is declared, paused, resumed or redefined. ``incarnation``
+    identifies its folder.
     """
     return {
         "op": "queue", "vhost": queue.vhost, "name": queue.name, "auto_delete": bool(queue.auto_delete),
@@ -73,7 +73,7 @@ def queue_deleted(queue):
 
 
 def removal(incarnation):
-    """Make the record that a deleted entity's folder, identified by ``incarnation``, may still exist."""
+    """Make the record that the folder of a deleted entity may still exist."""
     return {"op": REMOVAL, "incarnation": incarnation}
 
 
@@ -111,8 +111,8 @@ def vhost_deleted(name):
 
 
 def parameter_set(vhost, component, name, value, waits, by=None):
-    """Make the record of a parameter. ``value``: JSON text. ``waits``: True if no component used the
-    parameter, or a part of it, when it was set. ``by``: the user who set it (see Parameters.set), or None.
+    """Make the record of a parameter. ``value``: JSON text. ``waits``: it was set without a handler (see
+    Parameters). ``by``: the user who set it, or None.
     """
     return {
         "op": "parameter", "vhost": vhost, "component": component, "name": name, "value": value,

@@ -2,10 +2,10 @@
 queue's dead letter exchange.
 
 QueueLimits passes dead letters here, and vhosts route them. A message stays unacked in its queue until its
-copies are *safe* (durable copies: on disk), so a crash leaves it in two queues rather than in none. Dead
-letters are sent in order of death by a job (transfer.engine), so that a chain of overflowing queues lengthens
-a list and never the stack. If a destination cannot store a dead letter, this and later ones wait in their
-queue. A dead letter that can never be sent is set aside (broker.queues.set_aside), and later ones go on.
+copies are *safe* (durable copies: on disk), so a crash leaves it in two queues rather than in none. A job
+(transfer.engine) sends dead letters in order of death, so that a chain of overflowing queues never deepens
+the stack. If a destination cannot store a dead letter, this and later ones wait in their queue. A dead letter
+that can never be sent is set aside (broker.queues.set_aside).
 
 The headers of a dead letter (x-death, x-first-death-*, x-last-death-*) and its routing keys are RabbitMQ's.
 """
@@ -44,10 +44,9 @@ COUNT_MAX = (1 << 63) - 1
 
 
 class DeadLetters:
-    """Sends the dead letters of one broker, whose vhosts are in the dict ``vhosts``.
-
-    ``counts``: {(queue type, reason): count of dead letters sent}. A queue's settings at a message's death
-    decide where the message goes, even if policies change or the queue is deleted before it is sent.
+    """Sends the dead letters of one broker, whose vhosts are in the dict ``vhosts``. ``counts``: {(queue
+    type, reason): count of dead letters sent}. A queue's settings at a message's death decide where the
+    message goes.
     """
 
     __slots__ = ("counts", "_scheduler", "_fresh", "_waiting", "_going", "_trying", "_leaving", "_closed")
@@ -82,7 +81,7 @@ class DeadLetters:
         self._add(dead_message(queue, queue.limits.settings, reason, 0, copy, None))
 
     def let_leave(self, queue, gone):
-        """Call ``gone()`` when the last dead letter of a deleted queue has been sent."""
+        """Call ``gone()`` once the last dead letter of a deleted queue has been sent."""
         self._leaving[queue] = gone
 
     def close(self):
@@ -130,8 +129,8 @@ class DeadLetters:
 
 class DeadMessage:
     """A message that died in ``queue``, with the queue's ``settings`` at that time. It is at ``location`` in
-    the queue's store or, if it was never stored, is ``copy``. ``pending``: destinations that lack it after
-    the first attempt; None before.
+    the queue's store or, if it was never stored, is ``copy``. ``pending``: destinations that still lack it,
+    None before the first attempt.
     """
 
     __slots__ = ("queue", "settings", "reason", "location", "copy", "pending")
@@ -219,7 +218,7 @@ class FreshDeadLetters(DeadLetterSource):
         self._first = self._again = 0
 
     def put_back(self, items):
-        """Insert DeadMessages to be sent once more, behind earlier ones and before untried ones."""
+        """Insert DeadMessages to be sent once more, before untried ones."""
         for dead in items:
             dead.pending = None
         at = self._first + self._again
@@ -265,7 +264,9 @@ class WaitingDeadLetters(DeadLetterSource):
         self._round = deque()  # keys of the lanes to try in this round
 
     def make_wait(self, dead, pending):
-        """Start a Lane (waiting line) for the message's queue and reason: ``pending`` cannot store it."""
+        """Start a Lane for this message, which the destinations ``pending`` cannot store, and later ones like
+        it.
+        """
         self._lanes[dead.queue, dead.settings, dead.reason] = Lane(dead, pending)
         names = ", ".join(f"'{destination.name}'" for destination in pending)
         LOG.error(
@@ -308,7 +309,7 @@ class WaitingDeadLetters(DeadLetterSource):
         return OTHERS_GO_ON
 
     def broken(self, error):
-        """Skip the rest of this Lane until the next round. Returns True if another Lane is to be tried."""
+        """Skip the rest of this Lane until the next round. Returns True if another Lane is left to try."""
         if self._round:
             self._round.popleft()
         return bool(self._round)
@@ -319,7 +320,7 @@ class WaitingDeadLetters(DeadLetterSource):
 
 
 class Lane:
-    """The waiting line of one queue's dead letters of one reason, in order of death."""
+    """A waiting line: the dead letters of one queue and reason, in order of death."""
 
     __slots__ = ("_queue", "_settings", "_reason", "locations", "_first", "_pending")
 
@@ -431,11 +432,9 @@ class DeadLetterExchanges(Target):
 
 
 class DeadLetterRoute:
-    """Finds the destinations for dead letters of one queue and reason. It is kept for a slice, within which
-    routes do not change.
-
-    ``first_deaths``: the cache for Death. ``addresses``: {(routing, properties): Address}, shared by equal
-    dead letters; ``address``: the Address used last. If ``exchange`` is None, dead letters are dropped.
+    """Finds the destinations for dead letters of one queue and reason, for one slice. ``addresses``:
+    {(routing, properties): Address}, shared by equal dead letters; ``address``: the one used last.
+    ``exchange`` None: dead letters are dropped. ``first_deaths``: the cache for Death.
     """
 
     __slots__ = (
@@ -475,8 +474,8 @@ class DeadLetterRoute:
         return self._without_cycles(found, death, headers)
 
     def _without_cycles(self, found, death, headers):
-        """Return the destinations ``found`` without queues in which the message died before (a cycle),
-        destinations that refuse dead letters, and the tees of both.
+        """Return the destinations ``found`` without queues in which the message died before (a cycle), those
+        that refuse dead letters, and the tees of both.
         """
         left_out = [
             destination for destination in found
@@ -488,7 +487,7 @@ class DeadLetterRoute:
             self.exchange, death.keys[0], headers, death.keys[1:], left_out=left_out)
 
     def again(self, destinations):
-        """Destinations of an earlier slice, without deleted queues, and with reopened queues' new objects."""
+        """Return the destinations of an earlier slice as they are now, without deleted queues."""
         return self._vhost.again(destinations)
 
     def note(self, counts):
@@ -501,15 +500,15 @@ class DeadLetterRoute:
 
 
 class Death:
-    """Computes the ``properties`` and routing ``keys`` of the dead letter made of a message that died in
-    ``queue``. The header x-death has a table with a count for each queue and reason, the latest death first.
+    """Computes the ``properties`` and routing ``keys`` of the dead letter of a message that died in
+    ``queue``.
     """
 
     __slots__ = ("properties", "keys", "_edit", "_deaths", "_reason")
 
     def __init__(self, message, queue, reason, routing_key, now_ms, first_deaths=None):
-        """``routing_key``: the dead letter routing key, or None. ``first_deaths``: a dict that caches, for
-        one slice, the headers of messages that die for the first time; None: no cache.
+        """``routing_key``: the dead letter routing key, or None. ``first_deaths``: a slice's cache of the
+        headers of first deaths, or None.
         """
         edit = self._edit = PropertyEdit(message.get_properties())
         self._reason = reason
@@ -537,7 +536,7 @@ class Death:
         return decode_table(self._edit.headers)[0]
 
     def has_come_round(self, queue):
-        """True if the message died in this queue since its last rejection: it would go in a cycle."""
+        """True if the message died in this queue since its last rejection, so that it would go in a cycle."""
         if self._reason == REJECTED:
             return False
         for death in self._deaths:
@@ -549,9 +548,9 @@ class Death:
 
 
 class Address:
-    """Data that all dead letters with equal ``routing`` and ``properties`` share: ``death``, a Death;
-    ``key``: the new routing key in octets; ``destinations``: None if they depend on each message's headers;
-    ``head``: exchange, key and properties of the copies, as stored.
+    """What all dead letters with equal ``routing`` and ``properties`` share: ``death``, a Death; ``key``, the
+    new routing key in octets; ``destinations``, None if they depend on each message's headers; ``head``,
+    exchange, key and properties of the copies, as stored.
     """
 
     __slots__ = (
@@ -573,9 +572,8 @@ class Address:
         self.head_length = len(self.head)
 
     def is_of(self, message):
-        """True if the message has this routing and, directly behind it in its buffer, these properties. False
-        for messages of another protocol, even if their octets look alike.
-        """
+        """True if the message has this routing and, directly behind it in its buffer, these properties."""
+        # False for messages of another protocol, even if their octets look alike.
         return (
             message.kind == forms.BASIC and message.routing_length == self._routing_before
             and message.routing_length + message.properties_length == self._before_length
@@ -585,7 +583,9 @@ class Address:
         )
 
     def copy(self, message, copy, room):
-        """Make ``copy`` a dead letter with the body of ``message``, in a CopyRoom. False if too large."""
+        """Make ``copy`` a dead letter with the body of ``message``, in the CopyRoom ``room``. Returns False
+        if too large.
+        """
         length = self.head_length
         if not room.has(length + message.body_length):
             return False
@@ -632,8 +632,8 @@ def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
 
 
 def grouped(deaths):
-    """Return the first x-death entry for each queue and reason. An entry without a count gets the number of
-    entries merged into it, as in RabbitMQ. Entries that are not tables are dropped.
+    """Merge x-death entries with the same queue and reason into the first one. An entry without a count gets
+    the number of merged entries, as in RabbitMQ. Entries that are not tables are dropped.
     """
     first, numbers = {}, Counter()
     for at, death in enumerate(deaths):

@@ -3,9 +3,9 @@
 Every message stays unacked in the store until it was released and its copies are on disk. A DueTimer, which
 is filled from the store at boot, orders the messages by due time. Never switches.
 
-Headers are read in place, and a due message is copied once, into a buffer of the slice, so that a message
-costs no Python object but its location. Messages whose properties are not simple take a slower path, through
-``due_ms_of`` and ``release``, with the same results.
+A message costs no Python object but its location: its headers are read in place, and a due message is copied
+into a buffer of the slice. Messages whose properties are not simple take a slower path, through ``due_ms_of``
+and ``release``, with the same results.
 """
 from gomq_py import octets
 from gomq_py.broker.queues import due_timer as _due_timer
@@ -31,13 +31,14 @@ REBUILT_AT_ONCE = 500
 
 
 class DelayQueue(_routes.Destination):
-    """Keeps messages until ``due_ms_of(message)`` (Unix milliseconds). ``release(message, pending)`` then
-    publishes a message and returns the destinations whose stores could not take it; the next attempt gets
-    these as ``pending``, the first attempt None.
-
-    ``routes``: RememberedRoutes by exchange and routing key; None: ``release`` routes each message.
-    ``on_failed()``, unless None, is called when a fault has closed the queue. At boot the owner calls
+    """Keeps messages until ``due_ms_of(message)`` (Unix milliseconds). At boot the owner calls
     ``rebuild_some`` until it returns False, to load stored messages.
+
+        release(message, pending)    publishes a message; returns the destinations whose stores could not take
+                                     it. These are ``pending`` at the next attempt; None at the first
+        routes                       RememberedRoutes by exchange and routing key; None: ``release`` routes
+                                     each
+        on_failed()                  if set, called when a fault has closed the queue
     """
 
     __slots__ = (
@@ -167,9 +168,8 @@ class DelayQueue(_routes.Destination):
             self.store.close()
 
     def retire(self):
-        """Refuse new messages and release no more; the store stays open until its files are removed. Acks are
-        written into the files, so that no message is released twice if a kill undoes the deletion.
-        """
+        """Refuse new messages and release no more. The store stays open until its files are removed."""
+        # Acks are written into the files, so that no message is released twice if a kill undoes the deletion.
         self.write_out()
         self.hold_back()
         self.closed = True
@@ -261,7 +261,7 @@ class DueMessages(_engine.Source):
                 queue.scheduler.touch(queue)
 
     def keep(self, items, error):
-        """Put the messages ``items`` back as due now, because their copies are not on disk."""
+        """Put the messages ``items`` back as due now: their copies are not on disk."""
         QUIET.error(
             (self._queue.name, "keep"),
             "%s: %d messages that were due stay, their copies are not on disk: %s", self._queue.name,
@@ -271,8 +271,8 @@ class DueMessages(_engine.Source):
             self._queue.due.push(self._queue.timers.now_ms(), item)
 
     def no_room(self, item, pending):
-        """Put the message back to wait. All messages wait with it, unless the destinations ``pending`` are
-        only queues closed by faults.
+        """Put the message back to wait. All others wait, too, unless ``pending`` are only queues closed by
+        faults.
         """
         self.pending[item] = pending
         if are_closed(pending):
@@ -345,8 +345,8 @@ class ReleasedMessages(_engine.Target):
         return routes.find(message.buffer, message.routing_at, message.routing_length)
 
     def _fill(self, message):
-        """Copy the due message to ``_copy``, with the delay headers negated. Returns False if ``release``
-        must copy and publish the message instead.
+        """Copy the due message to ``_copy``, with the delay headers negated. Returns False if it needs
+        ``release``, as with unusual properties.
         """
         p, scan, copy = message.buffer, self._scan, self._copy
         start, end = message.properties_at, message.properties_at + message.properties_length

@@ -71,13 +71,14 @@ class Source:
         raise NotImplementedError
 
     def keep(self, items, error):
-        """Keep the messages of these items, because ``error`` has kept their copies from becoming safe."""
+        """Keep the messages of these items in the source: ``error`` has kept their copies from becoming safe.
+        """
         raise NotImplementedError
 
     def no_room(self, item, pending):
         """Handle a message that the destinations ``pending`` could not take. Returns OTHERS_GO_ON (send later
-        messages) or ALL_WAIT (send none), and in both cases try_again() is called later; or LEFT_TO_SOURCE:
-        the source retries.
+        messages) or ALL_WAIT (send none), and then gets try_again() later; or LEFT_TO_SOURCE: the source
+        retries by itself.
         """
         raise NotImplementedError
 
@@ -97,9 +98,8 @@ class Source:
         """Called when messages that had to wait may be taken once more. Does nothing here."""
 
     def paused(self, unsafe):
-        """Called when the transfer stops for now, because take() has returned None or a fault was reported;
-        also when a batch of messages has become safe while it is stopped. ``unsafe``: count of sent messages
-        not safe yet. Does nothing here.
+        """Called when the transfer stops for now, and whenever sent messages have become safe while it is
+        stopped. ``unsafe``: count of sent messages not safe yet. Does nothing here.
         """
 
 
@@ -120,9 +120,8 @@ class Target:
 
 
 class CopyRoom:
-    """A buffer in which a slice makes its copies, one after the other, without a Python object for each.
-    ``p``: pointer to write the copy to, valid once ``has()`` has returned True; ``owner``: the object that
-    holds the memory.
+    """A buffer for a slice's copies, one after the other. ``p``: pointer to write the copy to, valid once
+    ``has()`` has returned True; ``owner``: the object that holds the memory.
     """
 
     __slots__ = ("p", "owner", "_count")
@@ -135,9 +134,8 @@ class CopyRoom:
         return count <= self._count or self._grow(count)
 
     def complete(self, copy, message, routing_length, length):
-        """Append the body of ``message`` to routing and properties (``length`` octets), which the caller has
-        written to the buffer. Makes ``copy`` the resulting Message, with persistence and priority of
-        ``message``.
+        """Append the body of ``message`` to the routing and properties, ``length`` octets, that the caller
+        has written to the buffer. Makes ``copy`` the resulting Message.
         """
         octets.copy(self.p, length, message.buffer, message.body_at, message.body_length)
         copy.owner = self.owner
@@ -168,8 +166,8 @@ class CopyRoom:
 class Transfer(Job):
     """Job that moves messages from ``source`` to ``target``. Call ``start`` when the source has messages.
 
-    ``most``, ``most_octets``: most messages, and octets of their bodies, that are sent before their copies
-    are made safe, all together. If both are 0, the copies of each slice are made safe by themselves.
+    ``most``, ``most_octets``: after so many messages, or octets of their bodies, the copies are made safe
+    together. If both are 0, the copies of each slice are.
     """
 
     __slots__ = (
@@ -298,9 +296,8 @@ class Transfer(Job):
         )
 
     def _make_safe(self):
-        """Have the sent messages dropped from the source once their copies are safe. The copies are written
-        to their files first, before the acks of the originals.
-        """
+        """Have the sent messages dropped from the source once their copies are safe."""
+        # The copies are written to their files first, before the acks of the originals.
         if self._sent:
             self._scheduler.write_out()
             sent, octets = self._sent, self._sent_octets
@@ -330,7 +327,7 @@ class Transfer(Job):
             self._source.paused(self._unsafe)
 
     def _rest_until_safe(self):
-        """Send nothing until copies can be made safe again. Without timers the source decides instead."""
+        """Send nothing until copies can be made safe again. Without timers the source decides."""
         if self._timers is not None and not self._is_unsafe and not self._closed:
             self._is_unsafe = self._is_resting = True
             self._when_safe(self._asked)

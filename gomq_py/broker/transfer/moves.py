@@ -87,12 +87,11 @@ class MoveResult:
 
 
 class Move(Source):
-    """Moves or copies messages of ``queue`` to the destinations that ``route(message)`` returns. ``start``
-    begins the move; at its end ``done(result, error)`` is called, with a MoveResult and the disk's error or
-    None.
+    """Moves or copies messages of ``queue``. ``start`` begins; ``done(result, error)`` is called at the end,
+    with a MoveResult and the disk's error or None.
 
-    ``route`` returns (name of the target, destinations, Message to publish), or (None, reason, None) for a
-    message that stays.
+    ``route(message)`` returns (name of the target, destinations, Message to publish), or (None, reason, None)
+    for a message that stays.
     """
 
     def __init__(
@@ -172,8 +171,8 @@ class Move(Source):
         self._queue.wake()
 
     def set_aside(self, item, error, was_sent):
-        """Leave a message that cannot be copied ready in its queue. A message that was copied and cannot be
-        dropped is set aside (broker.queues.set_aside).
+        """Handle a message that cannot be moved. Normally it stays ready in its queue. If it ``was_sent``,
+        only the original could not be dropped: that is set aside (broker.queues.set_aside).
         """
         if was_sent:
             self._queue.set_aside(item, error, SETTING_ASIDE)
@@ -252,7 +251,7 @@ def to_queue(target):
 
 def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
     """Make the ``route`` function of a Move that sends dead letters back to the queue where they died first
-    or, if ``to`` is "exchange", to the exchange they were first published to, with their first routing keys.
+    or, with ``to`` "exchange", to the exchange they were first published to, with their first routing keys.
 
     ``may_write(queue's name)`` and ``may_publish(exchange, routing keys)`` check the operator's rights.
     ``clean`` removes the headers about deaths. No message goes to ``source`` or to an MQTT session's queue.
@@ -316,9 +315,9 @@ class Origin:
 
 
 def origin_of(headers):
-    """Return the Origin in a dead letter's encoded headers, or None. The entry of the first death in x-death
-    is the last one with the queue and reason of x-first-death-*, or else the last of all.
-    """
+    """Return the Origin in a dead letter's encoded headers, or None."""
+    # The entry of the first death in x-death is the last one with the queue and reason of x-first-death-*, or
+    # else the last of all.
     if headers is None:
         return None
     deaths = get_key(headers, DEATHS)
@@ -352,8 +351,8 @@ def raw_headers(properties):
 
 
 def copied(message, exchange, routing_key, properties=None):
-    """Copy a message with its age to another exchange and routing key. Without new ``properties`` (encoded)
-    the copy has the message's properties, kind and flags.
+    """Copy a message with its age to another exchange and routing key. ``properties``: encoded ones, in place
+    of its own.
     """
     fields = message.describe()
     copy = Message()

@@ -39,10 +39,9 @@ class Access:
         self._require(READ, kind, name)
 
     def check_hand_on(self, kind, name, existing, arguments, keys):
-        """Check the rights to declare an entity that sends messages to other exchanges, which its arguments
-        name under ``keys``: read on the entity, write on those exchanges.
-
-        If ``name`` is in ``existing``, nothing is checked: such a declare changes nothing.
+        """Check the rights to declare an entity whose arguments, under ``keys``, name exchanges that it sends
+        messages to: read on the entity, write on those exchanges. Nothing is checked if ``name`` is in
+        ``existing``, because such a declare changes nothing.
         """
         if name in existing:
             return

@@ -68,9 +68,8 @@ def _check(caller, kind, destination, source, routing_key):
 
 
 def _is_durable(vhost, kind, destination, source):
-    """True if a binding between these two is durable, or if one of them is missing: its deletion may not be
-    on disk yet.
-    """
+    """True if a binding between these two is durable, or one of them is missing."""
+    # Its deletion may not be on disk yet.
     exchange = vhost.exchanges.get(cleaned(source))
     if exchange is None:
         return True  # e.g. an auto-delete exchange whose deletion is not on disk yet

@@ -1,8 +1,7 @@
 """Blocked publish: a message that waits while a thread makes the files of a new segment.
 
-Publishing makes a BlockedPublish when a queue answers LATER; the queue's store has a thread make the files.
-So the disk holds up one publisher and not the hub. Protocol servers keep the client's later messages behind
-this one.
+Publishing makes a BlockedPublish when a queue answers LATER. So the disk holds up one publisher and not the
+hub. Protocol servers keep the client's later messages behind this one.
 """
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.route import LATER
@@ -15,7 +14,7 @@ WAITS_FOR = "files for the next segment of a queue"
 
 
 def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None):
-    """Make a BlockedPublish of these arguments. Until it ends, the client's ``stream`` is not read, and the
+    """Make a BlockedPublish of these arguments. Until it ends, ``stream``, the client's, is not read, and the
     message's octets count as an unfinished body.
     """
     message = publication.message
@@ -32,18 +31,17 @@ def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None
 
 
 class BlockedPublish:
-    """Publishes a Publication's message to its destinations from number ``at`` on. Number ``at`` has answered
-    LATER, so its files must be made first. The message owns its octets.
+    """Publishes a Publication's message to its destinations from number ``at`` on, once that one's files are
+    made. The message owns its octets. ``taken``: True if all earlier destinations took it.
 
-    ``taken``: True if all earlier destinations took the message. At the end, even if the client has gone,
-    ``done(taken, somebody_took)`` is called: ``taken`` is True if all destinations took the message,
-    ``somebody_took`` if a destination from ``at`` on did. If all queues were deleted before any had the
-    message, it is routed anew.
+        done(taken, somebody_took)            called at the end, even if the client has gone: whether all
+                                              destinations took the message, and whether one from ``at`` on
+                                              did
+        before(destinations, left, taken)     called before each attempt, with None as ``left``; called in the
+                                              attempt's batch after a refusal (``left`` is empty) or LATER
+                                              (``left``: this one and all later)
 
-    ``before(destinations, left, taken)`` is called before each attempt with None as ``left``. It is called
-    again if a destination answers LATER, with this and all later destinations as ``left``, or if a
-    destination has refused, with an empty ``left``. This second call is in the batch of the attempt, so that
-    a kill cannot come between.
+    If all queues were deleted before any had the message, it is routed anew.
     """
 
     def __init__(self, vhost, scheduler, publication, at, taken, done, before=None):
@@ -65,8 +63,8 @@ class BlockedPublish:
         return queue in self._destinations
 
     def _go_on(self, error):
-        """Continue when the files were made. If that failed with ``error``, the destination that needed them
-        refuses the message, and the others still get it. Never raises.
+        """Continue when the files were made. After an ``error`` the destination that needed them refuses.
+        Never raises.
         """
         now_ms = unix_ms()
         # otherwise a message with a TTL of 0 would expire while it waits
@@ -85,8 +83,7 @@ class BlockedPublish:
 
     def _publish(self, error):
         """Publish to the remaining destinations. Returns False if one answers LATER, otherwise True.
-        ``error``: why the files of the first destination could not be made; it then refuses the message.
-        None: they were made.
+        ``error``: why the first one's files could not be made; it then refuses the message.
         """
         destinations = self._still_there()
         if error is not None and destinations and destinations[0] is self._destinations[0]:
@@ -113,7 +110,8 @@ class BlockedPublish:
         return True
 
     def _still_there(self):
-        """List the remaining destinations, without queues that were deleted, even if declared anew."""
+        """List the remaining destinations, without deleted queues."""
+        # Without those declared anew, too.
         found = []
         for each in self._destinations:
             now = self._vhost.queues.get(each.name) if isinstance(each, Queue) else each

@@ -9,12 +9,11 @@ from gomq_py.errors import AccessRefused, NotFound, OutOfResources
 
 
 def check_credentials(logins, clients, username, password, host, deadline):
-    """Log a client in from the address ``host``, and count the login. Returns the User. Raises LoginRefused.
-    May switch.
-
-    ``password``: octets, or None if a verified certificate names the user. ``clients`` may stop admitting
-    connections before this returns, so the caller must check that afterwards.
+    """Log a client in from the address ``host``, and count the login. ``password``: octets, or None if a
+    verified certificate names the user. Returns the User. Raises LoginRefused. May switch.
     """
+    # ``clients`` may stop admitting connections before this returns, so the caller must check that
+    # afterwards.
     try:
         if clients.refusing_logins:
             raise LoginRefused("logins are refused at the moment")
@@ -36,7 +35,7 @@ def check_credentials(logins, clients, username, password, host, deadline):
 
 
 def check_at_once(logins, clients, username, password, host):
-    """Log a client in if that needs no wait (Logins.login_at_once). Returns the User, otherwise None."""
+    """Log a client in if that needs no wait. Returns the User, otherwise None."""
     if clients.refusing_logins or password is None:
         return None
     user = logins.login_at_once(username, password, host)
@@ -46,7 +45,7 @@ def check_at_once(logins, clients, username, password, host):
 
 
 def lost_entry(users, user, name):
-    """Reason why a connected User may no longer stay in the vhost ``name``; None if the User may."""
+    """Why a connected User may no longer stay in the vhost ``name``; None if the User may."""
     if may_enter(user, name):
         return None
     if users.get(user.name) is not user:

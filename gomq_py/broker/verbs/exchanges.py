@@ -20,9 +20,9 @@ class DeclaredExchange(NamedTuple):
 
 
 def declare(caller, name, type_, durable=False, auto_delete=False, internal=False, arguments=None):
-    """Declare an exchange. Needs configure; for a new exchange with an alternate exchange also read on it,
-    and write on the alternate. Returns DeclaredExchange. Raises UnknownType, AccessRefused,
-    PreconditionFailed.
+    """Declare an exchange. Returns DeclaredExchange. Raises UnknownType, AccessRefused, PreconditionFailed.
+
+    Needs configure. A new exchange with an alternate exchange needs read, too, and write on the alternate.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
     vhost.kinds.declarable_exchange_type(type_)

@@ -1,8 +1,8 @@
 """Pending confirms: keeps answers to publishers, and sends them in order once their messages are on disk.
 
-For each published message an UnsyncedQueues records which queues must be flushed to disk; at the end of the
-socket read the protocol server passes these queues with an Answer to PendingConfirms. An Answer without such
-queues still waits behind earlier ones. Never stores, never switches.
+An UnsyncedQueues records which queues must be flushed for the published messages; at the end of the socket
+read the protocol server passes these queues with an Answer to PendingConfirms. An Answer without queues still
+waits behind earlier ones. Never stores, never switches.
 """
 from collections import deque
 from functools import partial
@@ -13,8 +13,7 @@ NOT_KEPT = Exception("a queue that it went to has failed")
 
 class UnsyncedQueues:
     """Collects the tuples of queues that must be flushed to disk before an answer. ``last``: the tuple added
-    last, or None. Publish paths call add() only for a tuple other than ``last``, because most publishes go to
-    the same queues as the publish before.
+    last, or None; callers add only others, because most publishes go to the same queues as the one before.
     """
 
     __slots__ = ("last", "before")
@@ -39,10 +38,9 @@ class UnsyncedQueues:
 
 
 class Answer:
-    """One answer to one or more publishes; each protocol has a subclass.
-
-    Once all earlier answers are sent, either kept() or lost() is called, once. ``flush``: the NextFlush
-    (storage.flush.flushing) that the answer waits for; None if that flush had begun already.
+    """One answer to one or more publishes; each protocol has a subclass. Once all earlier answers are sent,
+    either kept() or lost() is called, once. ``flush``: the NextFlush (storage.flush.flushing) that it waits
+    for, or None.
     """
 
     __slots__ = ("queues", "flush", "is_safe", "error")
@@ -62,9 +60,9 @@ class Answer:
         raise NotImplementedError
 
     def must_wait(self, error, callback):
-        """Called after the flush, with its ``error`` or None. Returns False if the answer may be sent. If it
-        must wait for more than the flush, returns True and later calls ``callback(error)``, which calls
-        must_wait() once more.
+        """Called after the flush, with its ``error`` or None. Returns False if the answer may be sent. True:
+        it waits for something else, after which ``callback(error)`` is called, and then this method once
+        more.
         """
         return False
 
@@ -79,14 +77,11 @@ class Answer:
 
 class PendingConfirms:
     """Keeps the answers to the publishes of one AMQP channel or MQTT client until the messages are on disk,
-    and sends the answers in order. ``write(octets)`` sends an answer. ``when_safe(callback, concerns)`` is
-    Durability.when_safe (storage.flush.durability): it calls ``callback`` after the flush, and calls
-    ``concerns()`` to ask whether a failed flush of a queue's files concerns the answer.
-
-    Each answer costs a callback and perhaps a packet. So publishes that several reads bring while one flush
-    runs should share an answer: see last_for().
+    and sends them in order by ``write(octets)``. ``when_safe(callback, concerns)`` is Durability.when_safe.
     """
 
+    # Each answer costs a callback and perhaps a packet. So publishes that several reads bring while one flush
+    # runs should share an answer: see last_for().
     __slots__ = ("_write", "_when_safe", "_waiting")
 
     def __init__(self, write, when_safe):
@@ -103,9 +98,8 @@ class PendingConfirms:
         return self._waiting[len(self._waiting) - 1]
 
     def last_for(self, unsynced):
-        """Return the last waiting answer if more publishes may be added to it: it waits for the same tuples
-        of queues, and its flush has not begun. Otherwise None.
-        """
+        """Return the last waiting answer if more publishes may be added to it, otherwise None."""
+        # It must wait for the same tuples of queues, and its flush must not have begun.
         waiting = self._waiting
         if not waiting or not unsynced:
             return None

@@ -54,10 +54,10 @@ class Publication:
         self.durable = self.message.describe()["persistent"] and any(one.durable for one in destinations)
 
     def committed(self, vhost, now_ms):
-        """Prepare a message of a transaction for tx.commit: its age begins now, and queues deleted since the
-        publish are left out. A retained message is routed anew, for sessions that have subscribed since the
-        publish.
+        """Prepare a message of a transaction for tx.commit: its age begins now, and deleted queues are left
+        out.
         """
+        # A retained message is routed anew, for sessions that have subscribed since the publish.
         self.message.restamp(now_ms)
         there = [
             destination for destination in self.destinations
@@ -83,8 +83,8 @@ def remembered_route(access, vhost, exchange, routing_key, headers=None, tells_d
     if they must take the general path (prepare).
 
     ``headers``: the message's headers, needed only if the header that decides the route holds a list.
-    ``tells_delayed``: True if the caller recognises delayed messages, and accepts a Route with other queues
-    for them (``Route.delayed``).
+    ``tells_delayed``: the caller recognises delayed messages, and accepts a Route with others for them
+    (``Route.delayed``).
     """
     found = vhost.exchanges.get(exchange)
     if not exchange and routing_key.startswith(TOPIC_ADDRESS):
@@ -110,14 +110,12 @@ def _route_by_delay(access, vhost, exchange, routing_key):
 
 def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     """Check and route a message. Returns a Publication. Needs write on the exchange and, with a topic
-    permission, write on each routing key.
+    permission, write on each routing key. Raises AccessRefused, NotFound, Malformed, PreconditionFailed, and
+    the errors of ``read``.
 
     ``read(tables)``, called once these rights are checked, returns the message's Envelope (broker.envelope).
-    The checks are in RabbitMQ's order. Raises AccessRefused, NotFound, Malformed, PreconditionFailed, and the
-    errors of ``read``.
-
-    In the default exchange, a key ``amq.topic.TOPIC`` addresses the vhost's topic exchange with the key
-    TOPIC, unless a queue has that name; so a reply_to may name a topic.
+    The checks are in RabbitMQ's order. In the default exchange, a key ``amq.topic.TOPIC`` addresses the
+    vhost's topic exchange with the key TOPIC, unless a queue has that name; so a reply_to may name a topic.
     """
     found, routing_key = _addressed(caller, exchange, routing_key)
     return checked(caller, found, routing_key, read, body, now_ms, mandatory)
@@ -145,7 +143,7 @@ def _addressed(caller, exchange, routing_key):
 
 
 def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
-    """Check and route a message, without a check of write on ``exchange``. Returns a Publication."""
+    """Do prepare() without the check of write on ``exchange``."""
     vhost = caller.vhost
     caller.access.check_write_topic(exchange, (routing_key,))
     envelope = read(vhost.tables)
@@ -179,9 +177,9 @@ def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
 def store(caller, publication, now_ms, wait=None):
     """Publish the message to its destinations. Returns True if all took it, otherwise False.
 
-    If destination number ``at`` needs files first, calls ``wait(publication, at, taken)`` and returns None.
-    ``wait`` makes a BlockedPublish, at whose end stored() must be called. If ``wait`` is None, the files are
-    made at once.
+    If destination number ``at`` needs files first, calls ``wait(publication, at, taken)`` and returns None;
+    ``wait`` makes a BlockedPublish, whose ``done`` must call stored(). Without ``wait`` the files are made at
+    once.
     """
     # The id is recorded first: a repeat must not be confirmed before this message is stored.
     is_noted = _is_noted(publication)
@@ -274,7 +272,7 @@ def _is_duplicate(publication, now_ms):
 
 
 def _follow_the_first(publication):
-    """Remove a duplicate's destinations. Its confirm waits until the first message with its id is on disk."""
+    """Remove a duplicate's destinations. Its confirm waits until the first message is on disk."""
     publication.destinations = ()
     queues = publication.exchange.deduplication.queues_of(publication.seen[0])
     publication.durable = queues is not None

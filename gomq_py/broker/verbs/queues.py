@@ -32,9 +32,10 @@ class Deleted(NamedTuple):
 
 
 def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arguments=None):
-    """Declare a queue; without a name it gets a generated one. Needs configure; for a new queue with a dead
-    letter exchange also read on the queue and write on that exchange. Returns DeclaredQueue. Raises
-    AccessRefused, NotFound, PreconditionFailed, ResourceLocked.
+    """Declare a queue; without a name it gets a generated one. Returns DeclaredQueue. Raises AccessRefused,
+    NotFound, PreconditionFailed, ResourceLocked.
+
+    Needs configure. A new queue with a dead letter exchange needs read, too, and write on that exchange.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
     generated = not name

@@ -14,13 +14,12 @@ TAKEN_OCTETS_MAX = 16 * 1024 * 1024
 
 
 def take(caller, name, count, requeue, reject):
-    """Take up to ``count`` messages. Returns a list of (Message.describe(), exchange, routing key,
-    properties, body, count of ready messages left). Needs read.
-
-    After the last was taken, all messages are requeued (``requeue``), rejected (``reject``) or acknowledged;
-    until then they are unacked, so that none is taken twice. Stops early at TAKEN_OCTETS_MAX. Raises
-    AccessRefused, NotFound, ResourceLocked. May switch.
+    """Take up to ``count`` messages, or fewer at TAKEN_OCTETS_MAX. Returns a list of (Message.describe(),
+    exchange, routing key, properties, body, count of ready messages left). Needs read. Raises AccessRefused,
+    NotFound, ResourceLocked. May switch.
     """
+    # All stay unacked until the last was taken, so that none is taken twice; then all are requeued
+    # (``requeue``), rejected (``reject``) or acknowledged.
     queue, vhost = queues.to_take_from(caller, name), caller.vhost
     taken, locations = [], []
     message = Message()

@@ -1,4 +1,5 @@
-"""Coordinator: the interface to what a cluster agrees by, which is etcd (``cluster.etcd``) or a model of it.
+"""Coordinator: the interface to a cluster's shared keys, which are in etcd (``cluster.etcd``) or a model of
+it.
 """
 from collections.abc import Callable
 from typing import Protocol
@@ -15,8 +16,8 @@ class Watch(Protocol):
 
 
 class Coordinator(Protocol):
-    """Keeps a cluster's keys. Reads are linearizable: what is read contains every change that was answered
-    before. Every method may switch, and raises CoordinatorError if what was asked was certainly not done,
+    """Keeps a cluster's keys. Reads are linearizable: they contain every change that was answered before.
+    Every method may switch. It raises CoordinatorError if the request was certainly not carried out,
     Unanswered if nobody knows.
     """
 
@@ -24,20 +25,20 @@ class Coordinator(Protocol):
         """All keys at one revision."""
 
     def transact(self, transaction: Transaction) -> Outcome:
-        """Do the operations if the comparisons hold. It is sent once: after Unanswered it may be done at any
-        later time, but never twice.
+        """Do the operations if the comparisons hold. The transaction is sent once: after Unanswered it may be
+        carried out at any later time, but never twice.
         """
 
     def grant(self, ttl_s: float) -> int:
         """A new lease, never 0, which ends ``ttl_s`` seconds after its last keepalive."""
 
     def keep_alive(self, lease: int) -> bool:
-        """Renew a lease. False: it has ended."""
+        """Renew a lease. Returns False if it has ended."""
 
     def revoke(self, lease: int) -> None:
-        """End a lease; its keys go."""
+        """End a lease and delete its keys."""
 
     def watch(self, wake: Callable[[], None]) -> Watch:
         """Call ``wake()`` after every change, and whenever one may have been missed. ``wake`` neither
-        switches nor raises; a woken caller reads everything.
+        switches nor raises; then the caller reads everything.
         """

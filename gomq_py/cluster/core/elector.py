@@ -1,13 +1,14 @@
 """Elector: decides from the coordinator's keys what a node has to do: follow, wait, campaign, lead or stop.
+Never switches.
 
-The runtime reads a View, gives it to ``viewed`` and does what the Decision says. The Outcome of a transaction
-has a view, too; the runtime gives it to ``viewed`` in the same way, whether the transaction was done or not.
-So an unanswered election is won as soon as a view shows it. Nothing here switches. Clocks only decide for how
-long a node lets others be elected first.
+The runtime reads a View, gives it to ``viewed`` and does what the Decision says. It also gives ``viewed`` the
+view in the Outcome of each transaction, done or not. So an unanswered election is won as soon as a view shows
+it. Clocks only decide for how long a node lets others be elected first.
 
 Why nothing that was promised is lost: only a member of ``isr`` is elected, by a transaction that compares the
 revision at which it was read. Its folder has what it has acknowledged, and every promise has waited for it.
-A folder of an epoch below the one that ``isr`` has for it is an older one that was put back.
+A folder of an epoch below the one that ``isr`` has for it is an older one that was put back, as is one of the
+same epoch that has noted a lower position.
 """
 from typing import NamedTuple
 
@@ -20,9 +21,19 @@ from gomq_py.cluster.core.transactions import CREATE, MOD, Compare, Delete, Put,
 HEARING_S = 1.0
 # A node with damage in its folder waits so long, so that a sound one wins.
 DAMAGED_S = 10.0
+# A `leader` without a lease, which no election has written, is deleted after this time: a leader that lives
+# writes its own over it at its next look, and looks every 2 s at least.
+FOREIGN_S = 5.0
 ADOPT = (
     "was etcd emptied or put back? `gomq-py-ctl cluster_adopt` on the node with the newest data writes it "
     "anew")
+# What a cluster needs whose first node was lost before another one had a copy.
+NO_COPY = (
+    "If no node has the data, delete the keys below `etcd_prefix` from etcd: the nodes begin a new, empty "
+    "cluster")
+LACKING = (
+    "what this node has acknowledged may not be on its disk: a flush has failed, or its machine has lost its "
+    "power with --no-sync. Another in-sync node must lead; if it is so on all of them: cluster_force_leader")
 
 
 class Follow(NamedTuple):
@@ -33,8 +44,8 @@ class Follow(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Do nothing; a node that leads is fenced meanwhile. ``reason``: for operators. ``again_s``: seconds
-    after which to read and ask again; None: when something changes.
+    """Do nothing; a leader is fenced meanwhile. ``reason``: for operators. ``again_s``: seconds after which
+    to read and ask again; None: when something changes.
     """
 
     reason: str
@@ -42,12 +53,12 @@ class Wait(NamedTuple):
 
 
 class Campaign(NamedTuple):
-    """Try to be elected. Before: end the link to the leader, and flush; after a failed flush do not. Then
-    take a lease if there is none, set ``Elector.lease``, send ``transaction(lease)``, and give the view of
-    its outcome to ``Elector.viewed``.
+    """Try to be elected. First end the link to the leader, and flush; not after a failed flush. Then take a
+    lease if there is none, set ``Elector.lease``, send ``transaction(lease)``, and give the view of its
+    outcome to ``Elector.viewed``.
 
-    ``compares`` hold if nobody was elected since; ``cluster``: id of the cluster; ``record``: what ``isr``
-    becomes.
+    ``compares`` hold if nobody was elected since; ``cluster``: id of the cluster; ``record``: next value of
+    ``isr``.
     """
 
     compares: tuple[Compare, ...]
@@ -56,13 +67,13 @@ class Campaign(NamedTuple):
     cluster: str
 
     def transaction(self, lease: int) -> Transaction:
-        """The election with this lease, which is alive."""
+        """The transaction of the election, with a lease that is alive."""
         return Transaction(self.compares, (
             Put(LEADER, self.leader.encode(), lease), Put(IN_SYNC, self.record.encode())))
 
 
 class Bootstrap(Campaign):
-    """As Campaign, for a cluster that does not exist yet. ``new_cluster_id``: 32 random hex digits."""
+    """A Campaign for a cluster that does not exist yet. ``new_cluster_id``: 32 random hex digits."""
 
     def transaction(self, lease: int, new_cluster_id: str = "") -> Transaction:
         """The election that begins the cluster."""
@@ -71,26 +82,30 @@ class Bootstrap(Campaign):
 
 
 class Again(Campaign):
-    """As Campaign, for a leader that has lost its lease while nobody else was elected. It is fenced; its
-    links and clients stay.
+    """A Campaign of a leader that has lost its lease while nobody else was elected. It is fenced; its links
+    and clients stay.
     """
 
 
 class Clear(NamedTuple):
-    """Delete the ``leader`` of an earlier process of this node, which is dead because this one holds the
-    folder's lock. The outcome's view goes to ``Elector.viewed``.
+    """Delete a ``leader`` that is of no present election: of an earlier process of this node, which is dead
+    because this one holds the folder's lock, or written by somebody else. The outcome's view goes to
+    ``Elector.viewed``.
     """
 
     transaction: Transaction
 
 
 class Lead(NamedTuple):
-    """Lead in ``epoch``; decided again for each view in which this node still leads.
+    """Lead in ``epoch``. Decided again for each view in which this node still leads. With a new ``revision``
+    (create revision of ``leader``), do in this order:
 
     With a new ``revision`` (``leader``'s create revision): a follower ends its link, applies and flushes all
     it has received; write cluster and epoch into ``.cluster``, flushed; tell the Elector by ``folder``; make
     an InSync of ``epoch``, ``revision``, ``record``, ``mod_revision`` (of ``isr``) and ``former`` (the last
     leader seen, or ""); open doors once InSync.is_open.
+
+    ``mend``: a transaction to send, because somebody else has overwritten ``leader``, or None.
     """
 
     epoch: int
@@ -99,11 +114,12 @@ class Lead(NamedTuple):
     record: InSyncRecord
     mod_revision: int
     former: str = ""
+    mend: Transaction | None = None
 
 
 class Deposed(NamedTuple):
-    """Stop leading: refuse all promises, close doors, begin anew as a follower, in another process or with
-    another Elector: this one never decides anything else. ``reason``: for operators.
+    """Stop leading: refuse all promises, close doors, and begin anew as a follower, with another Elector:
+    this one never decides anything else. ``reason``: for operators.
     """
 
     reason: str
@@ -116,6 +132,7 @@ class Elector:
     """One node, as a follower, candidate or leader, for the life of a process that has the folder's lock.
 
     ``node``: its id; ``cluster``: id of its folder's cluster, "" for none; ``epoch``: of its folder;
+    ``position``: of that epoch's leader, noted in the folder;
     ``address``: "host:port" at which others reach its cluster port. ``is_whole``: the folder has all that
     was acknowledged from it (a failed flush ends that); ``is_damaged``: damage was found in it.
 
@@ -125,7 +142,7 @@ class Elector:
 
     def __init__(
             self, node: str, cluster: str, epoch: int, address: str, is_whole: bool = True,
-            is_damaged: bool = False) -> None:
+            is_damaged: bool = False, position: int = 0) -> None:
         self.node = node
         self.address = address
         self.lease = 0
@@ -134,29 +151,25 @@ class Elector:
         self._last: Decision = Wait("nothing was read from etcd yet")
         self._former = ""
         self._absent_since_s: float | None = None
-        self.folder(cluster, epoch, is_whole, is_damaged)
+        self._foreign_since_s: float | None = None
+        self.folder(cluster, epoch, is_whole, is_damaged, position=position)
 
     def folder(
             self, cluster: str, epoch: int, is_whole: bool = True, is_damaged: bool = False,
-            is_copy: bool = False) -> None:
-        """The folder has changed: a sync was swapped in, its epoch was raised, or a flush failed.
+            is_copy: bool = False, position: int = 0) -> None:
+        """The folder has changed: a sync was swapped in, its epoch was raised, a position was noted, or a
+        flush failed.
         ``is_copy``: another process has this node's id, and acknowledges in its place.
         """
         self.cluster, self.epoch, self.is_whole, self.is_damaged = cluster, epoch, is_whole, is_damaged
-        self.is_copy = is_copy
-
-    @property
-    def is_leading(self) -> bool:
-        """Whether Lead was decided, and Deposed was not."""
-        return self._lead is not None and not isinstance(self._last, Deposed)
+        self.is_copy, self.position = is_copy, position
 
     def viewed(self, view: View, now_s: float, since: int, hears_leader: bool = False) -> Decision:
-        """What to do now. ``hears_leader``: the followed leader was heard within the last second.
-
-        ``since``: ``revision`` when the read or transaction was sent. A view that is older than the newest
-        one, but not older than ``since``, was overtaken on its way and is ignored; one that is older than
-        ``since`` is of an etcd that was put back to an older state.
+        """What to do now. ``since``: ``revision`` when the read or transaction was sent. ``hears_leader``:
+        the followed leader was heard within the last second.
         """
+        # A view that is older than the newest one, but not older than ``since``, was overtaken on its way and
+        # is ignored; one that is older than ``since`` is of an etcd that was put back to an older state.
         if since <= view.revision < self.revision:
             return self._last
         self.revision = view.revision
@@ -164,6 +177,10 @@ class Elector:
             self._absent_since_s = None
         elif self._absent_since_s is None:
             self._absent_since_s = now_s
+        if view.leader is None or view.leader.lease:
+            self._foreign_since_s = None
+        elif self._foreign_since_s is None:
+            self._foreign_since_s = now_s
         lead = self._lead
         if lead is None:
             self._last = self._as_follower(view, now_s, hears_leader)
@@ -185,6 +202,8 @@ class Elector:
             if rest_s > 0:
                 return Wait("another node may lead first", rest_s)
             return self._campaign(view)
+        if self._is_foreign(view, now_s, hears_leader):
+            return _without(view.leader)
         leader = decoded(view.leader, LeaderRecord.decode)
         if leader is None:
             return Wait("`leader` in etcd cannot be read")
@@ -195,7 +214,7 @@ class Elector:
         return Wait(why) if why else Follow(leader.address, leader.epoch)
 
     def _why_not(self, view: View) -> str:
-        """Why this node may not be elected, or "". ``leader`` is absent."""
+        """Why this node may not be elected while ``leader`` is absent, or ""."""
         if view.cluster is None and not self.cluster:
             return "" if view.in_sync is None else f"etcd has `isr`, but no `cluster`: {ADOPT}"
         why = self._why_other_cluster(view) or _why_no_set(view)
@@ -204,19 +223,25 @@ class Elector:
         record = decoded(view.in_sync, InSyncRecord.decode)
         assert record is not None
         if self.node not in record.members:
-            return "no leader, and this node is not in sync: one of the in-sync nodes must come back"
-        if self.epoch < record.members[self.node]:
+            why = "no leader, and this node is not in sync: one of the in-sync nodes must come back"
+            return why if self.cluster else f"{why}. {NO_COPY}"
+        epoch, position = record.place(self.node)
+        if self.epoch < epoch:
             return (
                 f"this data folder is of epoch {self.epoch}, but was in sync in epoch "
-                f"{record.members[self.node]}: it was put back, or emptied. Another in-sync node must lead")
+                f"{epoch}: it was put back, or emptied. Another in-sync node must lead")
+        if self.epoch == epoch and self.position < position:
+            return (
+                f"this data folder has noted position {self.position} of epoch {epoch}, but had come to "
+                f"{position}: it was put back. Another in-sync node must lead")
         if self.epoch > record.epoch:
             return f"this data folder is of epoch {self.epoch}, etcd of epoch {record.epoch}: {ADOPT}"
         if self.is_copy:
             return (
                 "another node follows the leader with this node's id, so this data folder may lack what that "
                 "one has acknowledged: remove .cluster of the copy, or start this node anew if there is none")
-        if not self.is_whole:
-            return "what this node has acknowledged may not be on its disk"
+        if not self.is_whole and len(record.members) > 1:  # else nobody has more
+            return LACKING
         return "" if record.epoch < MAX_EPOCH else "`isr` in etcd has the highest epoch"
 
     def _why_other_cluster(self, view: View) -> str:
@@ -230,13 +255,23 @@ class Elector:
         return ""
 
     def _rest_s(self, view: View, now_s: float, hears_leader: bool) -> float:
-        """Seconds for which this node still lets others be elected first."""
+        """Seconds for which this node still lets others be elected first, or None."""
         record = decoded(view.in_sync, InSyncRecord.decode)
         if record is None or len(record.members) < 2:
             return 0.0
         rest_s = DAMAGED_S if self.is_damaged else HEARING_S if hears_leader else 0.0
         assert self._absent_since_s is not None
         return min(rest_s, rest_s - (now_s - self._absent_since_s))  # min(): the clock may be set back
+
+    def _is_foreign(self, view: View, now_s: float, hears_leader: bool) -> bool:
+        """Whether ``leader`` is to be deleted by this node, which could be elected then: no election has
+        written it, and no leader that lives has written its own over it.
+        """
+        since_s = self._foreign_since_s
+        if since_s is None or hears_leader or self._why_not(view):
+            return False
+        self._foreign_since_s = min(since_s, now_s)  # the clock may be set back
+        return now_s - self._foreign_since_s >= FOREIGN_S
 
     def _campaign(self, view: View) -> Campaign:
         nobody = Compare(LEADER, CREATE, 0)
@@ -265,7 +300,7 @@ class Elector:
                 return Wait(
                     f"this node leads at {leader.address}, says etcd, and this process is at {self.address}: "
                     "unless the address has changed, the data folder is a copy that must lose its .cluster")
-            return Clear(Transaction((Compare(LEADER, CREATE, kept.create_revision),), (Delete(LEADER),)))
+            return _without(kept)
         why = self._why_other_cluster(view) or _why_no_set(view)
         if why:
             return Wait(why)
@@ -297,15 +332,18 @@ class Elector:
         if record.epoch < lead.epoch:
             return Wait(f"this node leads in epoch {lead.epoch}, etcd has {record.epoch}: {ADOPT}")
         if kept is not None:
-            return lead._replace(record=record, mod_revision=view.in_sync.mod_revision)
+            own = LeaderRecord(self.node, lead.epoch, self.address).encode()
+            is_own = not self.lease or (kept.value, kept.lease) == (own, self.lease)
+            mend = None if is_own else _if_unchanged(kept, Put(LEADER, own, self.lease))
+            return lead._replace(record=record, mod_revision=view.in_sync.mod_revision, mend=mend)
         if self.epoch < record.members.get(self.node, MAX_EPOCH):
             return Deposed("the lease is lost, and this node is not in sync any more")
         return Again(*self._election(view, Compare(LEADER, CREATE, 0)))
 
     def _other_election(self, view: View, kept: Kept) -> Decision:
-        """``leader`` is of another election than the one by which this node leads: a successor's, or, with
-        this node's present lease, that of an Again that was won.
-        """
+        """What to do when ``leader`` is of another election than the one by which this node leads."""
+        if not kept.lease:
+            return _without(kept)
         leader = decoded(kept, LeaderRecord.decode)
         if leader is None:
             return Wait("`leader` in etcd cannot be read")
@@ -315,6 +353,17 @@ class Elector:
 
 
 # helpers
+
+
+def _without(leader: Kept) -> Clear:
+    return Clear(_if_unchanged(leader, Delete(LEADER)))
+
+
+def _if_unchanged(leader: Kept, operation: Put | Delete) -> Transaction:
+    """Both revisions: a later ``leader`` of the same election, or of another one, stays."""
+    return Transaction(
+        (Compare(LEADER, CREATE, leader.create_revision), Compare(LEADER, MOD, leader.mod_revision)),
+        (operation,))
 
 
 def _why_no_set(view: View) -> str:

@@ -1,15 +1,16 @@
 """In-sync set: which followers every promise of a leader waits for, and how the leader changes ``isr``.
 
 Used by the leader's runtime, one InSync per election that was won. A promise is kept when the local disk and
-every *required* node have it: the members of ``isr`` as known, and those of every change without an answer,
-because that change may be in force already, or soon. So every node that may be elected has all promises:
+every *required* node have it. Required are the members of ``isr`` as known, and those of every change without
+an answer, because that change may be in force. So every node that may be elected has all promises:
 
-- A node is removed from what promises wait for when the change of ``isr`` has succeeded.
+- Promises wait for a removed node until the change of ``isr`` has succeeded.
 - A node is required before the change that admits it is sent, and has flushed all that was promised by then.
-- Each change compares the leader's ``create`` and ``isr``'s ``mod`` revision, so a former leader changes
-  nothing, and an unanswered change has become impossible once a later one has succeeded.
+- Each change compares the leader's ``create`` and ``isr``'s ``mod`` revision. So a former leader changes
+  nothing, and an unanswered change becomes impossible once a later one has succeeded.
 - Promises wait until each member's epoch in ``isr`` is the leader's. So a folder of an earlier epoch that is
-  put back in a member's place is not elected: it lacks what was promised since.
+  put back in a member's place is not elected: it lacks what was promised since. Within an epoch each member
+  notes from time to time in its folder how far it is, and ``isr`` has that beside the epoch.
 """
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -34,16 +35,17 @@ FLAPS_S, LONGEST_S = 600.0, 60.0
 class Progress(NamedTuple):
     """A follower's connection, in the leader's present epoch. ``flushed``: position that it has acknowledged
     as flushed; ``is_synced``: this session's sync is swapped in, or it needed none, and the epoch in its
-    folder is the leader's.
+    folder is the leader's; ``noted``: position of this epoch that is noted in its folder, on the disk.
     """
 
     flushed: int
     is_synced: bool
     is_connected: bool = True
+    noted: int = 0
 
     @property
     def is_streaming(self) -> bool:
-        """Whether what it flushes counts."""
+        """Whether its flushes count."""
         return self.is_connected and self.is_synced
 
 
@@ -51,15 +53,15 @@ ABSENT = Progress(0, False, False)
 
 
 class InSync:
-    """The set of the leader ``node`` in ``epoch``; the arguments are those of elector.Lead.
+    """The in-sync set of the leader ``node`` in ``epoch``; the arguments are those of elector.Lead.
 
-    Call ``step`` every STEP_S / 2 or more often, send the Transaction that it returns, and tell what became
-    of it by ``done``, ``unanswered`` or ``not_done``. Each of them may change ``required`` and
-    ``may_promise``: pass these to the Promises before anything switches, and for ``step`` before the
-    Transaction is sent.
+        required       ids of the nodes that promises wait for
+        late           members without progress for ``ack_timeout_s``
+        is_deposed     this election does not count any more; the Elector decides what then
 
     ``required``: ids of the nodes that promises wait for. ``late``: members without progress for
     ``ack_timeout_s``. ``is_deposed``: this election does not count any more; the Elector decides what then.
+    ``noted``: position that is noted in this node's folder, on the disk; set by the runtime.
     """
 
     def __init__(
@@ -68,9 +70,10 @@ class InSync:
         self.required: frozenset[str] = frozenset()
         self.late: frozenset[str] = frozenset()
         self.is_deposed = False
+        self.noted = 0
         self._node, self._epoch, self._leader_revision = node, epoch, leader_revision
         self._min_isr, self._ack_timeout_s = min_isr, ack_timeout_s
-        self._known = record.members
+        self._known, self._positions = record.members, record.positions
         self._mod_revision = mod_revision
         self._pending: list[Mapping[str, int]] = []  # changes without an answer, the one under way last
         self._is_under_way = False
@@ -85,31 +88,32 @@ class InSync:
 
     @property
     def members(self) -> Mapping[str, int]:
-        """``isr``'s members as last known: {node id: epoch}."""
+        """Return {node id: epoch} of the members in ``isr`` as last known."""
         return self._known
 
     @property
     def is_open(self) -> bool:
-        """Whether doors may open: ``isr`` says that this node's folder is of its epoch."""
+        """Whether doors may open: the epoch of this node's folder is in ``isr``."""
         return self._known.get(self._node) == self._epoch
 
     @property
     def has_enough(self) -> bool:
-        """Whether at least min_isr nodes are members, whichever unanswered change is in force."""
+        """Whether at least min_isr nodes are members, even if an unanswered change is in force."""
         return all(len(members) >= self._min_isr for members in (self._known, *self._pending))
 
     @property
     def may_promise(self) -> bool:
-        """Whether promises may be kept, when all required nodes have what was promised."""
+        """Whether promises may be kept, when all required nodes have flushed them."""
         return (
             self.is_open and self.has_enough and not self.is_deposed
             and min(self._known.values()) == self._epoch)
 
     def step(
-            self, now_s: float, progress: Mapping[str, Progress], asked: int, promised: int,
+            self, now_s: float, progress: Mapping[str, Progress], asked: int | None, promised: int,
     ) -> Transaction | None:
         """The change of ``isr`` that is to be sent now, or None. ``progress``: {node id: its Progress} of all
-        links; ``asked``: highest position that a promise waits for; ``promised``: highest one promised.
+        links; ``asked``: highest position that a promise waits for, None: none waits; ``promised``: highest
+        one promised.
         """
         self._pace.step(now_s, self._known, progress, asked, promised)
         self.late = frozenset(
@@ -121,7 +125,9 @@ class InSync:
             if not progress.get(node, ABSENT).is_streaming}
         self._join(progress, promised)
         members = None if self._is_under_way else self._wanted(progress, promised)
-        if members is None or members == self._known and not self._pending and not self._is_foreign:
+        positions = {} if members is None else self._noted(members, progress)
+        if members is None or not (
+                members != self._known or positions != self._positions or self._pending or self._is_foreign):
             self._update_required()
             return None
         self._pending.append(members)
@@ -129,18 +135,17 @@ class InSync:
         self._update_required()
         return Transaction(
             (Compare(LEADER, CREATE, self._leader_revision), Compare(IN_SYNC, MOD, self._mod_revision)),
-            (Put(IN_SYNC, InSyncRecord(self._epoch, members).encode()),))
+            (Put(IN_SYNC, InSyncRecord(self._epoch, members, positions).encode()),))
 
     def leave(self, node: str) -> None:
-        """Remove a member without waiting for ack_timeout_s, if its link has ended and min_isr allows it: its
-        disk has failed, or an operator has forgotten it.
-        """
+        """Remove a member at once, if its link has ended and min_isr allows it."""
+        # Its disk has failed, or an operator has forgotten it.
         self._leaving.add(node)
 
     def saw(self, kept: Kept | None) -> bool:
-        """Note ``isr`` as it was read. If somebody else has written it, the next step writes it anew: nobody
-        could be elected by what cannot be read, or by other members. Returns whether that is new.
-        """
+        """Note ``isr`` as it was read. Returns whether it is new, because somebody else has written it."""
+        # The next step then writes it anew: nobody could be elected by what cannot be read, or by other
+        # members.
         is_foreign = (
             kept is not None and kept.mod_revision > self._mod_revision
             and not self._is_under_way and not self._pending)
@@ -158,26 +163,27 @@ class InSync:
             return
         self._mod_revision = 0 if kept is None else kept.mod_revision
         # No comparison with the former revision holds again, so each unanswered change is in this value, or
-        # has become impossible. If the value cannot be read, that is unknown until it is overwritten.
+        # has become impossible. If the value cannot be read, or is an older one that somebody has put there
+        # while this node leads, that is unknown until it is overwritten.
         record = decoded(kept, InSyncRecord.decode)
-        if record is not None and record.epoch != self._epoch:
+        if record is not None and record.epoch > self._epoch:
             self.is_deposed = True
-        elif record is not None:
+        elif record is not None and record.epoch == self._epoch:
             for node in self._known.keys() - record.members.keys():
                 self._pace.removed(node)
-            self._known = record.members
+            self._known, self._positions = record.members, record.positions
             self._pending.clear()
         self._update_required()
 
     def unanswered(self) -> None:
-        """Nobody knows whether the change was made, or will be."""
+        """Note that nobody knows whether the change was made, or will be."""
         self._is_under_way = False
         last = self._pending.pop()
         if last not in self._pending:
             self._pending.append(last)
 
     def not_done(self) -> None:
-        """The change was certainly not made."""
+        """Note that the change was certainly not made."""
         self._is_under_way = False
         self._pending.pop()
         self._update_required()
@@ -192,7 +198,7 @@ class InSync:
             self.required = frozenset(required)
 
     def _join(self, progress: Mapping[str, Progress], promised: int) -> None:
-        """Begin and end to require the nodes that are joining."""
+        """Begin or end to require nodes that are joining."""
         pace = self._pace
         for node, since_s in list(self._joining.items()):
             found = progress.get(node, ABSENT)
@@ -219,11 +225,23 @@ class InSync:
             del members[node]
         return members
 
+    def _noted(self, members: Mapping[str, int], progress: Mapping[str, Progress]) -> dict[str, int]:
+        """The positions that ``isr`` should have now for these members."""
+        positions = {}
+        for node, epoch in members.items():
+            position = self._positions.get(node, 0) if self._known.get(node) == epoch else 0
+            if node == self._node:
+                position = max(position, self.noted)
+            elif progress.get(node, ABSENT).is_streaming:
+                position = max(position, progress[node].noted)
+            if position:
+                positions[node] = position
+        return positions
+
 
 class _Pace:
-    """The followers' progress: tells which are late, and which may be admitted.
-
-    ``time_s``: seconds that the leader has been running; 0 at first.
+    """The followers' progress: which are late, and which may be admitted. ``time_s``: seconds that the leader
+    has been running.
     """
 
     def __init__(self, ack_timeout_s: float) -> None:
@@ -241,7 +259,7 @@ class _Pace:
         self._progress_s[node] = time_s
 
     def step(
-            self, now_s: float, nodes: Iterable[str], progress: Mapping[str, Progress], asked: int,
+            self, now_s: float, nodes: Iterable[str], progress: Mapping[str, Progress], asked: int | None,
             promised: int,
     ) -> None:
         """Take the ``progress`` of the ``nodes``."""
@@ -259,14 +277,14 @@ class _Pace:
             else:
                 self._streams_since_s.pop(node, None)
             self._progress_s.setdefault(node, self.time_s)
-            if self._has_moved(node, found, asked, promised):
+            if self._has_moved(node, found, asked):
                 self._progress_s[node] = self.time_s
             self._flushed[node] = found.flushed
 
-    def _has_moved(self, node: str, found: Progress, asked: int, promised: int) -> bool:
+    def _has_moved(self, node: str, found: Progress, asked: int | None) -> bool:
         if not found.is_connected:
             return False
-        if asked <= promised:  # nobody waits
+        if asked is None:  # a promise for what was promised before may wait, too: for a member's epoch
             return True
         return found.is_streaming and (
             found.flushed >= asked or found.flushed > self._flushed.get(node, 0))
@@ -276,7 +294,9 @@ class _Pace:
         return self.time_s - self._progress_s.get(node, self.time_s) >= self._ack_timeout_s
 
     def may_join(self, node: str, found: Progress) -> bool:
-        """Whether promises may begin to wait for the node: it is near, and has streamed for long enough."""
+        """Whether promises may begin to wait for the node: it has nearly caught up, and has streamed for long
+        enough.
+        """
         if not found.is_streaming or found.flushed < self._marks[0][1]:
             return False
         removals = self._removals.get(node, ())
@@ -285,6 +305,6 @@ class _Pace:
         return self.time_s - self._streams_since_s[node] >= needed_s
 
     def removed(self, node: str) -> None:
-        """Note that the node was removed from the set, or has not caught up in time while joining."""
+        """Note that the node was removed from the set, or has not caught up in time."""
         # 2 ** 6 s is above LONGEST_S
         self._removals.setdefault(node, deque(maxlen=6)).append(self.time_s)

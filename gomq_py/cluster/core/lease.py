@@ -1,9 +1,9 @@
 """Lease: until when a leader may act as one, by its own clock.
 
-The coordinator ends a lease ``ttl_s`` after a keepalive has *reached* it; a leader stops at 0.8 of that after
+The coordinator ends a lease ``ttl_s`` after a keepalive has *reached* it. A leader stops at 0.8 of that after
 the keepalive was *sent*, so that it has stopped when another one is elected, if clocks run alike. No promise
-depends on it: it keeps deliveries of two leaders apart. ``now_s``: seconds of a clock that goes on while the
-machine sleeps (CLOCK_BOOTTIME).
+depends on it: it only keeps two leaders from delivering at once. ``now_s``: seconds of a clock that goes on
+while the machine sleeps (CLOCK_BOOTTIME).
 """
 # Part of ttl_s for which a keepalive counts, and between two of them.
 COUNTS, EVERY = 0.8, 0.2

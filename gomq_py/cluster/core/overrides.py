@@ -1,10 +1,11 @@
 """Overrides: changes of a cluster's keys by an operator, for a cluster that can elect nobody by its rules.
 
-Both give up the promise that nothing confirmed is lost, if the operator chooses the wrong node. They change
-``cluster`` and ``isr`` only; then the node is elected as any other.
+If the operator chooses the wrong node, confirmed messages are lost. Only ``cluster`` and ``isr`` change; then
+the node is elected as any other.
 """
+from gomq_py.cluster.core.elector import NO_COPY
 from gomq_py.cluster.core.records import CLUSTER, IN_SYNC, LEADER, InSyncRecord, View, decode_cluster, decoded
-from gomq_py.cluster.core.transactions import CREATE, MOD, Compare, Put, Transaction
+from gomq_py.cluster.core.transactions import MOD, Compare, Delete, Put, Transaction
 
 # Epochs that are skipped where the last one in use is unknown: a node refuses a leader of a lower epoch than
 # its folder's.
@@ -16,12 +17,12 @@ class NotPossible(Exception):
 
 
 def adopt(view: View, node: str, cluster: str, epoch: int) -> Transaction:
-    """Write the keys of a cluster that etcd has lost anew, from the folder of ``node``, which is then the
-    only one in sync. ``cluster``, ``epoch``: of the folder. Raises NotPossible.
+    """Write the keys of a cluster that etcd has lost, from the folder of ``node``, which is then the only one
+    in sync. ``cluster``, ``epoch``: of the folder. Raises NotPossible.
     """
     if not cluster:
         raise NotPossible("this data folder belongs to no cluster: there is nothing to write anew")
-    if view.leader is not None:
+    if _is_led(view):
         raise NotPossible("etcd knows a leader: nothing is lost")
     found = decoded(view.cluster, decode_cluster)
     record = decoded(view.in_sync, InSyncRecord.decode)
@@ -29,16 +30,16 @@ def adopt(view: View, node: str, cluster: str, epoch: int) -> Transaction:
         raise NotPossible(
             "etcd knows this cluster and who is in sync. If none of these nodes can come back: "
             "cluster_force_leader")
-    return Transaction(
-        (_absent(LEADER), *_as_read(view)),
-        (Put(CLUSTER, cluster.encode()), Put(IN_SYNC, InSyncRecord(epoch + UNKNOWN, {node: epoch}).encode())))
+    return Transaction(_as_read(view), (
+        Delete(LEADER), Put(CLUSTER, cluster.encode()),
+        Put(IN_SYNC, InSyncRecord(epoch + UNKNOWN, {node: epoch}).encode())))
 
 
 def force_leader(view: View, node: str, cluster: str, epoch: int) -> Transaction:
     """Make ``node`` the only one in sync, whatever its folder lacks. Raises NotPossible."""
     if not cluster:
-        raise NotPossible("nothing has been copied to this node yet, so there is nothing to lead")
-    if view.leader is not None:
+        raise NotPossible(f"nothing has been copied to this node yet, so there is nothing to lead. {NO_COPY}")
+    if _is_led(view):
         raise NotPossible("there is a leader: stop that node first")
     if decoded(view.cluster, decode_cluster) != cluster:
         raise NotPossible(
@@ -46,14 +47,15 @@ def force_leader(view: View, node: str, cluster: str, epoch: int) -> Transaction
     record = decoded(view.in_sync, InSyncRecord.decode)
     highest = epoch + UNKNOWN if record is None else max(epoch, record.epoch)
     return Transaction(
-        (_absent(LEADER), *_as_read(view)), (Put(IN_SYNC, InSyncRecord(highest, {node: epoch}).encode()),))
+        _as_read(view), (Delete(LEADER), Put(IN_SYNC, InSyncRecord(highest, {node: epoch}).encode())))
 
 
-def _absent(key: str) -> Compare:
-    return Compare(key, CREATE, 0)
+def _is_led(view: View) -> bool:
+    """Whether an election has written ``leader``: it has a lease then."""
+    return view.leader is not None and view.leader.lease != 0
 
 
 def _as_read(view: View) -> tuple[Compare, ...]:
     return tuple(
         Compare(key, MOD, 0 if kept is None else kept.mod_revision)
-        for key, kept in ((CLUSTER, view.cluster), (IN_SYNC, view.in_sync)))
+        for key, kept in ((LEADER, view.leader), (CLUSTER, view.cluster), (IN_SYNC, view.in_sync)))

@@ -15,16 +15,16 @@ EVERYTHING = float("inf")
 class Promises:
     """Callbacks in the order of asking; they neither switch nor raise, and may ask again.
 
-    ``promised``: highest position that was promised; ``wanted``: highest one asked for.
+    ``promised``: highest position that was promised.
     """
 
     __slots__ = (
-        "promised", "wanted", "_waiting", "_flushed", "_required", "_safe", "_is_held", "_is_keeping",
+        "promised", "_waiting", "_flushed", "_required", "_safe", "_is_held", "_is_keeping",
         "_error",
     )
 
     def __init__(self) -> None:
-        self.promised = self.wanted = 0
+        self.promised = 0
         self._waiting: deque[tuple[int, Callback]] = deque()
         self._flushed: dict[str, int] = {}  # node id -> position that it has flushed
         self._required: frozenset[str] = frozenset()
@@ -34,44 +34,47 @@ class Promises:
         self._error: Exception | None = None
 
     def ask(self, position: int, callback: Callback) -> None:
-        """Call ``callback(None)`` once every required node has flushed the first ``position`` events,
-        perhaps before this returns; ``callback(error)`` if the node is deposed before. Positions do not
-        decrease.
+        """Call ``callback(None)`` once every required node has flushed the first ``position`` events, perhaps
+        before this returns; ``callback(error)`` if the node is deposed before. Positions do not decrease.
         """
         if self._error is not None:
             callback(self._error)
             return
-        self.wanted = max(self.wanted, position)
         self._waiting.append((position, callback))
         self._keep()
 
     def acknowledged(self, node: str, position: int) -> None:
-        """A node has flushed the first ``position`` events of this run. Told again with less: no effect."""
+        """Note that a node has flushed the first ``position`` events of this run. No effect if it has flushed
+        more.
+        """
         if position > self._flushed.get(node, 0):
             self._flushed[node] = position
             if node in self._required:
                 self._measure()
 
     def require(self, nodes: Iterable[str]) -> None:
-        """Let all promises from now on wait for these nodes: InSync.required. Called after each method of
-        InSync that may change it, before anything switches.
-        """
+        """Let all promises from now on wait for these nodes (InSync.required)."""
+        # Called after each method of InSync that may change it, before anything switches.
         self._required = frozenset(nodes)
         self._measure()
 
     def hold(self, is_held: bool) -> None:
-        """Keep no promise while this holds: the node is fenced, or too few nodes are in sync. It holds at
-        first.
-        """
+        """Hold back all promises, or keep them again. They are held at first."""
+        # While the node is fenced, or too few nodes are in sync.
         self._is_held = is_held
         self._keep()
 
     def refuse(self, error: Exception) -> None:
-        """Answer all promises, now and later, with this error: the node is deposed."""
+        """Answer all promises, now and later, with this error, because the node is deposed."""
         if self._error is None:
             self._error = error
         while self._waiting:
             self._waiting.popleft()[1](self._error)
+
+    @property
+    def asked(self) -> int | None:
+        """Highest position that a callback waits for; None: none waits."""
+        return self._waiting[-1][0] if self._waiting else None
 
     def __len__(self) -> int:
         """The number of callbacks that wait."""

@@ -1,13 +1,14 @@
-"""Records: what a cluster keeps in its coordinator (etcd), and how it is written there.
+"""Records: the keys of a cluster in its coordinator (etcd), and the form of their values.
 
     cluster      the cluster's id: 32 hex digits
     leader       with a lease: {"node": id, "epoch": number, "address": "host:port"}
-    isr          {"epoch": number, "members": {id: epoch of the member's last sync}}
+    isr          {"epoch": number, "members": {id: epoch of the member's last sync},
+                 "positions": {id: position in that epoch that the member has noted in its folder}}
     nodes/<id>   {"name": text, "address": "host:port", "settings": {name: value as text}}
     secret       64 hex digits
 
-The id of a node is 32 hex digits, too. An operator may write anything under these keys: what ``decode``
-refuses counts as unknown, and stops nobody's start.
+The id of a node is 32 hex digits, too. An operator may write anything under these keys: a value that
+``decode`` refuses counts as unknown, and stops no start.
 """
 import json
 import re
@@ -44,36 +45,47 @@ class LeaderRecord(NamedTuple):
 
     @classmethod
     def decode(cls, value: bytes) -> "LeaderRecord":
-        """Raises RecordError."""
+        """Decode a stored value. Raises RecordError."""
         found = _decode(value, cls._fields)
-        return cls(check_id(found["node"]), _epoch(found["epoch"], 1), _address(found["address"]))
+        return cls(check_id(found["node"]), _number(found["epoch"], 1), _address(found["address"]))
 
 
 class InSyncRecord(NamedTuple):
     """The value of ``isr``. ``members``: {node id: epoch of the leader whose state the node's folder has}; a
     folder of a lower epoch is an older one that was put back. Epoch 0 is that of the node that began the
-    cluster, until its doors open.
+    cluster, until its doors open. ``positions``: {node id: position of that leader's changes that the node's
+    folder has noted}, 0 where there is none: an older folder of the same epoch has noted a lower one.
     """
 
     epoch: int
     members: Mapping[str, int]
+    positions: Mapping[str, int] = {}
 
     def encode(self) -> bytes:
         """The value as stored."""
-        return _encode({"epoch": self.epoch, "members": dict(sorted(self.members.items()))})
+        found = {"epoch": self.epoch, "members": dict(sorted(self.members.items()))}
+        if self.positions:
+            found["positions"] = dict(sorted(self.positions.items()))
+        return _encode(found)
 
     @classmethod
     def decode(cls, value: bytes) -> "InSyncRecord":
-        """Raises RecordError."""
-        found = _decode(value, cls._fields)
-        members = found["members"]
+        """Decode a stored value. Raises RecordError."""
+        found = _decode(value, ("epoch", "members"), ("positions",))
+        members, positions = found["members"], found.get("positions", {})
         if not isinstance(members, dict) or not 1 <= len(members) <= MAX_MEMBERS:
             raise RecordError(f"the members are no object of 1 to {MAX_MEMBERS} nodes")
-        epoch = _epoch(found["epoch"], 1)
-        checked = {check_id(node): _epoch(synced, 0) for node, synced in members.items()}
+        epoch = _number(found["epoch"], 1)
+        checked = {check_id(node): _number(synced, 0) for node, synced in members.items()}
         if max(checked.values()) > epoch:
             raise RecordError(f"a member has an epoch above {epoch}, the set's own")
-        return cls(epoch, checked)
+        if not isinstance(positions, dict) or not positions.keys() <= checked.keys():
+            raise RecordError("the positions are no object of members")
+        return cls(epoch, checked, {node: _number(position, 1) for node, position in positions.items()})
+
+    def place(self, node: str) -> tuple[int, int]:
+        """(epoch, position) that a member's folder has at least."""
+        return self.members[node], self.positions.get(node, 0)
 
 
 class NodeRecord(NamedTuple):
@@ -91,7 +103,7 @@ class NodeRecord(NamedTuple):
 
     @classmethod
     def decode(cls, value: bytes) -> "NodeRecord":
-        """Raises RecordError."""
+        """Decode a stored value. Raises RecordError."""
         found = _decode(value, ("name", "address"), ("settings",))
         name, settings = found["name"], found.get("settings", {})
         if not _is_text(name) or not name:
@@ -118,8 +130,8 @@ def decode_secret(value: bytes) -> bytes:
 
 
 class Kept(NamedTuple):
-    """A value as the coordinator keeps it, with the revisions of its creation and of its last change.
-    ``lease``: 0 for none; the value goes when its lease ends.
+    """A stored value, with the revisions of its creation and of its last change. ``lease``: the value is
+    deleted when this lease ends; 0 for none.
     """
 
     value: bytes
@@ -129,7 +141,7 @@ class Kept(NamedTuple):
 
 
 class View(NamedTuple):
-    """All keys of a cluster at one revision; None: the key is absent. ``nodes``: {node id: value}."""
+    """All keys of a cluster at one revision. None: the key is absent. ``nodes``: {node id: value}."""
 
     revision: int
     cluster: Kept | None = None
@@ -153,7 +165,7 @@ def decoded(kept: Kept | None, decode: Callable[[bytes], Record]) -> Record | No
 
 
 def check_id(text: Any) -> str:
-    """The same text, if it is the id of a node or cluster. Raises RecordError."""
+    """Return the text if it is the id of a node or cluster. Raises RecordError."""
     if not isinstance(text, str) or not _ID.fullmatch(text):
         raise RecordError(f"{_shown(text)} is not 32 hex digits")
     return text
@@ -186,9 +198,10 @@ def _text(value: bytes) -> str:
         raise RecordError("the value is not ASCII") from None
 
 
-def _epoch(found: Any, least: int) -> int:
+def _number(found: Any, least: int) -> int:
+    """An epoch or a position."""
     if type(found) is not int or not least <= found <= MAX_EPOCH:  # type(): True is an int
-        raise RecordError(f"{_shown(found)} is no epoch from {least} on")
+        raise RecordError(f"{_shown(found)} is no number from {least} on")
     return found
 
 

@@ -1,5 +1,4 @@
-"""Transactions: what the coordinator does in one step if all comparisons hold, and what comes back.
-
+"""Transactions: operations that the coordinator does in one step if all comparisons hold, and their outcome.
 Keys are relative to the cluster's prefix (see ``records``).
 """
 from typing import NamedTuple
@@ -10,7 +9,7 @@ CREATE, MOD = "create", "mod"
 
 
 class Compare(NamedTuple):
-    """The ``target`` revision of the key is ``revision``. 0: the key is absent."""
+    """True if the ``target`` revision of the key is ``revision``. 0: the key is absent."""
 
     key: str
     target: str
@@ -18,7 +17,7 @@ class Compare(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Write a value. ``lease``: the key goes when it ends; 0 for none. The lease must be alive."""
+    """Write a value. ``lease``: the key is deleted when this lease, which must be alive, ends; 0 for none."""
 
     key: str
     value: bytes
@@ -39,15 +38,15 @@ class Transaction(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """``is_done``: whether the operations were done. ``view``: read in the same transaction, behind them."""
+    """``is_done``: whether the operations were done. ``view``: read after them, in the same transaction."""
 
     is_done: bool
     view: View
 
 
 class CoordinatorError(Exception):
-    """What was asked of the coordinator was certainly not done; the text says why."""
+    """A request to the coordinator was certainly not carried out. The text says why."""
 
 
 class Unanswered(Exception):
-    """Nobody knows whether what was asked of the coordinator was done, or will be."""
+    """Nobody knows whether a request to the coordinator was carried out, or will be."""

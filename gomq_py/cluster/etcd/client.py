@@ -1,11 +1,11 @@
 """Client: asks etcd's servers in turn, and is the cluster's Coordinator.
 
-A call goes to the server that answered last. If that one fails, the call goes to the next one within the same
-time limit. A transaction goes there only if it was certainly not carried out: no connection was made, or the
-server has refused it because it sees no leader.
+A call goes to the server that answered last and, if that fails, to the next one within the same time limit. A
+transaction is sent to the next one only if it was certainly not carried out: there was no connection, or the
+server refused it because it sees no leader.
 
-Each server has a share of the time limit. When all of them were too slow for theirs, each of the next
-calls gives its whole time to one server, in turn, until one has answered.
+Each server has a share of the time limit. If all of them were too slow for theirs, each of the next calls
+gives its whole time to one server, in turn, until one has answered.
 """
 import json
 import math
@@ -18,30 +18,46 @@ import gevent
 from gomq_py.cluster.core.records import View
 from gomq_py.cluster.core.transactions import CoordinatorError, Outcome, Transaction, Unanswered
 from gomq_py.cluster.etcd import messages
-from gomq_py.cluster.etcd.connection import OK, Connection, Endpoint, Failure, Names, within
+from gomq_py.cluster.etcd.connection import MOST_OCTETS, OK, Connection, Endpoint, Failure, within
 from gomq_py.cluster.etcd.messages import AnswerError, JSONObject, Refused
 from gomq_py.cluster.etcd.watch import Watch
 from gomq_py.config.kinds import endpoint_parts
 from gomq_py.config.settings import Settings
+from gomq_py.net.connecting import Lookups
 from gomq_py.observability.histogram import Histogram
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
 
+LOG = logger("cluster")
 # Limit of a call over all servers. Keepalives are sent every second at the default lease_ttl, and the leader
 # is fenced 4 s after the last good one was sent: two calls may fail.
 TIMEOUT_S = 1.8
 # Limit of a login: etcd hashes passwords slowly on purpose, on a busy machine for longer than a server's
 # share of a call.
 LOGIN_S = 10.0
+# Time for another lookup of a name; after it the addresses that were found before are used.
+LOOKUP_S = 0.5
 # Connections that are kept between calls. Keepalives, reads and changes of the in-sync set go side by side.
 IDLE_MOST = 3
+# Text of a refusal -> what an operator can do about it.
+ADVICE = {
+    messages.WRONG_LOGIN: "see etcd_user and etcd_password of [clustering]",
+    messages.LOGIN_NEEDED: "set etcd_user and etcd_password of [clustering]",
+    messages.NO_RIGHTS: "it needs rights to read and write all keys below {prefix}, see etcd_prefix",
+}
+# Answers that are larger are told of in the log: MOST_OCTETS is not far then.
+LARGE_OCTETS = 1024 * 1024
 Result = TypeVar("Result")
 
 
 class Etcd:
-    """A Coordinator (``core.coordinator``) over etcd's servers ``endpoints``, each host:port or an http:// or
-    https:// URL. All keys begin with ``prefix`` and a slash.
+    """A Coordinator (``core.coordinator``) over etcd's servers. All keys begin with ``prefix`` and a slash.
 
-    ``user``, ``password``: of a login, or empty. ``tls``: a client's ``gevent.ssl.SSLContext``, for https.
-    ``timeout_s``: limit of each call. ``call_seconds``: Histogram of the time that calls took, for metrics.
+        endpoints         host:port or an http:// or https:// URL of each server
+        user, password    of a login, or empty
+        tls               a client's ``gevent.ssl.SSLContext``, for https
+        timeout_s         limit of each call
+        call_seconds      Histogram of the time that calls took, for metrics
     """
 
     def __init__(
@@ -54,12 +70,14 @@ class Etcd:
         self._tls = tls
         self._timeout_s = timeout_s
         self._at = 0  # the endpoint to ask first
-        self._names = Names()
+        self._lookups = Lookups()
+        self._found: dict[Endpoint, list[Any]] = {}  # addresses
         self._idle: list[Connection] = []
         self._token: str | None = None if user else ""  # None: a login is needed
         self._logins: dict[Endpoint, Any] = {}  # greenlets
         self._was_late = False  # no server has answered the last call in its share of the time
         self._is_closed = False
+        self._quiet = QuietLog(LOG)
         self.call_seconds = Histogram()
         self.failures = 0  # calls that were refused, or not answered in time
 
@@ -68,8 +86,17 @@ class Etcd:
     def read(self) -> View:
         """All keys at one revision. Raises CoordinatorError, Unanswered. May switch."""
         return self._call(
-            messages.RANGE, messages.range_request(self._prefix),
-            lambda answer: messages.view_of(answer, self._prefix))
+            messages.RANGE, messages.range_request(self._prefix), self._view)
+
+    def _view(self, answer: JSONObject) -> View:
+        view = messages.view_of(answer, self._prefix)
+        octets, largest = messages.size_of(answer)
+        if octets > LARGE_OCTETS:
+            self._quiet.warning(
+                "large", "the keys below %s in etcd have %d bytes, most of them %s; at most %d are read. "
+                "Remove what is not the cluster's; forget_cluster_node removes nodes",
+                self._prefix.decode(), octets, largest, MOST_OCTETS)
+        return view
 
     def transact(self, transaction: Transaction) -> Outcome:
         """Do the operations if the comparisons hold. Raises CoordinatorError, Unanswered. May switch."""
@@ -120,12 +147,12 @@ class Etcd:
         return self._ready(self.endpoint, self._timeout_s)
 
     def failed(self, endpoint: Endpoint) -> None:
-        """Note that a server has failed: the next one is asked first, if this one was."""
+        """Note that a server has failed, so that the next one is asked first."""
         if self.endpoint == endpoint:
             self._at = (self._at + 1) % len(self._endpoints)
 
     def forget_token(self, token: str) -> None:
-        """Log in again before the next request, unless that has happened since."""
+        """Log in again before the next request, unless that has happened since ``token`` was used."""
         if self._user and self._token == token:
             self._token = None
 
@@ -134,7 +161,7 @@ class Etcd:
     def _call(
         self, path: str, body: JSONObject, read: Callable[[JSONObject], Result], is_repeatable: bool = True,
     ) -> Result:
-        """Ask the servers in turn, see ``_ask_in_turn``, and take the time."""
+        """Do _ask_in_turn(), and measure its time."""
         began_s = time.monotonic()
         try:
             return self._ask_in_turn(path, body, read, is_repeatable)
@@ -147,7 +174,7 @@ class Etcd:
     def _ask_in_turn(
         self, path: str, body: JSONObject, read: Callable[[JSONObject], Result], is_repeatable: bool,
     ) -> Result:
-        """Ask the servers in turn until one has answered; ``read`` is given the answer."""
+        """Ask the servers in turn until one has answered. ``read`` makes the result of the answer."""
         octets = json.dumps(body).encode()
         end_s = time.monotonic() + self._timeout_s
         failures: list[Failure] = []
@@ -174,24 +201,31 @@ class Etcd:
         kind = Unanswered if any(failure.is_open for failure in failures) else CoordinatorError
         raise kind("; ".join(str(failure) for failure in failures))
 
+    def _refusing(self, endpoint: Endpoint, error: Refused) -> CoordinatorError:
+        """What is raised for a refusal: who was refused, and what an operator can do about it."""
+        text, login = f"{endpoint} refuses: {error}", f"user {self._user!r}" if self._user else "no etcd_user"
+        advice = ADVICE.get(error.text)
+        if advice is None:
+            return CoordinatorError(text)
+        return CoordinatorError(f"{text} ({login}; {advice.format(prefix=self._prefix.decode())})")
+
     def _ask(
         self, endpoint: Endpoint, path: str, octets: bytes, read: Callable[[JSONObject], Result],
         share_s: float, limit_s: float,
     ) -> Result:
-        """Ask one server: ``share_s`` for a connection with a login, ``limit_s`` for that and the answer.
-
-        Raises Failure, CoordinatorError.
+        """Ask one server. ``share_s`` limits the connect and login, ``limit_s`` the whole call. Raises
+        Failure, CoordinatorError.
         """
         end_s = time.monotonic() + limit_s
         try:
             return self._attempt(endpoint, path, octets, read, share_s, end_s)
         except Refused as error:
             if not error.is_stale_token or not self._user:
-                raise _refusing(endpoint, error) from error
+                raise self._refusing(endpoint, error) from error
         try:  # its token was forgotten; nothing was done
             return self._attempt(endpoint, path, octets, read, end_s - time.monotonic(), end_s)
         except Refused as error:
-            raise _refusing(endpoint, error) from error
+            raise self._refusing(endpoint, error) from error
 
     def _attempt(
         self, endpoint: Endpoint, path: str, octets: bytes, read: Callable[[JSONObject], Result],
@@ -212,12 +246,12 @@ class Etcd:
             raise Failure(endpoint, error, True) from error
 
     def _ready(self, endpoint: Endpoint, limit_s: float) -> tuple[Connection, str]:
-        """A connection, and the token to use. Raises Failure, CoordinatorError: nothing was asked for yet."""
+        """A connection, and the token to use. Raises Failure, CoordinatorError: nothing was requested yet."""
         try:
             return within(limit_s, self._connected, endpoint, limit_s)
         except Refused as error:
             if error.is_certain:
-                raise _refusing(endpoint, error) from error
+                raise self._refusing(endpoint, error) from error
             raise Failure(endpoint, error, False) from error
         except (OSError, AnswerError) as error:
             raise Failure(endpoint, error, False) from error
@@ -227,10 +261,8 @@ class Etcd:
         return self._take(endpoint, limit_s), token
 
     def _log_in(self, endpoint: Endpoint) -> str:
-        """The token of a login, which goes on if the caller's time ends before: the next call needs it too.
-
-        Raises Refused, OSError, AnswerError. May switch.
-        """
+        """Log in and return the token. Raises Refused, OSError, AnswerError. May switch."""
+        # The login goes on if the caller's time ends before: the next call needs it too.
         login = self._logins.get(endpoint)
         if login is None:
             login = self._logins[endpoint] = gevent.spawn(self._authenticate, endpoint)
@@ -241,7 +273,7 @@ class Etcd:
         raise outcome if isinstance(outcome, Exception) else OSError("the client of etcd is closed")
 
     def _authenticate(self, endpoint: Endpoint) -> str | Exception:
-        """Log in. Returns the token, or what has failed."""
+        """Log in. Returns the token, or the exception of a failure."""
         body = json.dumps({"name": self._user, "password": self._password}).encode()
         try:
             connection = within(LOGIN_S, self._take, endpoint, LOGIN_S)
@@ -280,7 +312,20 @@ class Etcd:
             if connection.endpoint == endpoint and connection.is_reusable():
                 return connection
             connection.close()
-        return Connection(endpoint, self._names.addresses(endpoint), self._tls, limit_s)
+        return Connection(endpoint, self._addresses(endpoint, limit_s), self._tls, limit_s)
+
+    def _addresses(self, endpoint: Endpoint, limit_s: float) -> list[Any]:
+        """The endpoint's addresses; the last ones while name servers do not answer. Raises OSError. May
+        switch.
+        """
+        known = self._found.get(endpoint)
+        try:
+            self._found[endpoint] = self._lookups.find(
+                endpoint.host, endpoint.port, limit_s if known is None else LOOKUP_S)
+        except OSError:
+            if known is None:
+                raise
+        return self._found[endpoint]
 
 
 def of_settings(settings: Settings, timeout_s: float = TIMEOUT_S) -> Etcd:
@@ -293,7 +338,3 @@ def of_settings(settings: Settings, timeout_s: float = TIMEOUT_S) -> Etcd:
     return Etcd(
         settings.etcd_endpoints, settings.etcd_prefix, user=settings.etcd_user,
         password=settings.etcd_password, tls=context, timeout_s=timeout_s)
-
-
-def _refusing(endpoint: Endpoint, error: Refused) -> CoordinatorError:
-    return CoordinatorError(f"{endpoint} refuses: {error}")

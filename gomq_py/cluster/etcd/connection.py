@@ -8,18 +8,17 @@ from typing import Any, NamedTuple, TypeVar
 
 import gevent
 import h11
-from gevent import monkey, socket
+from gevent import monkey
 
-from gomq_py.hub.threads import ThreadWork, begin_apart
 from gomq_py.hub.turns import give_way
+from gomq_py.net import connecting
 
 _poll = monkey.get_original("select", "poll")
 
 READ_OCTETS = 16 * 1024
-# Most octets of an answer with its head, and of a line of a watch. A cluster of 64 nodes has 100 KiB of keys.
-MOST_OCTETS = 1024 * 1024
-# Time for another lookup of a name; after it the addresses that were found before are used.
-LOOKUP_S = 0.5
+# Most octets of an answer with its head, and of a line of a watch. A cluster of 64 nodes has 100 KiB of keys;
+# the largest value that etcd takes by default has 2 MiB in base64, and stops nobody.
+MOST_OCTETS = 4 * 1024 * 1024
 # A server that is cut off from the others refuses a request with this header at once, and ends a watch.
 HAS_LEADER = ("grpc-metadata-hasleader", "true")
 OK = 200
@@ -56,78 +55,50 @@ class Failure(Exception):
     """
 
     def __init__(self, endpoint: Endpoint, error: Exception, is_open: bool):
-        super().__init__(f"{endpoint}: {getattr(error, 'strerror', None) or error or type(error).__name__}")
+        super().__init__(f"{endpoint}: {_told(error)}")
         self.is_open = is_open
         self.is_late = isinstance(error, TimeoutError)
 
 
-def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> Result:
-    """``function(*arguments)``. Raises TimeoutError after ``seconds``. May switch.
+def _told(error: Exception) -> str:
+    """What has failed, and of a TLS connection which settings to look at."""
+    untrusted = getattr(error, "verify_message", "")  # of an ssl.SSLError, whose module may not be loaded
+    if untrusted:
+        return (
+            f"its certificate is not accepted: {untrusted} (see etcd_tls_ca_cert of [clustering], and the "
+            "name in etcd_endpoints)")
+    if hasattr(error, "library"):
+        reason = str(getattr(error, "reason", "")).replace("_", " ").lower()
+        return (
+            f"no TLS connection: {reason} (see etcd_tls_cert of [clustering]; https:// is for servers with "
+            "TLS)")
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
-    Inside of ``function`` the limit is not raised as an OSError, which might be taken for a network fault and
-    be handled there.
-    """
+
+def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Return ``function(*arguments)``. Raises TimeoutError after ``seconds``. May switch."""
+    # Inside of ``function`` the limit is not raised as an OSError, which might be taken for a network fault
+    # and be handled there.
     result = gevent.with_timeout(max(0.0, seconds), function, *arguments, timeout_value=_LATE)
     if result is _LATE:
         raise TimeoutError(f"no answer within {max(0.0, seconds):.1f} s")
     return result
 
 
-class Names:
-    """Addresses of endpoints. A lookup has a thread of its own, at most one for each name: the hub's threads,
-    which the disk needs too, would all wait for a name server that is gone.
-    """
-
-    def __init__(self) -> None:
-        self._running: dict[Endpoint, ThreadWork] = {}
-        self._found: dict[Endpoint, list[Any]] = {}
-
-    def addresses(self, endpoint: Endpoint) -> list[Any]:
-        """The endpoint's addresses as of getaddrinfo; the last ones while name servers do not answer.
-
-        Raises OSError. May switch, for as long as name servers let it.
-        """
-        running = self._running.get(endpoint)
-        if running is None:
-            running = self._running[endpoint] = begin_apart(_look_up, endpoint)
-        known = self._found.get(endpoint)
-        running.wait(None if known is None else LOOKUP_S)
-        if running.ready():
-            if self._running.get(endpoint) is running:
-                del self._running[endpoint]
-            try:
-                known = self._found[endpoint] = running.get()
-            except OSError:
-                if known is None:
-                    raise
-        assert known is not None
-        return known
-
-
-def _look_up(endpoint: Endpoint) -> list[Any]:
-    look_up = monkey.get_original("socket", "getaddrinfo")
-    try:
-        found: list[Any] = look_up(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-    except UnicodeError as error:  # of an empty label, or one that is too long
-        raise OSError(f"{endpoint.host!r} is not a host name: {error}") from None
-    return found
-
-
 class Connection:
-    """A connection to ``endpoint``, whose ``addresses`` are getaddrinfo's; each is tried for its share of
-    ``timeout_s``. ``tls``: a client's ``gevent.ssl.SSLContext``, for an https endpoint.
+    """A connection to ``endpoint``. Raises OSError. May switch: a greenlet that is killed meanwhile leaves no
+    socket behind.
 
-    Raises OSError. May switch: a greenlet that is killed meanwhile leaves no socket behind.
+    ``addresses``: getaddrinfo's, each tried for its share of ``timeout_s``. ``tls``: a client's
+    ``gevent.ssl.SSLContext``, for https.
     """
 
     def __init__(self, endpoint: Endpoint, addresses: list[Any], tls: Any, timeout_s: float):
         self.endpoint = endpoint
         self._state: Any = h11.Connection(h11.CLIENT)
         self._received = 0
-        self._socket = _connected(addresses, timeout_s)
+        self._socket = connecting.connect(endpoint.host, addresses, timeout_s)
         try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if endpoint.is_tls:
                 self._socket = tls.wrap_socket(
                     self._socket, server_hostname=endpoint.host, do_handshake_on_connect=False)
@@ -149,7 +120,7 @@ class Connection:
 
     def stream(self, path: str, body: bytes, token: str, silence_s: float) -> Iterator[bytes]:
         """Send a request, and yield the lines of its answer as they come, and b"" at least every
-        ``silence_s`` seconds once the answer has begun. Raises OSError, for the stream's end too. May switch.
+        ``silence_s`` seconds. Raises OSError, also at the stream's end. May switch.
         """
         status = self._begin(path, body, token)
         self._socket.settimeout(silence_s)
@@ -169,9 +140,8 @@ class Connection:
             yield from lines or (b"",)
 
     def is_reusable(self) -> bool:
-        """Whether another request may be sent: the last answer is whole, and the server has neither closed
-        the connection nor said anything since.
-        """
+        """Whether another request may be sent."""
+        # The last answer is whole, and the server has neither closed the connection nor said anything since.
         state = self._state
         if state.our_state is h11.DONE and state.their_state is h11.DONE:
             state.start_next_cycle()
@@ -202,7 +172,7 @@ class Connection:
         return int(event.status_code)
 
     def _body(self) -> bytes | None:
-        """The next octets of the answer's body, as many as have come; None at its end."""
+        """The next octets of the answer's body, which have come by now; None at its end."""
         parts: list[bytes] = []
         while self._state.their_state is h11.SEND_BODY:
             event = self._event()
@@ -229,23 +199,7 @@ class Connection:
         if self._received:
             give_way()  # so that a long answer does not hold up the hub, and its time limit can end it
         octets = self._socket.recv(READ_OCTETS)
+        if not octets and not self._received:
+            raise NoAnswer("it has ended the connection without an answer, as one with TLS does for http://")
         self._received += len(octets)
         self._state.receive_data(octets)
-
-
-def _connected(addresses: list[Any], timeout_s: float) -> Any:
-    failure = OSError("the host has no address")
-    for family, kind, protocol, _, address in addresses:
-        made = socket.socket(family, kind, protocol)
-        try:
-            made.settimeout(timeout_s / len(addresses))
-            made.connect(address)
-            made.settimeout(None)
-            return made
-        except OSError as error:
-            made.close()
-            failure = error
-        except BaseException:
-            made.close()
-            raise
-    raise failure

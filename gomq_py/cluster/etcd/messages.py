@@ -1,8 +1,7 @@
 """Messages: bodies of requests to etcd's JSON gateway, and checks of its answers. Without I/O.
 
 An answer is JSON as of proto3: 64-bit numbers are text, octets are base64, and fields that are 0, false or
-empty are left out. Anything else is an AnswerError: an answer that cannot be read does not tell whether the
-request was carried out.
+empty are left out. Anything else is an AnswerError: it does not tell whether the request was carried out.
 """
 import base64
 import binascii
@@ -36,10 +35,12 @@ NO_LEASE = "etcdserver: requested lease not found"
 # Answer to a request with HAS_LEADER of a server that is cut off from the others: it has done nothing.
 NO_LEADER = "etcdserver: no leader"
 NO_LOGINS = "etcdserver: authentication is not enabled"
+WRONG_LOGIN = "etcdserver: authentication failed, invalid user ID or password"
+LOGIN_NEEDED = "etcdserver: user name is empty"
+NO_RIGHTS = "etcdserver: permission denied"
 # Answers to a token that has ended, or that is missing since logins were switched on.
 STALE_TOKEN = frozenset((
-    "etcdserver: invalid auth token", "etcdserver: user name is empty",
-    "etcdserver: revision of auth store is old",
+    "etcdserver: invalid auth token", LOGIN_NEEDED, "etcdserver: revision of auth store is old",
 ))
 TEXT_SHOWN = 100
 
@@ -58,12 +59,12 @@ class Refused(Exception):
 
     @property
     def is_certain(self) -> bool:
-        """Whether the request was certainly not carried out, and would not be at another server either."""
+        """Whether the request was certainly not carried out, and would fail at another server, too."""
         return self.code in REFUSING
 
     @property
     def lacks_leader(self) -> bool:
-        """Whether the server has refused because it sees no leader; another one may see it."""
+        """Whether the server has refused because it sees no leader. Another server may see it."""
         return self.code == UNAVAILABLE and self.text == NO_LEADER
 
     @property
@@ -121,7 +122,7 @@ def _end_of(prefix: bytes) -> bytes:
 
 
 def parse(octets: bytes) -> JSONObject:
-    """The JSON object that ``octets`` are. Raises AnswerError."""
+    """Parse a JSON object. Raises AnswerError."""
     try:
         parsed = json.loads(octets)
     except (ValueError, RecursionError):
@@ -130,7 +131,7 @@ def parse(octets: bytes) -> JSONObject:
 
 
 def refused_by(answer: JSONObject) -> Refused:
-    """The error in an answer that has one, which may be a line of a stream. Raises AnswerError."""
+    """The error in an answer, or line of a stream, that has one. Raises AnswerError."""
     error = answer.get("error")
     inner = error if isinstance(error, dict) else answer  # an error of a stream is an object
     code = inner.get("code", inner.get("grpc_code"))
@@ -143,6 +144,14 @@ def refused_by(answer: JSONObject) -> Refused:
 def view_of(answer: JSONObject, prefix: bytes) -> View:
     """The View in the answer to a range_request. Raises AnswerError."""
     return _view(answer, _revision(answer), prefix)
+
+
+def size_of(answer: JSONObject) -> tuple[int, str]:
+    """(bytes of all values, in base64; the key with the largest one) in an answer that ``view_of`` has taken.
+    """
+    sizes = [(len(entry.get("value", "")), entry["key"]) for entry in answer.get("kvs", ())]
+    _, largest = max(sizes, default=(0, ""))
+    return sum(octets for octets, _ in sizes), base64.b64decode(largest).decode(errors="replace")
 
 
 def view_from(revision: int, kept: Mapping[str, Kept]) -> View:
@@ -175,7 +184,8 @@ def lease_of(answer: JSONObject) -> int:
 
 
 def is_kept_alive(answer: JSONObject, lease: int) -> bool:
-    """Whether the lease goes on; etcd leaves the TTL of an unknown lease out. Raises AnswerError."""
+    """Whether the lease goes on. Raises AnswerError."""
+    # etcd leaves the TTL of an unknown lease out.
     result = _result(answer)
     if _integer(result, "ID") != lease:
         raise AnswerError("the answer is about another lease")
@@ -183,7 +193,7 @@ def is_kept_alive(answer: JSONObject, lease: int) -> bool:
 
 
 def check_header(answer: JSONObject) -> None:
-    """Check an answer of which only the header counts. Raises AnswerError."""
+    """Check the header of an answer, which has nothing else of interest. Raises AnswerError."""
     _revision(answer)
 
 

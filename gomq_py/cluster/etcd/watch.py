@@ -1,9 +1,9 @@
 """Watch: a stream of events from etcd that wakes a reader after each change, and at least every 2 s.
 
-A silent stream is not trusted: a server may hang, or lose its connection to the others. So ``wake`` is
+A silent stream is not trusted, because a server may hang or lose its connection to the others: ``wake`` is
 called every 2 s even without an event, and a silent stream is replaced. Each stream begins at the present
-revision and wakes when it has begun. The woken reader reads everything, so no change is missed, and no old
-events are asked for, which etcd may have compacted.
+revision and wakes when it has begun. The woken reader reads everything, so no change is missed. Old events,
+which etcd may have compacted, are not asked for.
 """
 import json
 import time
@@ -51,7 +51,7 @@ class Watch:
             try:
                 self._follow()
                 continue
-            except (Failure, CoordinatorError, OSError, AnswerError, Refused) as error:
+            except (Failure, CoordinatorError, Refused) as error:
                 self._tell_broken(error)
             except Exception:
                 LOG.exception("the watch of etcd has failed, and begins again")
@@ -59,15 +59,19 @@ class Watch:
             gevent.sleep(PAUSE_S)
 
     def _follow(self) -> None:
-        """Wake the reader for a stream's events, until the stream is to be replaced. Raises its error."""
+        """Wake the reader for a stream's events. Returns when the stream must be replaced; raises its error.
+        """
         endpoint = self._etcd.endpoint
         connection = None
         try:
             connection, token = self._etcd.connect()
             self._listen(connection, token)
-        except (Failure, OSError, AnswerError):
+        except Failure:
             self._etcd.failed(endpoint)
             raise
+        except (OSError, AnswerError) as error:
+            self._etcd.failed(endpoint)
+            raise Failure(endpoint, error, False) from error
         finally:
             if connection is not None:
                 connection.close()

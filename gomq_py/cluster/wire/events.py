@@ -1,6 +1,6 @@
 """Events: changes of files as the payload of EVENTS frames.
 
-A leaf. A payload is a row of operations, each an octet that says which, then its fields; integers are big
+A leaf. A payload is a row of operations, each with its number as an octet, then its fields; integers are big
 endian. A path is its length (u16) and UTF-8 with surrogateescape, relative to the data folder.
 
     1  CREATED         id u64, size u64, path        7  FOLDER_REMOVED  path
@@ -11,7 +11,7 @@ endian. A path is its length (u16) and UTF-8 with surrogateescape, relative to t
        (id 0: a folder)                             11  LISTED_ALL      the listing is complete
     6  UNLINKED        id u64, path                 12  SYNCED          the sync is complete
 
-``file_id`` is the register's (storage.disk.register); see storage.disk.replication for what each event means.
+``file_id`` is the register's (storage.disk.register); storage.disk.replication explains each event.
 """
 from struct import Struct
 
@@ -49,7 +49,7 @@ def folder_created(path):
 
 
 def written(file_id, start, octets):
-    """``octets``: bytes-like, at most a frame with WRITTEN_OVERHEAD."""
+    """Encode a write. ``octets``: bytes-like, at most a frame with WRITTEN_OVERHEAD."""
     return b"".join((_OP_WRITTEN.pack(WRITTEN, file_id, start, len(octets)), octets))
 
 
@@ -58,7 +58,7 @@ def resized(file_id, size):
 
 
 def renamed(file_id, source, target):
-    """``file_id`` 0: a folder."""
+    """Encode a rename. ``file_id`` 0: a folder."""
     return _OP_ID.pack(RENAMED, file_id) + _path(source) + _path(target)
 
 
@@ -91,12 +91,9 @@ def synced():
 
 
 def decode(payload, follower):
-    """Call ``follower`` for each operation in ``payload`` (bytes), in order: the method of the function above
-    with its arguments, so ``follower.written(file_id, start, octets)`` with a memoryview that stays valid,
-    ``follower.flushed()``...
-
-    Raises EventError at the first operation that is malformed; those before it were called. What the
-    follower raises passes through.
+    """Call ``follower``'s method for each operation in ``payload`` (bytes), in order, with the arguments of
+    the function above: such as ``follower.written(file_id, start, octets)``, with a memoryview that stays
+    valid. Raises EventError at the first malformed operation, and the follower's errors.
     """
     octets = _Fields(payload)
     while not octets.at_end:
@@ -108,8 +105,8 @@ def decode(payload, follower):
 
 
 def check_path(path):
-    """Raise EventError unless ``path`` is relative, in its shortest form, within the data folder and not of
-    one node.
+    """Raise EventError unless ``path`` is relative, in its shortest form, within the data folder, and not
+    is_of_one_node().
     """
     parts = path.split("/")
     if "\0" in path or not {"", ".", ".."}.isdisjoint(parts):
@@ -121,10 +118,10 @@ def check_path(path):
 
 
 def is_of_one_node(name):
-    """Whether a name directly in the data folder is never replicated: names with a dot in front are about one
-    node or its file system (storage.disk.data_dir.OF_THIS_NODE, the cluster's own, snapshots), and so is
-    lost+found.
+    """Whether a name directly in the data folder is never replicated: it begins with a dot, or is lost+found.
     """
+    # Such names are about one node or its file system (storage.disk.data_dir.OF_THIS_NODE, the cluster's own,
+    # snapshots).
     return name.startswith(".") or name == "lost+found"
 
 

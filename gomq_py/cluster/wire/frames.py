@@ -54,10 +54,8 @@ class Frame(NamedTuple):
 
 
 def encode(kind, payload, epoch=0, position=0, compress=False):
-    """The bytes of a frame. ``compress``: send ``payload`` (bytes-like) as LZ4 where that is installed and
-    saves enough.
-
-    Raises FrameError for a payload over MAX_PAYLOAD.
+    """The bytes of a frame. ``compress``: send ``payload`` (bytes-like) as LZ4 if that is installed and saves
+    enough. Raises FrameError for a payload over MAX_PAYLOAD.
     """
     raw = len(payload)
     if raw > MAX_PAYLOAD:
@@ -72,11 +70,10 @@ def encode(kind, payload, epoch=0, position=0, compress=False):
 
 
 class FrameReader:
-    """Reads frames from bytes that arrive in any pieces. ``limit``: longest accepted payload, in bytes; may
-    be raised between two frames. ``decompresses``: whether frames with LZ4 are accepted; a leader accepts
-    none, because only leaders compress.
+    """Reads frames from bytes that arrive in any pieces. After a FrameError every ``next`` raises again.
 
-    After a FrameError every ``next`` raises again.
+    ``limit``: longest accepted payload, in bytes; may be raised between two frames. ``decompresses``: accept
+    frames with LZ4; a leader accepts none, because only leaders compress.
     """
 
     __slots__ = ("limit", "_flags", "_octets", "_at")
@@ -88,8 +85,8 @@ class FrameReader:
         self._at = 0  # octets before it were read
 
     def feed(self, octets):
-        """Add received bytes. Call ``next`` until it returns None before feeding more, so that at most one
-        unread frame is buffered.
+        """Add received bytes. ``next`` must have returned None before, so that at most one unread frame is
+        buffered.
         """
         if self._at:
             del self._octets[:self._at]
@@ -98,7 +95,7 @@ class FrameReader:
 
     @property
     def buffered(self):
-        """Number of bytes that no frame was read from."""
+        """Number of bytes that are in no frame yet."""
         return len(self._octets) - self._at
 
     def next(self):
@@ -147,9 +144,8 @@ class FrameReader:
 
 @functools.cache
 def lz4_block():
-    """The module lz4.block, or None where the extra gomq-py[cluster] is not installed. Call it at boot: the
-    first call may read the disk, and what it has found stays.
-    """
+    """The module lz4.block, or None if the extra gomq-py[cluster] is not installed. To be called at boot."""
+    # The first call may read the disk, and its result stays.
     try:
         import lz4.block
     except (ImportError, OSError):  # OSError: no descriptor is left
@@ -158,7 +154,7 @@ def lz4_block():
 
 
 def _checksum(head, sent):
-    """CRC-32C of a header with a CRC of zero, and of the payload as sent, which are bytes."""
+    """CRC-32C of a header with a CRC of zero, and of the payload as sent."""
     return crc32c(crc32c(0, head, 0, len(head)), sent, 0, len(sent))
 
 

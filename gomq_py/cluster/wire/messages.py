@@ -7,10 +7,11 @@ MessageError. Integers are big endian; an id is 16 octets, NO_ID for none.
                nonce 32, the node's name in printable UTF-8 (1 to 255 octets)
     CHALLENGE  cluster id, epoch u64, run, nonce 32
     PROOF      32 octets
-    WELCOME    proof 32, u8: 1 if a sync comes first; + 2 if promises need no flush of the follower
+    WELCOME    proof 32, u8: 1 if a sync comes first; + 2 if promises need no flush of the follower; + 4 if
+               the leader's run goes on behind that of HELLO
     REFUSED    text in UTF-8
     HASHES     file id u64, count u32, block_digest u64 of each MiB of the follower's file (count 0: no file)
-    ACK        position received u64, position flushed u64
+    ACK        position received u64, position flushed u64, position u64 that is noted in the folder
     HEARTBEAT  the leader's clock u64, in ns since 1970
     FORWARD    node id, cluster id, epoch u64, nonce 32, u8 and the node's name (as in HELLO), u8 and the
                listener's name in ASCII, PROXY header (version 2) of the client
@@ -32,10 +33,10 @@ _HELLO = Struct(">16s16sQ16sQ32s")
 _CHALLENGE = Struct(">16sQ16s32s")
 _WELCOME = Struct(">32sB")
 _HASHES = Struct(">QI")
-_ACK = Struct(">QQ")
+_ACK = Struct(">QQQ")
 _HEARTBEAT = Struct(">Q")
 _FORWARD = Struct(">16s16sQ32s")
-assert (_HELLO.size, _CHALLENGE.size, _WELCOME.size, _HASHES.size, _ACK.size) == (96, 72, 33, 12, 16)
+assert (_HELLO.size, _CHALLENGE.size, _WELCOME.size, _HASHES.size, _ACK.size) == (96, 72, 33, 12, 24)
 assert _FORWARD.size == 72
 
 
@@ -69,7 +70,7 @@ class Hello(NamedTuple):
 
 class Forward(NamedTuple):
     """The first frame of a follower that passes a client on: its own ids, the name of the ``listener`` that
-    the client has come to, such as "amqps", and the ``proxy`` header that tells the client's address.
+    the client uses, such as "amqps", and the ``proxy`` header that tells the client's address.
     """
 
     node_id: bytes
@@ -130,17 +131,18 @@ class Proof(NamedTuple):
 class Welcome(NamedTuple):
     """The leader's signature of both, and of ``flags``. ``is_sync``: a sync comes first. ``counts_received``:
     the leader's promises wait for what is received, and not for its flush, so the follower acknowledges it at
-    once.
+    once. ``is_successor``: the leader has another run than HELLO names, and has followed that one, too.
     """
 
     digest: bytes
     is_sync: bool
     counts_received: bool = False
+    is_successor: bool = False
 
     @property
     def flags(self):
-        """The last octet."""
-        return self.is_sync + 2 * self.counts_received
+        """The last octet of the message."""
+        return self.is_sync + 2 * self.counts_received + 4 * self.is_successor
 
     def encode(self):
         return _WELCOME.pack(self.digest, self.flags)
@@ -148,18 +150,17 @@ class Welcome(NamedTuple):
     @classmethod
     def decode(cls, payload):
         digest, flags = _unpack(_WELCOME, payload, "WELCOME")
-        if flags > 3:
-            raise MessageError(f"a WELCOME says {flags} in place of 0 to 3")
-        return cls(digest, bool(flags & 1), bool(flags & 2))
+        if flags > 7:
+            raise MessageError(f"a WELCOME says {flags} in place of 0 to 7")
+        return cls(digest, bool(flags & 1), bool(flags & 2), bool(flags & 4))
 
 
 class Refused(NamedTuple):
-    """``text``: the reason, for the follower's operator; cut at REFUSED_OCTETS. It is from a peer that may
-    have proved nothing: show it quoted.
-    """
+    """``text``: the reason, for the follower's operator; cut at REFUSED_OCTETS."""
 
     text: str
 
+    # It is from a peer that may have proved nothing: show it quoted.
     def encode(self):
         return self.text.encode("utf-8", "replace")[:REFUSED_OCTETS]
 
@@ -169,15 +170,14 @@ class Refused(NamedTuple):
 
 
 def block_digest(octets):
-    """The number that stands for a block of a file in HASHES. It is no CRC: records of the store end with
-    their own CRC-32C, so that one in the place of another leaves the CRC-32C of the block as it was.
-    """
+    """The number that stands for a block of a file in HASHES."""
+    # It is no CRC: records of the store end with their own CRC-32C, so that one in the place of another
+    # leaves the CRC-32C of the block as it was.
     return int.from_bytes(blake2b(octets, digest_size=8).digest())
 
 
 class Hashes(NamedTuple):
-    """The block_digest of each MiB of the follower's file, the last one of what is left; empty if it has no
-    file.
+    """The block_digest of each MiB of the follower's file, the last one of the rest; empty if it has no file.
     """
 
     file_id: int
@@ -189,9 +189,11 @@ class Hashes(NamedTuple):
 
     @classmethod
     def decode(cls, payload, blocks_of=None):
-        """``blocks_of(file_id)``, for a leader: most checksums of the file, or None for a file that nobody
-        waits for, whose checksums are not read. Limits what a follower can make a leader keep.
+        """``blocks_of(file_id)``, for a leader, returns the most checksums of the file; None if nobody waits
+        for it.
         """
+        # Limits what a follower can make a leader keep: checksums of a file that nobody waits for are not
+        # read.
         if len(payload) < _HASHES.size:
             raise MessageError(f"a HASHES has {len(payload)} bytes")
         file_id, count = _HASHES.unpack_from(payload)
@@ -206,10 +208,11 @@ class Hashes(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """Positions that a follower has received, and has flushed to its disk."""
+    """Positions that a follower has received, has flushed to its disk, and has noted in its ``.cluster``."""
 
     received: int
     flushed: int
+    noted: int = 0
 
     def encode(self):
         return _ACK.pack(*self)
@@ -217,13 +220,14 @@ class Ack(NamedTuple):
     @classmethod
     def decode(cls, payload):
         ack = cls(*_unpack(_ACK, payload, "ACK"))
-        if ack.flushed > ack.received:
-            raise MessageError(f"an ACK says {ack.flushed} are flushed of {ack.received} received")
+        if not ack.noted <= ack.flushed <= ack.received:
+            raise MessageError(
+                f"an ACK says {ack.flushed} are flushed of {ack.received} received, {ack.noted} noted")
         return ack
 
 
 class Heartbeat(NamedTuple):
-    """The leader's clock, in nanoseconds since 1970; None: it does not tell it."""
+    """The leader's clock, in nanoseconds since 1970, or None."""
 
     time_ns: int | None
 
@@ -242,7 +246,7 @@ def _unpack(fields, payload, name):
 
 
 def _short(payload, at):
-    """(octets, at least one, with their length in front of them at ``at``; the position behind them)."""
+    """Return (octets, at least one, that follow their length at ``at``; the position behind them)."""
     end = at + 1 + payload[at] if at < len(payload) else 0
     if not at + 1 < end <= len(payload):
         raise MessageError(f"a FORWARD has {len(payload)} bytes")

@@ -30,7 +30,8 @@ def list_bindings(vhost=None):
 
 
 def ends(vhost, source, kind, destination):
-    """(source, destination) that a path names; ``kind``: q (queue), e (exchange). Raises NoSuchObject."""
+    """Return (source, destination) that a path names; ``kind``: q (queue), e (exchange). Raises NoSuchObject.
+    """
     if kind not in KINDS:
         raise NoSuchObject()
     exchange = there_is("exchange", vhost.exchanges.get(named(source)), source, vhost.name)

@@ -3,9 +3,7 @@ what only an operator may decide.
 """
 from flask import Blueprint
 
-from gomq_py.errors import ClusterError
-from gomq_py.http.answers import json_answer, no_content, node
-from gomq_py.http.errors import BadRequest
+from gomq_py.http.answers import body, json_answer, no_content, node, text_of
 from gomq_py.http.login import ADMINISTRATOR, MONITORING, access
 
 blueprint = Blueprint("cluster", __name__)
@@ -22,33 +20,33 @@ def cluster():
 @access(ADMINISTRATOR)
 def accept_damage():
     """Let followers sync from this leader, although damage was found in its data folder."""
-    return _change("accept_damage")
+    return change("accept_damage")
 
 
 @blueprint.post("/api/cluster/adopt")
 @access(ADMINISTRATOR)
 def adopt():
     """Write the cluster's keys, which etcd has lost, anew from this node's data folder."""
-    return _change("adopt")
+    return change("adopt")
 
 
 @blueprint.post("/api/cluster/transfer-leadership")
 @access(ADMINISTRATOR)
 def transfer_leadership():
-    """Let a follower in sync lead in place of this node, which follows then."""
-    return _change("transfer_leadership")
+    """Let a follower in sync, the ``node`` with this name, address or id if one is named, lead in place of
+    this node, which follows then.
+    """
+    return change("transfer_leadership", text_of(body(), "node", ""))
 
 
 @blueprint.delete("/api/cluster/nodes/<name>")
 @access(ADMINISTRATOR)
 def forget_node(name):
-    """Remove a node, by name or id, that does not come back, from an elected cluster."""
-    return _change("forget_node", name)
+    """Remove a node, by name, address or id, that does not come back, from an elected cluster."""
+    return change("forget_node", name)
 
 
-def _change(what, *arguments):
-    try:
-        node().change_cluster(what, *arguments)
-    except ClusterError as error:
-        raise BadRequest(str(error)) from None
+def change(what, *arguments):
+    """Do what an operator asks of the cluster, and return the empty answer."""
+    node().change_cluster(what, *arguments)
     return no_content()

@@ -100,10 +100,9 @@ def compare_definitions(vhost=None):
 
 
 class _Here:
-    """The broker's present definitions as a mapping from kinds ("queues") to entries. Looks up one kind at a
-    time, because all kinds at once would be as large as an export.
-    """
+    """The broker's present definitions as a mapping from kinds ("queues") to entries, one kind at a time."""
 
+    # All kinds at once would be as large as an export.
     def __init__(self, vhost):
         self._vhost = vhost
 

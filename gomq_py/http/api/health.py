@@ -82,6 +82,11 @@ def health():
 @access(MANAGEMENT)
 def health_of_replicas():
     """Check that confirms go on if this node of a cluster stops; 503 if not. A single node passes."""
+    return quorum_critical()
+
+
+def quorum_critical():
+    """The answer to that check, of a leader and of a follower."""
     figures = node().cluster_figures()
     reason = clusters.why_critical(figures)
     if reason:

@@ -27,8 +27,8 @@ MAX_PATTERN = 255
 @blueprint.get("/api/queues/<vhost>/<name>/messages")
 @access(MANAGEMENT)
 def peek_messages(vhost, name):
-    """Return up to ``count`` ready messages from ``offset`` on, oldest first. The queue stays as it is:
-    nothing is delivered, counted or reordered.
+    """Return up to ``count`` ready messages from ``offset`` on, oldest first. Nothing is delivered, counted
+    or reordered.
     """
     find_queue(vhost, name)
     queue = queues.to_look_at(caller(vhost), name)

@@ -89,7 +89,8 @@ def _of_the_node(families):
 
 
 def _once(families):
-    """Yield metric families, but each name once: ``queue_metrics`` includes ``queue_consumer_count``."""
+    """Yield metric families, but each name once."""
+    # ``queue_metrics`` includes ``queue_consumer_count``.
     seen = set()
     for family in families:
         name = family[0].name if isinstance(family, tuple) else family.name

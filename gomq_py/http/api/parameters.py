@@ -52,8 +52,8 @@ def get_parameter(component, vhost, name):
 @blueprint.put("/api/parameters/<component>/<vhost>/<name>")
 @access(POLICYMAKER)
 def put_parameter(component, vhost, name):
-    """Set the parameter to ``value``. Its component must be a known one, and checks the value. A password
-    sent back as asterisks keeps its value, for administrators and for the user who set the parameter.
+    """Set the parameter to ``value``, which its component checks. A password sent back as asterisks keeps its
+    value, for administrators and for the user who set the parameter.
     """
     _may_change(component)
     there = writable_vhost(vhost)

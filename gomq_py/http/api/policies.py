@@ -110,9 +110,8 @@ class Family:
 
 
 def _check_token(definition):
-    """Raises BadRequest if the user of a token sets a definition with HANDS_ON keys: such a policy acts with
-    the rights of its author, which the broker cannot look up for a token.
-    """
+    """Raises BadRequest if the user of a token sets a definition with HANDS_ON keys."""
+    # Such a policy acts with the rights of its author, which the broker cannot look up for a token.
     keys = sorted(HANDS_ON.keys() & definition.keys()) if isinstance(definition, dict) else ()
     if keys:
         raise BadRequest(validation_failed(

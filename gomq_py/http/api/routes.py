@@ -66,7 +66,7 @@ def _step(vhost, step):
 
 
 def _ways(steps):
-    """{destination: the routing step that reached the destination first}."""
+    """Return {destination: the routing step that reached it first}."""
     first = {}
     for step in steps:
         first.setdefault(step.destination, step)

@@ -26,8 +26,8 @@ LOOKED_AT = 2000
 @access(MANAGEMENT)
 def list_unacked(vhost=None, name=None):
     """Return the consumers, and the channels that use basic.get, with unacknowledged messages of one queue,
-    one vhost or all vhosts: the number of messages, and the age of the oldest. Connections that the user may
-    not see are left out. /api/queues/VHOST/QUEUE/unacked lists the messages of a queue one by one.
+    one vhost or all vhosts: the number of messages, and the age of the oldest.
+    /api/queues/VHOST/QUEUE/unacked lists the messages of a queue one by one.
     """
     if name is not None:
         wanted = find_queue(vhost, name)
@@ -41,8 +41,8 @@ def list_unacked(vhost=None, name=None):
 @blueprint.post("/api/unacked/<vhost>/<name>/return")
 @access(MANAGEMENT)
 def return_message(vhost, name):
-    """Requeue the unacknowledged message ``delivery_tag`` of ``channel``. If the client that held it answers
-    later, the answer is ignored.
+    """Requeue the unacknowledged message ``delivery_tag`` of ``channel``. A later answer of its client is
+    ignored.
     """
     queue = find_queue(vhost, name)
     wanted = body(required=("channel", "delivery_tag"))

@@ -96,7 +96,7 @@ def _delete(names):
 
 
 def tags_of(value):
-    """Tags given as ``a,b`` or as a list. Raises BadRequest."""
+    """Parse tags given as ``a,b`` or as a list. Raises BadRequest."""
     if isinstance(value, str):
         return [tag.strip() for tag in value.split(",") if tag.strip()]
     if isinstance(value, list) and all(isinstance(tag, str) for tag in value):

@@ -1,5 +1,5 @@
-"""Operations: bodies, queries and answers of each endpoint, in a table by endpoint and method; the app has
-the paths.
+"""Operations: a table of the bodies, queries and answers of each endpoint, by endpoint and method. The app
+knows their paths.
 """
 from typing import NamedTuple
 
@@ -90,7 +90,7 @@ OPERATIONS = {
     ("cluster.accept_damage", "POST"): does(),
     ("cluster.adopt", "POST"): does(),
     ("cluster.forget_node", "DELETE"): does(),
-    ("cluster.transfer_leadership", "POST"): does(),
+    ("cluster.transfer_leadership", "POST"): does("successor"),
     ("nodes.list_nodes", "GET"): shows(some(ref("Node")), CURVES),
     ("nodes.get_node", "GET"): shows(ref("Node"), CURVES),
     ("nodes.get_memory", "GET"): shows(ref("Memory")),

@@ -35,22 +35,22 @@ def record(fields, optional=None):
 
 
 def counted(names, kind=COUNT):
-    """{name: schema} of counters with these names and of the ``_details`` of each."""
+    """Return {name: schema} of counters with these names and of the ``_details`` of each."""
     return {name: kind for name in names} | {f"{name}_details": ref("Details") for name in names}
 
 
 def texts(*names):
-    """{name: schema} of fields with these names that are texts."""
+    """Return {name: schema} of fields with these names that are texts."""
     return dict.fromkeys(names, TEXT)
 
 
 def counts(*names):
-    """{name: schema} of fields with these names that are whole numbers."""
+    """Return {name: schema} of fields with these names that are whole numbers."""
     return dict.fromkeys(names, COUNT)
 
 
 def truths(*names):
-    """{name: schema} of fields with these names that are true or false."""
+    """Return {name: schema} of fields with these names that are true or false."""
     return dict.fromkeys(names, TRUTH)
 
 
@@ -415,6 +415,7 @@ BODIES = {
         {"tags": TEXT_OR_LIST}, {"password": TEXT, "password_hash": TEXT, "hashing_algorithm": TEXT}
     ),
     "users": wanted({"users": some(TEXT)}),
+    "successor": wanted(optional={"node": TEXT}),
     "permission": wanted(texts("configure", "write", "read")),
     "topic_permission": wanted(texts("exchange", "write", "read")),
     "exchange": wanted(

@@ -53,7 +53,9 @@ def unsubscribe(caller, client_id, topic_filter):
 # retained messages
 
 def retained_totals(vhost):
-    """(number of topics, total bytes of payloads) of a vhost's retained messages, expired ones included."""
+    """Return (number of topics, total bytes of payloads) of a vhost's retained messages, expired ones
+    included.
+    """
     retained = vhost.extras[EXTRA].retained
     return retained.index.count, retained.octets
 

@@ -123,8 +123,8 @@ class MQTTExchange(Exchange):
             share.move(session.sink)
 
     def queue_failed(self, session):
-        """Replace the shared subscriptions of a session whose queue may have lost messages. Returns False if
-        the session has none.
+        """Replace a session's shared subscriptions, because its queue may have lost messages. Returns False
+        if it has none.
         """
         shares = self._shares.of(session)
         for share in shares:
@@ -135,8 +135,8 @@ class MQTTExchange(Exchange):
 
 
 def no_room(whose, most):
-    """Error text: the filters of ``whose`` (such as "virtual host '/'") have ``+`` in too many arrangements;
-    ``most``: the limit that they would exceed.
+    """Error text for a filter with a new arrangement of ``+``: ``whose``, such as "virtual host '/'", has the
+    limit ``most``.
     """
     return f"topic filters of {whose} have their + in too many different places (limit of {most} levels)"
 

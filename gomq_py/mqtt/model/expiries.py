@@ -1,7 +1,7 @@
 """Expiries: notes when each key's message expires, and says which keys are due.
 
-A leaf of mqtt.model. Each key has one due time, the earliest noted, at which the caller checks the key's
-message. So a key costs one entry, however often its message is replaced. Never switches.
+A leaf of mqtt.model. A key has one due time, the earliest noted; the caller then checks the key's message. So
+a key costs one entry, however often its message is replaced. Never switches.
 """
 import heapq
 

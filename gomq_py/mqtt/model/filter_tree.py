@@ -2,15 +2,11 @@
 session that match it (FilterSet; MQTT 5 §4.7).
 
 A leaf of mqtt.model, below exchange and interests; compiled, because each topic without a remembered route is
-matched here.
-
-A match in the tree walks all nodes that the topic reaches, level by level. A node has one parent and is
-reached once; filters with ``+`` in the same places cost one node per level together. Only a tree with very
-many arrangements of ``+`` is costly: ``costly_levels`` bounds the nodes that a topic reaches, and callers
-refuse clients' filters that would exceed a limit. Wildcards do not match a first level that begins with ``$``
-[MQTT-4.7.2-1].
-
-An invalid filter (``#`` before the end, wildcards beside other characters) matches no topic.
+matched here. A match in the tree walks all nodes that the topic reaches, level by level. Filters with ``+``
+in the same places cost one node per level together. Only very many arrangements of ``+`` are costly:
+``costly_levels`` bounds the nodes that a topic reaches, and callers refuse filters that would exceed a limit.
+Wildcards do not match a first level that begins with ``$`` [MQTT-4.7.2-1]. An invalid filter (``#`` before
+the end, wildcards beside other characters) matches no topic.
 """
 from gomq_py.mqtt.wire.topics import is_shared, split_shared
 
@@ -21,14 +17,15 @@ _NUMBERED = 40
 
 
 class FilterNode:
-    """A node of the tree: has the levels that may follow, and the destinations of filters that end here.
+    """A node of the tree.
 
-    ``destinations``: destinations of the filter that ends here; ``below``: destinations of the same filter
-    followed by ``/#``. Each is {destination: count}, or the only destination if it was added once, or None.
-    ``levels`` is {level: child}, or the only child, or None: most nodes have one child, and a dict is larger
-    than a node.
+        levels          {level: child} of the levels that may follow
+        destinations    of the filter that ends here
+        below           destinations of the same filter followed by ``/#``
     """
 
+    # Destinations are {destination: count}, or the only one if it was added once, or None. ``levels`` is the
+    # only child if there is one: most nodes have one, and a dict is larger than a node.
     __slots__ = ("level", "levels", "plus", "destinations", "below")
 
     def __init__(self, level):
@@ -198,14 +195,13 @@ class Shape:
 
 
 class FilterSet:
-    """The valid filters of one session; a shared filter matches like the filter behind its share name.
-
-    Filters with the same number of levels, the same positions of ``+`` and the same end (``#`` or not) have
-    one Shape. A topic matches at most one filter of a Shape: match() makes the filter's text from the topic,
-    and looks that text up. So a topic costs one lookup per Shape, and filters need no nodes. Arrangements
-    bounds the number of Shapes.
+    """The valid filters of one session; a shared filter matches like the filter behind its share name. A
+    topic costs one lookup per Shape.
     """
 
+    # Filters with the same number of levels, the same positions of ``+`` and the same end (``#`` or not) have
+    # one Shape. A topic matches at most one filter of a Shape: match() makes the filter's text from the
+    # topic, and looks that text up. Arrangements bounds the number of Shapes.
     __slots__ = ("filters", "shapes", "shared")
 
     def __init__(self):
@@ -277,7 +273,7 @@ def _reach(there, targets):
 
 
 def _lead(node, is_below, there):
-    """Set a node's ``below`` (if ``is_below``) or its ``destinations`` to ``there``."""
+    """Set a node's ``below`` (if ``is_below``) or its ``destinations``."""
     if is_below:
         node.below = there
     else:
@@ -323,7 +319,9 @@ def _is_below(topic_filter):
 
 
 def _arrangement(levels):
-    """(positions of ``+`` as bits of a number, number of levels) of a filter; None if no level is ``+``."""
+    """Return (positions of ``+`` as bits of a number, number of levels) of a filter; None if no level is
+    ``+``.
+    """
     if "+" not in levels:
         return None
     return sum([_ONE << index for index, level in enumerate(levels) if level == "+"]), len(levels)

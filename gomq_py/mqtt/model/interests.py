@@ -1,7 +1,7 @@
 """Interests: decide how a session's client gets messages of a topic, by the matching subscriptions.
 
-The MQTT server asks this module about every message that it delivers; session has the subscriptions. The
-result for a topic is remembered until subscriptions or rights change. Never switches.
+The MQTT server asks about every message that it delivers. The result for a topic is remembered until
+subscriptions or rights change. Never switches.
 """
 from gomq_py import octets
 from gomq_py.mqtt.model.filter_tree import FilterSet
@@ -17,12 +17,17 @@ QOS_MAX = 2
 
 
 class Interest:
-    """How a session's client gets messages of one topic. ``topic``: the topic's octets, at the pointer
-    ``at``; empty if its messages cannot or may not go to the client. ``qos``: highest granted QoS;
-    ``as_published``: RETAIN is kept; ``identifiers``: MQTT 5 properties with the subscription identifiers.
-    ``is_kept``: an unshared subscription binds the session's queue; ``is_shared``: a matching subscription is
-    shared; ``is_wanted``: a subscription matches. ``alias``, which alone may change: the topic's alias on the
-    connection, or 0.
+    """How a session's client gets messages of one topic.
+
+        topic           the topic's octets, at the pointer ``at``; empty if its messages cannot or may not go
+                        to the client
+        qos             highest granted QoS
+        as_published    RETAIN is kept
+        identifiers     MQTT 5 properties with the subscription identifiers
+        is_kept         an unshared subscription binds the session's queue
+        is_shared       a matching subscription is shared
+        is_wanted       a subscription matches
+        alias           the topic's alias on the connection, or 0; alone may change
     """
 
     # ``own``: the Interest in the session's own publishes, if it differs (No Local), else None. An Interest
@@ -68,8 +73,7 @@ class Interest:
         return one
 
     def in_own(self):
-        """The Interest in messages that the session's own client published: No Local subscriptions do not
-        count.
+        """The Interest in messages that the session's own client published, without No Local subscriptions.
         """
         return self if self.own is None else self.own
 

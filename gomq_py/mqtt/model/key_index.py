@@ -1,8 +1,8 @@
 """Key index: maps very many keys to numbers, in the order of the keys.
 
 A leaf of mqtt.model, below keyed_store. A key costs its text and some 24 octets: the map is a list of sorted
-lists, each with an array of numbers. ``seek`` finds the first key at or after another one, so a walk may stop
-anywhere while keys come and go.
+lists, each with an array of numbers. ``seek`` finds the first key at or after another one, so that a walk can
+go on after keys have come and gone.
 """
 from array import array
 from bisect import bisect_left, bisect_right
@@ -73,7 +73,7 @@ class KeyIndex:
         return number
 
     def seek(self, key):
-        """(key, number) of the first key that is not less than ``key``; None if all are less."""
+        """Return (key, number) of the first key that is not less than ``key``; None if all are less."""
         part, at = self._first_from(key)
         return None if part == len(self._keys) else (self._keys[part][at], self._numbers[part][at])
 
@@ -83,7 +83,7 @@ class KeyIndex:
         return [] if part == len(self._keys) else list(zip(self._keys[part][at:], self._numbers[part][at:]))
 
     def _first_from(self, key):
-        """Where the first key not less than this one is: (number of a sorted list, index in it)."""
+        """Return (number of a sorted list, index in it) of the first key not less than this one."""
         part, at = self._find(key)
         part = max(part, 0)
         if part < len(self._keys) and at == len(self._keys[part]):
@@ -91,7 +91,9 @@ class KeyIndex:
         return part, at
 
     def _find(self, key):
-        """Where the key is or would be inserted: (number of a sorted list, index in it); number -1: first."""
+        """Return (number of a sorted list, index in it) where the key is or would be inserted; number -1:
+        before all lists.
+        """
         part = bisect_right(self._firsts, key) - 1
         return (part, 0) if part < 0 else (part, bisect_left(self._keys[part], key))
 
@@ -104,13 +106,13 @@ class KeyIndex:
 
 
 class TopicWalk:
-    """Finds the topics of a KeyIndex that a filter matches (MQTT 5 §4.7), and skips topics that cannot match.
-    A filter without wildcards costs one lookup; ``+`` costs one lookup per different level at its position.
-
-    Until ``is_over``, each ``step()`` returns (topic, number) of a match, in order, or None. Topics that are
-    added or removed during the walk may be found or missed.
+    """Finds the topics of a KeyIndex that a filter matches (MQTT 5 §4.7). Until ``is_over``, each ``step()``
+    returns (topic, number) of a match, in order, or None.
     """
 
+    # Skips topics that cannot match: a filter without wildcards costs one lookup; ``+`` costs one lookup per
+    # different level at its position. Topics that are added or removed during the walk may be found or
+    # missed.
     __slots__ = ("_index", "_levels", "_at")
 
     def __init__(self, index, topic_filter):

@@ -5,10 +5,10 @@ are taken from that store and stay unacked; an index in memory, rebuilt at boot,
 
 - *Replaced*: a message is deleted only once its successor is safe, so a power cut leaves one of them.
 - *Deleted*: a message without content (a tombstone) is written for the key. Once the tombstone is safe, the
-  key's older messages are deleted. Once these deletions are safe, the tombstone is deleted, so that no older
-  message comes back. If there is no room for a tombstone, the message is deleted at once.
+  key's older messages are deleted; once these deletions are safe, the tombstone is. If there is no room for a
+  tombstone, the message is deleted at once.
 - *Healed*: a store that failed is closed and reopened as in a restart, again and again until that succeeds.
-  Messages whose publishers were not answered may be there or not. If a key has several messages, the last,
+  Messages whose publishers were not answered may be there or not. Of several messages of a key the last,
   which the disk may have refused, is rewritten before the others are deleted.
 - *Bounded*: a message that is never replaced keeps its segment on disk. Messages in sparse segments are
   rewritten, in slices, until all segments take at most SPARSE times the octets of messages, plus some.
@@ -40,13 +40,15 @@ TRY_AGAIN_MS = 1000
 
 
 class KeyedStore(Destination):
-    """A Destination with one message per key. ``name``: the vhost's message store, which the first message
-    creates. ``key_of(message)`` returns the key (a text) of a stored message, None for a foreign message.
-    ``tombstone(key)`` makes the Message that deletes the key's message.
+    """A Destination with one message per key.
 
-    ``index`` (KeyIndex) has the location of each key's message; ``octets``: of all bodies together.
-    ``closed``: true after a fault until the store is reopened, or for ever (``is_over``).
-    ``when_open(store)`` returns an iterator of steps to run after a reopening.
+        name                  the vhost's message store, which the first message creates
+        key_of(message)       returns the key (a text) of a stored message, None for a foreign message
+        tombstone(key)        makes the Message that deletes the key's message
+        index                 (KeyIndex) the location of each key's message
+        octets                of all bodies together
+        closed                after a fault until the store is reopened, or for ever (``is_over``)
+        when_open(store)      returns an iterator of steps to run after a reopening
     """
 
     def __init__(self, vhost, name, key_of, tombstone):
@@ -94,7 +96,9 @@ class KeyedStore(Destination):
         return self._store is None or self._store.outlives_kill()
 
     def delete(self, key):
-        """Delete the key's message, as durably as put() stores. Returns False if missing, or ``closed``."""
+        """Delete the key's message, as durably as put() stores. Returns False if there is none, or while
+        ``closed``.
+        """
         if self.index.get(key) is None or self.closed:
             return False
         if self._put(key, self._tombstone(key), True) != 1 and not self.closed:
@@ -147,7 +151,8 @@ class KeyedStore(Destination):
         return self._shown.get_body_length() if self._store.read(location, self._shown) else 0
 
     def _delete_at_once(self, key):
-        """Delete without a tombstone, if the disk has no room. A power cut may revive an older message."""
+        """Delete without a tombstone, if the disk has no room."""
+        # A power cut may revive an older message.
         location = self.index.pop(key)
         try:
             self.octets -= self._octets_at(location)
@@ -202,8 +207,7 @@ class KeyedStore(Destination):
     # boot
 
     def recovered(self, store):
-        """At boot, load the messages of an earlier run from ``store``. None: it could not be opened, and is
-        reopened later. Blocks.
+        """Load the messages of an earlier run from ``store``. None: it is reopened later. For boot; blocks.
         """
         if store is None:
             self.closed = self.failed = True
@@ -468,7 +472,7 @@ class Rewriting(Job):
         return self._at is not None
 
     def failed(self, error):
-        """Leave the messages in place until the next segment is full."""
+        """Leave the messages in place, until the next segment is full."""
         self._at = None
         if isinstance(error, StoreError) and not isinstance(error, StoreFull):
             self._kept.fail(error)

@@ -60,14 +60,13 @@ class Moving(Job):
 class Replacing(RetryJob):
     """Replaces a QoS2Records whose store has failed by one with a new store, and writes all identifiers in
     flight to that store, some sessions per slice.
-
-    PUBCOMPs leave only once the definitions on disk name the new store, because the failed store may still
-    have records of identifiers that clients may then reuse. Until the definitions name the new store, both
-    QoS2Records are stuck: QoS 2 publishers and deliveries wait.
     """
 
     name = "noting QoS 2 identifiers in a new store"
 
+    # PUBCOMPs leave only once the definitions on disk name the new store: the failed store may still have
+    # records of identifiers that clients may then reuse. Until then both QoS2Records are stuck: QoS 2
+    # publishers and deliveries wait.
     def __init__(self, sessions):
         super().__init__(lambda: sessions.vhost.timers)
         self._vhost = sessions.vhost
@@ -121,5 +120,5 @@ class Replacing(RetryJob):
 
 
 def _is_ours():
-    """Returns False: a failed flush of a store's files does not concern the definitions."""
+    """Return False: a failed flush of a store's files does not concern the definitions."""
     return False

@@ -2,30 +2,31 @@
 own.
 
 The sessions and the MQTT server write records here. A record outlives a kill once the function that writes it
-has returned, because it is in the store's mapped files, which have names; a deletion outlives a kill from the
-end of the batch on. Records are flushed soon; deletions by PUBREL are flushed before PUBCOMP leaves. A
-rewritten record's old copy is deleted once the new copy is on disk.
+has returned, and a deletion from the end of the batch on. Records are flushed soon; deletions by PUBREL
+before PUBCOMP leaves. A rewritten record's old copy is deleted once the new copy is on disk.
 
     sent        before a PUBLISH of QoS 2 leaves, until its PUBCOMP: after a restart the message comes again
-                with the same identifier and DUP; if it is settled, PUBREL is sent. With acknowledgers
-                (followers), PUBLISH and PUBREL wait until they have the record: a new leader must know it
-    received    just before a QoS 2 message is given to its destinations, until its PUBREL: after a kill
-                the client's repeated PUBLISH is known and not stored twice
-    partly      when some destinations have the message and the next waits for files, until all have it:
-                after a kill the client sends it again, and it goes to those that lack it
-    sure        written before PUBREC is sent: the messages of all "received" records up to a location are
-                on disk
+                with the same identifier and DUP; if it is settled, PUBREL is sent. PUBLISH and PUBREL wait
+                for acknowledgers (followers), because a new leader must have the record
+    received    just before a QoS 2 message is given to its destinations, until its PUBREL: after a kill the
+                client's repeated PUBLISH is known and not stored twice
+    partly      when some destinations have the message and the next waits for files, until all have it: after
+                a kill the client sends it again, and it goes to those that lack it
+    sure        written before PUBREC is sent: the messages of all "received" records up to a location are on
+                disk
     doubt       clients may hold identifiers that are free here: from the next boot on, PUBREL is sent for an
                 identifier before it is used. The same holds if there is no ``trust`` record
-    trust       all sent messages are recorded. Doubt and trust are a store's first records. A power loss, or
-                a full disk that refuses a sent record, deletes trust: a full disk accepts only deletions
+    trust       all sent messages are recorded. A power loss, or a full disk that refuses a sent record,
+                deletes it. Doubt and trust are a store's first records
 
-A received record has the positions of its message in the destinations' logs (PLACE_OCTETS each). After a
-kill, boot checks the positions of the last record, which the kill may have cut off from its message, and of
-messages in files without names, which a kill loses. After a power loss, in a copied folder or in a
-follower's, boot checks all received records that are not sure. If all destinations have the message, its
-identifier is restored, and sure from then on, because boot has flushed the message. If only some destinations
-have it, the client sends the message again, for the others. mqtt.model.qos2_recovery has the format.
+A received record has the positions of its message in the destinations' logs (PLACE_OCTETS each). A boot
+checks these positions:
+
+- after a kill: of the last record, whose message may be missing, and of messages in files without names
+- after a power loss, in a copied folder or in a follower's: of all received records that are not sure
+
+If all destinations have the message, its identifier is restored, and sure from then on. If only some have it,
+the client sends the message again, for the others. mqtt.model.qos2_recovery has the format.
 """
 from functools import partial
 
@@ -57,10 +58,10 @@ NO_ROUTING = b"\0\0"
 
 
 class QoS2Records(_scheduler.TurnTaker):
-    """Records the QoS 2 identifiers of one vhost, in a store that the first record makes.
+    """Records the QoS 2 identifiers of one vhost, in a store that the first record makes. Records that cannot
+    be kept are skipped and logged.
 
-    No function here fails because of the disk: records that cannot be kept are skipped and logged. If the
-    store has ``failed``, another QoS2Records with a new store replaces it (moving.Replacing). Both are
+    If the store has ``failed``, another QoS2Records with a new store replaces it (moving.Replacing). Both are
     ``is_stuck`` until the definitions on disk name the new store: a kill before that would restore
     identifiers that clients have released.
     """
@@ -90,9 +91,8 @@ class QoS2Records(_scheduler.TurnTaker):
         self.together, self.waiting = (self,), []  # waiting: callbacks for the end of is_stuck
 
     def open(self):
-        """Create the store before the first record, so that the definitions name it before a kill can follow.
-        Returns True if it was created now and needs a flush.
-        """
+        """Create the store before the first record. Returns True if it was created now and needs a flush."""
+        # The definitions must name the store before a kill can follow.
         if self.store is not None or not self._opened():
             return False
         self.trust(0, 0, self.doubts)
@@ -114,8 +114,8 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def trust(self, trust_at, doubt_at, is_doubtful):
-        """Use the trust and doubt records at these locations, and write one whose location is 0. If
-        ``is_doubtful``, keep no trust record: then not all sent messages are recorded.
+        """Use the trust and doubt records at these locations; write one whose location is 0. ``is_doubtful``:
+        not all sent messages are recorded, so keep no trust record.
         """
         self.trust_at = trust_at
         if not trust_at and not is_doubtful:
@@ -144,8 +144,8 @@ class QoS2Records(_scheduler.TurnTaker):
     # incoming
 
     def begun(self, key, identifier, destinations, message, had):
-        """Record a received message before ``destinations`` (a tuple) get it; ``had``: encoded log positions
-        (bytes) where some of them have it. Returns the record's location for received(), 0 on failure.
+        """Record a received message before ``destinations`` (a tuple) get it. ``had``: encoded log positions
+        where some of them have it already. Returns the record's location for received(), 0 on failure.
         """
         if not self._opened():
             return 0
@@ -172,7 +172,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return self.places_of(())
 
     def places_of(self, left):
-        """Encoded log positions of the begun() message, without ``left``, the last of its destinations."""
+        """Encoded log positions of the begun() message, without those in ``left``, its last destinations."""
         end = self.message.body_at + self.places_length
         for destination in left:
             if destination.next_store() is not None:
@@ -180,15 +180,17 @@ class QoS2Records(_scheduler.TurnTaker):
         return bytes(self.record[self.message.body_at:max(end, self.message.body_at)])
 
     def noted(self, kept_at):
-        """(encoded log positions, arrival in Unix ms) from the record at ``kept_at``; (b"", 0) if unknown."""
+        """Return (encoded log positions, arrival in Unix ms) from the record at ``kept_at``; (b"", 0) if
+        unknown.
+        """
         shown = self.shown
         if self.failed or not self.store.read(kept_at, shown):
             return b"", 0
         return shown.get_body(), octets.le64(shown.buffer, shown.properties_at + 20)
 
     def partly(self, key, identifier, had, places):
-        """Record that the destinations ``had`` have the message and others wait for files. ``places``:
-        encoded log positions of the message. Returns the record's location, 0 on failure.
+        """Record that the destinations ``had`` have the message; others wait for files. ``places``: its
+        encoded log positions. Returns the record's location, 0 on failure.
         """
         if not self._opened():
             return 0
@@ -198,7 +200,8 @@ class QoS2Records(_scheduler.TurnTaker):
         return self._keep_partly(BEGUN if is_named else MAY_BE_LOST, identifier, key, places)
 
     def whole(self, key, identifier):
-        """Record that all destinations have an earlier run's message. Returns the record's location, or 0."""
+        """Record that all destinations have a message of an earlier run. Returns the record's location, or 0.
+        """
         return self._keep(RECEIVED, IS_SURE, identifier, key, 0, 0)
 
     def received_before(self, key, identifier, is_sure, places):
@@ -224,8 +227,8 @@ class QoS2Records(_scheduler.TurnTaker):
                 self.fail(error)
 
     def sure(self, mark):
-        """Write a SURE record: the messages of all RECEIVED records up to location ``mark`` are on disk. The
-        caller writes it before it sends PUBREC for these messages.
+        """Write a SURE record, before PUBREC is sent: the messages of all RECEIVED records up to location
+        ``mark`` are on disk.
         """
         if mark <= self.sure_mark:
             return
@@ -236,8 +239,8 @@ class QoS2Records(_scheduler.TurnTaker):
                 self._delete(before)  # the next flush covers this, too: another flush would cost a poll
 
     def sure_before(self, kept_at, mark):
-        """At boot, take over an earlier run's SURE record: its location is ``kept_at``, and it covers
-        RECEIVED records up to location ``mark``. The next SURE record replaces it.
+        """At boot, take over an earlier run's SURE record at ``kept_at``, which covers RECEIVED records up to
+        ``mark``. The next one replaces it.
         """
         self.sure_at = kept_at
         self.sure_mark = max(self.sure_mark, mark)
@@ -245,9 +248,7 @@ class QoS2Records(_scheduler.TurnTaker):
     # both
 
     def done(self, kept_at, has_ended=False):
-        """Delete a record; if its session ``has_ended``, the record is deleted by moved() once that end is on
-        disk.
-        """
+        """Delete a record at once or, if its session ``has_ended``, once that end is on disk (moved())."""
         if self.store is None or self.failed:
             return
         if has_ended:
@@ -304,8 +305,8 @@ class QoS2Records(_scheduler.TurnTaker):
     # boot and faults
 
     def recovered(self, store, sessions):
-        """At boot, restore the identifiers of an earlier run for the durable ``sessions``. If the ``store``
-        cannot be opened (None), a new store replaces it. Blocks.
+        """Restore the identifiers of the durable ``sessions``, for boot. ``store``: None if it cannot be
+        opened; a new one replaces it. Blocks.
         """
         if store is None:
             self.doubts = True
@@ -330,7 +331,7 @@ class QoS2Records(_scheduler.TurnTaker):
             self.vhost.extras[EXTRA].qos2_records_failed(self)
 
     def when_replaced(self, callback):
-        """Call ``callback()`` once ``is_stuck``, now true, ends."""
+        """Call ``callback()`` once ``is_stuck`` is False again."""
         self.waiting.append(callback)
 
     def replaced(self):
@@ -379,7 +380,7 @@ class QoS2Records(_scheduler.TurnTaker):
         self.places_length = place - self.message.body_at
 
     def _keep(self, kind, state, identifier, key, location, number):
-        """Append a record; from state BEGUN on with the noted log positions. Returns its location, or 0."""
+        """Append a record, from state BEGUN on with the noted log positions. Returns its location, or 0."""
         if not self._opened():
             return 0
         at = self.at
@@ -440,9 +441,7 @@ class QoS2Records(_scheduler.TurnTaker):
                 self.name, "%s are not kept, so that a kill may double messages: %s", self.name, error)
 
     def _delete_old_copies(self, moved, error):
-        """Delete replaced records, whose copies are on disk. After an ``error`` keep the records: the next
-        moved() has them deleted.
-        """
+        """Delete replaced records, whose copies are on disk. After an ``error`` the next moved() does so."""
         if error is not None:
             self.old_copies += moved
             return
@@ -474,7 +473,7 @@ class QoS2Records(_scheduler.TurnTaker):
 
 
 def _would_outlive_kill(destinations):
-    """Whether messages appended now would outlive a kill in all destinations (Queue.outlives_kill)."""
+    """Whether messages appended now would outlive a kill in all destinations."""
     for destination in destinations:
         if not destination.outlives_kill():
             return False

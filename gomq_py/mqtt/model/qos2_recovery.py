@@ -1,10 +1,10 @@
-"""QoS 2 recovery: restores the packet identifiers of an earlier run from the store of qos2_records. Runs at
-boot, and blocks, because it reads records of messages.
+"""QoS 2 recovery: restores the packet identifiers of an earlier run from the store of qos2_records. For boot;
+blocks.
 
-Each received identifier is restored as complete, restored as partly stored (if some destinations have its
-message), or dropped; qos2_records has the rules. Restored identifiers are recorded anew, so that later boots
-need not check them. Sent identifiers may be missing after a power loss; the loss is recorded, too, and all
-sessions that existed then stay doubtful in all later runs.
+Each received identifier is restored as complete or as partly stored, or dropped; qos2_records has the rules.
+Restored identifiers are recorded anew, so that later boots need not check them. After a power loss sent
+identifiers may be missing: that is recorded, too, and the sessions of that time stay doubtful in all later
+runs.
 
 Each record has no routing; its properties are:
 
@@ -40,7 +40,7 @@ PLACE_OCTETS = 16
 
 
 class Entry(NamedTuple):
-    """A decoded record: its own location and its fields; ``place``: the location that its fields name."""
+    """A decoded record: its own location and its fields. ``place``: the location in its fields."""
 
     location: int
     kind: int
@@ -123,7 +123,9 @@ class QoS2Recovery:
         return entries
 
     def _judged(self, entry):
-        """(whether all destinations have an Entry's message, encoded log positions where it is stored)."""
+        """Return (whether all destinations have an Entry's message, encoded log positions where it is
+        stored).
+        """
         is_known = self._is_known(entry)
         places = entry.places if is_known else held_in(self._stores, entry.places, entry.number)
         if entry.kind == PARTLY:
@@ -159,14 +161,15 @@ class QoS2Recovery:
 
 
 def stores_of(vhost):
-    """{key: store} of the durable stores that messages may lie in."""
+    """Return {key: store} of the durable stores that messages may lie in."""
     return {store.key: store for store in vhost.durable_stores()}
 
 
 def held_in(stores, noted, came_ms=0):
     """The part of ``noted`` (encoded log positions) where the message is stored, or was until it was acked.
-    ``came_ms``: its arrival, Unix ms. Blocks, unless the message is new and still in memory.
+    ``came_ms``: its arrival, Unix ms. Blocks.
     """
+    # Not if the message is new and still in memory.
     return those_in(noted, {
         key for key, place in places_in(noted) if key in stores and stores[key].has_record(place, came_ms)})
 

@@ -22,12 +22,15 @@ NOT_KEPT = 1
 class Received:
     """Knows the packet identifiers of one session's QoS 2 messages that wait for PUBREL.
 
-    ``count``: how many identifiers. ``records``: the QoS2Records that keeps them under ``key``, or None.
-    ``begun_at``: location of the record of the message being stored, or 0. ``storing``: {identifier whose
-    message waits for files: [log positions, callbacks]}. ``added``: how many identifiers were ever added.
-    ``unsafe``: a list of [value of ``added``, tuple of destinations], in order, for messages that may not be
-    on disk yet. ``kept_since``: the value of ``added`` when ``records`` replaced another QoS2Records.
-    ``earlier``: a set of identifiers whose messages an earlier run gave to all destinations, or None.
+        count         how many identifiers
+        records       the QoS2Records that keeps them under ``key``, or None
+        begun_at      location of the record of the message being stored, or 0
+        storing       {identifier whose message waits for files: [log positions, callbacks]}
+        added         how many identifiers were ever added
+        unsafe        [[value of ``added``, tuple of destinations]], in order, of messages that may not be on
+                      disk yet
+        kept_since    the value of ``added`` when ``records`` replaced another QoS2Records
+        earlier       a set of identifiers whose messages an earlier run gave to all destinations, or None
 
     Identifiers lie in pages of 32, because clients number in sequence: most accesses hit the current page. An
     empty page is dropped when another page is accessed. A page has:
@@ -63,8 +66,8 @@ class Received:
         return self._value(identifier) != 0
 
     def begin(self, identifier, destinations, message):
-        """Record that ``destinations`` (a tuple) are about to get an identifier's message; the caller then
-        calls add(), not_stored() or postpone(). The identifier is unknown, partly stored or postponed.
+        """Record that ``destinations`` (a tuple) are about to get the message of an unknown, partly stored or
+        postponed identifier. The caller then calls add(), not_stored() or postpone().
         """
         if self.records is None or self.closed:
             return
@@ -75,9 +78,8 @@ class Received:
                 self.key, identifier, destinations, message, self._had(identifier))
 
     def postpone(self, identifier, message, destinations, left, taken):
-        """Note that a message waits for files: ``left``, the last of ``destinations``, lack it. ``taken``:
-        all destinations before them took it. Returns the function that BlockedPublish calls before each
-        retry.
+        """Note that ``left``, the last of ``destinations``, wait for files. ``taken``: all before them took
+        the message. Returns the function that BlockedPublish calls before each retry.
         """
         if not self.closed:
             self.storing[identifier] = [self._places_of(identifier)]
@@ -125,7 +127,7 @@ class Received:
         return self.partly is not None and identifier in self.partly
 
     def lacking(self, identifier, destinations):
-        """The ``destinations`` that lack an identifier's message: all of them, unless is_partly()."""
+        """Those of ``destinations`` that lack an identifier's message: all of them, unless is_partly()."""
         if not self.is_partly(identifier):
             return destinations
         keys = keys_in(self.partly[identifier])
@@ -138,7 +140,7 @@ class Received:
             self.records.write_out()
 
     def _dismiss(self):
-        """Delete the record that begin() wrote, because not all destinations took the message."""
+        """Delete the record that begin() wrote: not all destinations took the message."""
         if self.begun_at:
             begun_at, self.begun_at = self.begun_at, 0
             self.records.done(begun_at)
@@ -183,8 +185,8 @@ class Received:
             self._tell(identifier, False, None)
 
     def refused_by_some(self, identifier, destinations):
-        """Note that some ``destinations`` refused a message. The client gets no answer and will send the
-        message again; the repeat goes only to destinations that did not take it.
+        """Note that some ``destinations`` refused a message. The client gets no answer, and its repeat goes
+        only to destinations that did not take it.
         """
         places = self._had(identifier)
         if self.begun_at:
@@ -203,9 +205,9 @@ class Received:
 
     def lost_by_some(self, identifier, destinations):
         """Forget an identifier whose message may be lost, because stores of some ``destinations`` failed. The
-        client sends the message again, and it goes to the failed destinations only. Identifiers of an earlier
-        run stay: boot flushed their messages.
+        client's repeat goes only to these.
         """
+        # Identifiers of an earlier run stay: boot flushed their messages.
         if self.earlier is not None and identifier in self.earlier:
             return
         places = b""
@@ -229,7 +231,7 @@ class Received:
 
     def discard(self, identifier):
         """Forget an identifier, after PUBREL or because its message is lost. Returns False if it is unknown,
-        or stays because its message waits for files.
+        or must stay because its message waits for files.
         """
         if identifier in self.storing:
             return False
@@ -244,8 +246,8 @@ class Received:
         return True
 
     def awaited(self, identifier):
-        """The queues to flush before PUBREC may leave for a known identifier, as a list of tuples. If one of
-        them has failed, the message may be lost.
+        """The queues, as a list of tuples, that must flush a known identifier's message before PUBREC. If one
+        of them has failed, the message may be lost.
         """
         awaited = [queues for _, queues in self.unsafe]
         kept_at = self._value(identifier)
@@ -254,8 +256,8 @@ class Received:
         return awaited
 
     def sure(self, added, mark):
-        """Note that the messages of the first ``added`` identifiers are on disk. ``mark``: location of the
-        last record of them, or 0.
+        """Note that the messages of the first ``added`` identifiers are on disk. ``mark``: location of their
+        last record, or 0.
         """
         unsafe = self.unsafe
         while unsafe and unsafe[0][0] <= added:
@@ -280,16 +282,17 @@ class Received:
         self.partly[identifier] = places
 
     def move(self, oldest):
-        """Append copies of the records that lie in segments before number ``oldest``."""
+        """Append copies of the records that lie in segments before number ``oldest``, so that these can be
+        deleted.
+        """
         for identifier in self._identifiers():
             kept_at = self._value(identifier)
             if kept_at != NOT_KEPT and record.number_of(kept_at) < oldest:
                 octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, self.records.again(kept_at))
 
     def keep_in(self, records):
-        """Write the identifiers to a new QoS2Records, because the store of the old one failed; except
-        identifiers whose messages a kill would lose, because they are in files without names.
-        """
+        """Write the identifiers to a new QoS2Records, because the old one's store failed."""
+        # Except identifiers whose messages a kill would lose, because they are in files without names.
         outlives = True
         for _, queues in self.unsafe:
             for destination in queues:
@@ -365,7 +368,7 @@ class Received:
 
 
 def _sound(destinations):
-    """{key: store} of the destinations whose stores have not failed."""
+    """Return {key: store} of the destinations whose stores have not failed."""
     return {
         store.key: store for destination in destinations if not destination.failed
         for store in destination.stores() if store.failure is None}

@@ -1,8 +1,8 @@
 """Redistribution: gives an ended session's unacknowledged messages to other members of its shared
 subscriptions (MQTT 5 §4.8.2).
 
-broker.transfer.redistribution moves the messages. Messages of QoS 1 and 2 that came by a shared subscription
-are published to it again, unless their delivery at QoS 2 has begun [MQTT-4.8.2-5]. Never switches.
+broker.transfer.redistribution moves the messages. Those of QoS 1 and 2 that came by a shared subscription are
+published to it again, unless their delivery at QoS 2 has begun [MQTT-4.8.2-5]. Never switches.
 """
 from gomq_py.content import forms
 from gomq_py.mqtt.wire import crossing
@@ -28,7 +28,7 @@ def of(session):
 
 
 class Redistribution:
-    """Redistributes an ended session's messages: called with each message of its queue, returns the
+    """Redistributes an ended session's messages. Called with each message of its queue, returns the
     SharedSubscription to publish the message to, or None. ``filters``: of the session; ``begun``: result of
     Sent.begun().
     """
@@ -52,11 +52,11 @@ class Redistribution:
         return self._exchange.share(topic_filter)
 
     def _came_by(self, key):
-        """Return the shared filter that brought the present copy of a message with routing key ``key``, or
-        None if an unshared filter brought it. Each matching shared filter brought one copy of every message
-        to the queue, and all matching unshared filters together brought one copy; so successive calls for a
-        key return these in turn.
+        """Return the shared filter that brought this copy of a message with routing key ``key``, or None if
+        an unshared filter did.
         """
+        # Each matching shared filter brought one copy of every message to the queue, and all matching
+        # unshared filters together brought one; successive calls for a key return these in turn.
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= TOPICS:

@@ -1,7 +1,7 @@
 """Replays: send retained messages to sessions that have subscribed, filter after filter.
 
-Retained starts a replay; the session's queue, or its sink for QoS 0, gets copies with the QoS, RETAIN and
-identifier of one subscription (flag REPLAYED of wire.crossing). A job in slices, with at most WINDOW messages
+Retained starts a replay. The session's queue, or its sink for QoS 0, gets copies with the QoS, RETAIN and
+identifier of the subscription (flag REPLAYED of wire.crossing). A job in slices, with at most WINDOW messages
 in the queue. Never switches.
 """
 from collections import OrderedDict
@@ -39,8 +39,8 @@ class Replay(Job):
         self._message = Message()
 
     def add(self, subscription, last):
-        """Also send the retained messages of this subscription; if that has begun, begin again. ``last``:
-        arrival number (Retained.came_at()) of the last message stored before the client subscribed.
+        """Also send the retained messages of this subscription, from the beginning. ``last``: arrival number
+        (Retained.came_at()) of the last message stored before the client subscribed.
         """
         waiting, topic_filter = self._subscriptions, subscription.topic_filter
         if waiting and next(iter(waiting)) == topic_filter:
@@ -143,7 +143,8 @@ class Replay(Job):
             self._retained.vhost.scheduler.start(self)
 
     def _wait(self):
-        """Pause while a connected client is slow; the replay to an absent client resumes when it connects."""
+        """Pause while a connected client is slow."""
+        # The replay to an absent client resumes when it connects.
         if self._session.connection is None:
             return
         self._timer = self._retained.vhost.timers.start(self._pause_ms, self._go_on)

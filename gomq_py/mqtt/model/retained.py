@@ -157,7 +157,7 @@ class Retained(KeyedStore):
     def replay(self, session, subscription, is_new, mark=None):
         """Send a Session the retained messages that match its new subscription, if the retain handling asks
         for them; in slices, in the order of topics. ``is_new``: the session had no subscription to the
-        filter; ``mark``: the value of mark() when the client subscribed, None for now.
+        filter; ``mark``: value of mark() when the client subscribed, None for now.
         """
         handling = subscription.retain_handling
         if handling == NEVER or handling == IF_NEW and not is_new:
@@ -232,9 +232,10 @@ class Retained(KeyedStore):
 
 class Waits:
     """Tracks the retained messages that wait for files, by arrival number, and the replays that wait for
-    these messages. A client that subscribes while a message waits gets this message from its replay only.
+    these.
     """
 
+    # A client that subscribes while a message waits gets this message from its replay only.
     def __init__(self):
         self.places = OrderedDict()
         self._replays = OrderedDict()  # replay: its place
@@ -247,7 +248,7 @@ class Waits:
         return is_held
 
     def end(self, place):
-        """Note that the message with this arrival number waits no longer; resume replays that it delayed."""
+        """Note that the message with this arrival number waits no longer, and resume its replays."""
         del self.places[place]
         while self._replays:
             replay, last = next(iter(self._replays.items()))
@@ -261,7 +262,7 @@ class Waits:
 
 
 class Waiting:
-    """Wraps ``message.lacking``, by which a message waits for files: tells Waits when the wait is over."""
+    """Wraps ``message.lacking``, by which a message waits for files, to tell Waits of the wait's end."""
 
     def __init__(self, waits, place):
         self._waits = waits
@@ -294,7 +295,8 @@ class Expiring(Job):
         return self._retained.expire_some(SliceClock())
 
     def failed(self, error):
-        """Skip the unreadable message: if it has expired, it is not shown, and the next boot deletes it."""
+        """Skip the unreadable message."""
+        # If it has expired, it is not shown, and the next boot deletes it.
         self._retained.wait_for_expiries()
         return False
 

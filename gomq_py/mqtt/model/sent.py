@@ -1,8 +1,7 @@
 """Sent: knows which messages of a session were sent with a packet identifier and not acknowledged.
 
-mqtt.server.delivery calls this; it uses the session's queue and qos2_records. A Sent outlives the connection:
-unacknowledged messages are sent again with their identifiers. Each identifier from 1 on has a row of 24
-octets, allocated on demand:
+mqtt.server.delivery calls it; it uses the session's queue and qos2_records. A Sent outlives the connection:
+unacknowledged messages are sent again with their identifiers. Each identifier has a row of 24 octets:
 
     offset  octets
     0       8       location in the queue's store
@@ -46,12 +45,14 @@ NOTHING, RELEASE, UNKNOWN, WRONG = 0, 1, 2, 3
 
 
 class Sent:
-    """A table of the messages in flight from the session's ``queue``. ``window``: most messages in flight;
-    ``count``: those over this connection; ``used``: number of identifiers in use. ``to_release``: identifiers
-    of deleted messages, which need a PUBREL.
+    """A table of the messages in flight from the session's ``queue``.
 
-    ``records``: the QoS2Records that keeps QoS 2 messages under the session's ``key``; None: not kept.
-    ``doubts``: a power cut deleted records before this table was made.
+        window        most messages in flight
+        count         those over this connection
+        used          number of identifiers in use
+        to_release    identifiers of deleted messages, which need a PUBREL
+        records       the QoS2Records that keeps QoS 2 messages under the session's ``key``, or None
+        doubts        a power cut deleted records before this table was made
     """
 
     __slots__ = (
@@ -94,9 +95,7 @@ class Sent:
         return released
 
     def end(self):
-        """End a connection: return messages in flight to the queue, in their old order. Very many are
-        returned in slices, during which the queue delivers nothing.
-        """
+        """End a connection: return messages in flight to the queue, in their old order."""
         self.before = None
         self.is_connected = False
         self.count = 0
@@ -129,9 +128,9 @@ class Sent:
         return False
 
     def spare(self, message):
-        """Take the message at the queue's head, which is_owed(), out of the queue until its client
-        reconnects: messages behind it may be dropped. Returns False, without effect, while the client is
-        connected.
+        """Keep the message at the queue's head, for which is_owed() is true, out of the queue until its
+        client reconnects, so that messages behind it can be dropped. Returns False, without effect, while the
+        client is connected.
         """
         if self.is_connected:
             return False
@@ -175,8 +174,8 @@ class Sent:
                 self._free(identifier, True)
 
     def begun(self):
-        """Unsettled messages whose delivery at QoS 2 began over an earlier connection, as {location: Unix ms
-        at which the message was stored (low octets), or 0 if it was sent in this run}.
+        """Return {location: stored_ms} of unsettled messages whose delivery at QoS 2 began over an earlier
+        connection. ``stored_ms``: low octets of Unix milliseconds, or 0 if sent in this run.
         """
         found = {}
         for identifier in range(1, self.capacity + 1):
@@ -187,7 +186,7 @@ class Sent:
 
     def move(self, oldest, first):
         """Rewrite some records of segments before number ``oldest``, from the identifier ``first`` on.
-        Returns the identifier to go on with, 0 at the end.
+        Returns the identifier to go on with, or 0.
         """
         left = MOVED_AT_ONCE
         for identifier in range(first, self.capacity + 1):
@@ -219,8 +218,8 @@ class Sent:
         return max(0, min(self.window - self.count, IDENTIFIER_MAX - self.used))
 
     def add(self, location, timestamp_ms, qos):
-        """Record that the message at ``location``, taken from the queue, is sent at QoS 1 or 2; the caller
-        has checked room(). Returns its packet identifier; 0 if it must wait until ``records`` is replaced.
+        """Record that the message at ``location``, taken from the queue, is sent at QoS 1 or 2. Returns its
+        packet identifier; 0 if it must wait until ``records`` is replaced. The caller has checked room().
         """
         if self.first_free == 0:
             self._grow(self.capacity + 1)
@@ -245,7 +244,7 @@ class Sent:
 
     def must_release(self):
         """Whether the next QoS 2 message must wait for a PUBCOMP, because the client may still hold every
-        free identifier. Puts these identifiers into ``to_release``.
+        free identifier. These are put into ``to_release``.
         """
         if self.first_free == 0 and not self._found(True):
             self._grow(self.capacity + 1)
@@ -267,8 +266,9 @@ class Sent:
 
     def known(self, location, timestamp_ms):
         """The packet identifier with which the queue's next message was sent over an earlier connection, or
-        0. Drops the entries of messages that are no longer in the queue.
+        0.
         """
+        # Entries of messages that are no longer in the queue are dropped on the way.
         while self.next_before < len(self.before):
             identifier = self.before[self.next_before]
             row = (identifier - 1) * ROW
@@ -302,14 +302,14 @@ class Sent:
         return self.at[(identifier - 1) * ROW + 20] & 3
 
     def nothing_left(self):
-        """The queue is empty: forget an earlier connection's messages that were not sent again."""
+        """Forget an earlier connection's messages that were not sent again, because the queue is empty."""
         if self.before is not None and self.returning is None:
             for identifier in self.before[self.next_before:]:
                 self._gone(identifier)
             self.before = None
 
     def drop(self, identifier):
-        """Forget this identifier, which known() returned, because its message was dropped."""
+        """Forget this identifier, which known() returned: its message was dropped."""
         self.next_before += 1
         self._gone(identifier)
 
@@ -389,8 +389,8 @@ class Sent:
         self.places = array("Q", [octets.le64(self.at, (each - 1) * ROW) for each in self.before])
 
     def _found(self, is_released):
-        """Return the identifiers marked FROM_BEFORE, oldest message first: if ``is_released``, those in state
-        RELEASED, otherwise those of unsettled messages.
+        """Return the identifiers that are marked FROM_BEFORE and in state RELEASED (without ``is_released``:
+        in another state), oldest message first.
         """
         found = []
         places = array("Q")  # by identifier
@@ -422,16 +422,16 @@ class Sent:
         return -1
 
     def _is_same(self, row, timestamp_ms):
-        """Whether the message that is now at a table row's location is the message that was sent."""
+        """Whether the message at a table row's location is still the message that was sent."""
         stored_ms = self._stored_ms(row)
         return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 
     def _stored_ms(self, row):
-        """Low octets of the time (Unix ms) when a row's message was stored; 0 if it need not be checked."""
+        """Low octets of the time (Unix ms) when a row's message was stored; 0 if that need not be checked."""
         return octets.le32(self.at, row + 16) if self.at[row + 22] else 0
 
     def _gone(self, identifier):
-        """Handle that a message sent over an earlier connection is no longer in the queue."""
+        """Forget a message of an earlier connection that is no longer in the queue."""
         row = (identifier - 1) * ROW
         if self.at[row + 20] & 3 == QOS_2:
             # the client may hold the identifier and would take another message for the same
@@ -496,5 +496,5 @@ class Returning(Job):
         return False
 
     def failed(self, error):
-        """Returns whether to go on without the failed message, which is delivered again after a restart."""
+        """Return whether to go on without the failed message, which is delivered again after a restart."""
         return not self._is_over

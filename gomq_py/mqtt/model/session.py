@@ -95,17 +95,22 @@ def _number(options, key, most):
 
 
 class Session:
-    """The state of a client id. ``user``: name of the user who connected last; ``of_token``: the login was by
-    a token. ``version``: protocol level. ``kept``: arguments that limit the queue. ``may_get(filter)``: True
-    if the client may receive messages by the topic filter; ``may_get_all()``: True if it may by every filter,
-    until its rights change. ``connection``, may_get and may_get_all are None while the client is absent.
+    """The state of a client id.
 
-    ``queue``: the SessionQueue, or None while no message is kept; ``sink``: the Destination of QoS 0 messages
-    while the client is connected, else None. ``is_durable``: the session outlives its connection, for
-    ``expiry_s`` seconds. ``is_safe``: the session's definition is known to be on disk. ``subscriptions``:
-    {topic filter: Subscription}, changed by its bindings alone. ``sent`` and ``received``: packet identifiers
-    in flight, which outlive connections. ``is_doubtful``: the client may have further identifiers in flight,
-    whose records a power loss deleted.
+        user                   name of the user who connected last
+        of_token               that login was by a token
+        version                protocol level
+        kept                   arguments that limit the queue
+        connection             of the client; None while it is absent, as may_get and may_get_all
+        may_get(filter)        whether the client may receive messages by the topic filter
+        may_get_all()          whether it may by every filter, until its rights change
+        queue                  the SessionQueue, or None while no message is kept
+        sink                   the Destination of QoS 0 messages while the client is connected, else None
+        is_durable             the session outlives its connection, for ``expiry_s`` seconds
+        is_safe                the session's definition is known to be on disk
+        subscriptions          {topic filter: Subscription}, changed by its bindings alone
+        sent, received         packet identifiers in flight, which outlive connections
+        is_doubtful            the client may have further ones in flight, whose records a power loss deleted
     """
 
     def __init__(self, sessions, client_id):
@@ -130,7 +135,7 @@ class Session:
 
     @property
     def owner(self):
-        """(name, whether made from a token) of the user who connected last."""
+        """(name, whether a token named it) of the user who connected last."""
         return self.user, self.of_token
 
     @property
@@ -225,7 +230,7 @@ class Session:
         self.interests.close()
 
     def _kept(self, queue):
-        """(QoS2Records, key of the session) for a durable session; (None, 0) for any other session."""
+        """Return (QoS2Records, key of the session) for a durable session; (None, 0) for any other session."""
         if queue is None or not self.is_durable:
             return None, 0
         records = self._sessions.qos2_records
@@ -266,7 +271,7 @@ class Session:
         return [] if subscription is None else [*self._earlier.get(topic_filter, ()), subscription.binding]
 
     def _lead(self, topic_filter, bindings):
-        """Set a filter's bindings, the last of which is in force; [] ends the subscription."""
+        """Set a filter's bindings, of which the last is in force; [] ends the subscription."""
         self._earlier.pop(topic_filter, None)
         if bindings:
             if topic_filter not in self.subscriptions:

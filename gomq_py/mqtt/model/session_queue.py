@@ -1,7 +1,8 @@
 """Session queue: keeps a session's messages over connections and restarts.
 
-A kind of queue (session_kind). Management lists it, limits and policies apply, its expiry or deletion ends
-the session; only the session's connection consumes. Compiled, because it checks each published message.
+A kind of queue (session_kind), which only the session's connection consumes. Management lists it, limits and
+policies apply, and its expiry or deletion ends the session. Compiled, because it checks each published
+message.
 """
 from gomq_py.broker.names import described
 from gomq_py.broker.queues import queue as broker_queue
@@ -48,7 +49,7 @@ class SessionQueue(broker_queue.Queue):
         return taken
 
     def may_go(self, message):
-        """Whether a message may be dropped. A delivery at QoS 2 must be completed first [MQTT-4.3.3-7]."""
+        """Whether a message may be dropped: not after its delivery at QoS 2 has begun [MQTT-4.3.3-7]."""
         session = self.session
         return session is None or session.sent is None or not session.sent.is_owed(message)
 
@@ -74,7 +75,8 @@ class SessionQueue(broker_queue.Queue):
         return count
 
     def emptied(self):
-        """If no message is ready, tell the consumers: one may wait to resend a message that was deleted."""
+        """If no message is ready, tell the consumers."""
+        # One may wait to resend a message that was deleted.
         if self.ring is not None and self.ready_count == 0 and not self.is_opening():
             for consumer in self.ring.consumers:
                 consumer.emptied()

@@ -39,9 +39,13 @@ class Connected(NamedTuple):
 
 
 class Sessions:
-    """The sessions of one vhost. ``by_client``: {client id: Session}; ``subscriptions``: number of all
-    subscriptions; ``shared``: number of shared ones. ``exchange``: has the subscriptions as bindings, and
-    gets publishes from the vhost's ``topic_exchange`` (source).
+    """The sessions of one vhost.
+
+        by_client        {client id: Session}
+        subscriptions    number of all subscriptions
+        shared           number of shared ones
+        exchange         has the subscriptions as bindings, and gets publishes from the vhost's
+                         ``topic_exchange``
 
     A connection is any object with ``wants_will``, ``taken_over()`` (another connection has its client id)
     and ``session_ended(reason)``. Both end the connection without switching or touching the session; before
@@ -75,14 +79,14 @@ class Sessions:
     def connect(
             self, connection, client_id, user, clean_start, expiry_s, version, kept=None, of_token=False,
             kept_max=0):
-        """Begin or resume a session. Returns Connected. ``expiry_s``: how long it outlives its connection,
-        NEVER: forever. ``kept``: more arguments for its queue. ``of_token``: a token named the ``user``.
-        ``kept_max``: most durable sessions of one user, 0: no limit; existing sessions may always be resumed
-        or begun anew.
+        """Begin or resume a session. Returns Connected. The caller must attach its consumer to the session's
+        queue, if any, before it switches. Raises NotFound if the queue is closed after a fault,
+        OutOfResources, PreconditionFailed, ResourceLocked if a queue of another kind has the name.
 
-        The caller must attach its consumer to the session's queue, if any, before it switches. Raises
-        NotFound if the queue is closed after a fault, OutOfResources, PreconditionFailed, ResourceLocked if a
-        queue of another kind has the name.
+            expiry_s    how long it outlives its connection, NEVER: forever
+            kept        more arguments for its queue
+            of_token    a token named the ``user``
+            kept_max    most durable sessions that one user may begin, 0: no limit
         """
         if expiry_s:
             self._check_count(client_id, (user, of_token), kept_max)
@@ -119,7 +123,7 @@ class Sessions:
 
     def disconnect(self, session, connection, expiry_s=None):
         """End a session's connection, unless another one took over; a session without expiry ends, too.
-        Raises OutOfResources, and keeps the earlier expiry, if a new ``expiry_s`` (None: unchanged) cannot be
+        ``expiry_s``: a new expiry, or None. Raises OutOfResources, and keeps the old one, if it cannot be
         recorded.
         """
         if session.connection is not connection:
@@ -237,9 +241,8 @@ class Sessions:
             session.queue_added(queue)
 
     def queue_failed(self, session):
-        """Renew the shared subscriptions of a session whose queue failed, so that messages published later do
-        not count as lost.
-        """
+        """Renew the shared subscriptions of a session whose queue failed."""
+        # So that messages published later do not count as lost.
         if self.exchange.queue_failed(session):
             self.vhost.routes_changed(self.exchange)
 
@@ -368,7 +371,9 @@ def _arguments(owner, expiry_s, version, kept):
 
 
 def _kept(arguments):
-    """(user, of_token, version, expiry in seconds) from a queue's arguments; defaults for invalid ones."""
+    """Return (user, of_token, version, expiry in seconds) from a queue's arguments; defaults for invalid
+    ones.
+    """
     expires_ms, user, version = arguments.get(EXPIRES), arguments.get(_USER), arguments.get(_VERSION)
     expiry_s = expires_ms // 1000 if type(expires_ms) is int else NEVER
     return (

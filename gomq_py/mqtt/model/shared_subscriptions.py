@@ -10,8 +10,8 @@ from gomq_py.broker.routing.route import LATER
 
 class Member:
     """A member of a shared subscription: ``session`` with its ``target`` (queue or sink). ``count``: its
-    bindings; ``is_present``: it counts as connected; ``is_allowed``: it may get the messages, as found when
-    the number of its rights was ``rights``.
+    bindings; ``is_present``: it counts as connected; ``is_allowed``: it may get the messages, as of the
+    number ``rights`` of its rights.
     """
 
     __slots__ = ("session", "target", "interests", "count", "is_present", "rights", "is_allowed")
@@ -57,14 +57,14 @@ class Rotation:
 
 
 class SharedSubscription(_routes.Destination):
-    """The Destination of all members of a shared subscription: each message goes to one member.
-
-    Connected members take turns, in the order in which they subscribed or came back; absent members get only
-    messages that no connected member takes. A member that refuses a message is skipped. The shared
-    subscription is durable if a member is. When a member's store fails, another SharedSubscription replaces
-    this one for good (``renewed``), because messages that went to the member may be lost.
+    """The Destination of all members of a shared subscription: each message goes to one member. Connected
+    members take turns, in the order in which they subscribed or came back; absent ones get only messages that
+    no connected member takes.
     """
 
+    # A member that refuses a message is skipped. The shared subscription is durable if a member is. When a
+    # member's store fails, another SharedSubscription replaces this one for good (``renewed``), because
+    # messages that went to the member may be lost.
     __slots__ = ("members", "present", "absent", "durables", "departed", "was_asked")
 
     def __init__(self, name, departed):
@@ -97,7 +97,7 @@ class SharedSubscription(_routes.Destination):
             self._count_durable(member, -1)
 
     def move(self, target):
-        """Move a member whose client has connected or disconnected to the connected or absent members."""
+        """Move a member whose client has connected or disconnected to the other members of that kind."""
         member = self.members.get(target)
         if member is not None and member.is_present != (member.session.connection is not None):
             self._rotation_of(member).remove(member)
@@ -113,8 +113,8 @@ class SharedSubscription(_routes.Destination):
         return share
 
     def publish(self, message):
-        """Publish to the next member. Returns the member's answer; 0 if no member takes the message; 1 if no
-        member was asked, because none may receive it or all are being deleted.
+        """Publish to the next member. Returns its answer; 0 if no member takes the message; 1 if there is no
+        member to ask: none may receive it, or all are being deleted.
         """
         self.was_asked = False
         answer = self._publish(message, self.present) or self._publish(message, self.absent)

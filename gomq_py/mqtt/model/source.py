@@ -1,7 +1,7 @@
 """Source: checks and names the exchange of a vhost that MQTT clients publish to and subscribe through.
 
-The source is the vhost's ``topic_exchange``, which Sessions uses. This module has the requirements for a
-source, and the parameter that names one vhost's source: ``exchange`` of the component ``mqtt``.
+The source is the vhost's ``topic_exchange``, which Sessions uses. The parameter ``exchange`` of the component
+``mqtt`` names one vhost's source.
 """
 from gomq_py.broker.names import described, fits_short_string
 from gomq_py.broker.policies.parameters import Component, ParameterError
@@ -31,12 +31,13 @@ def find(vhost):
 
 
 class SourceComponent(Component):
-    """The parameter that names a vhost's source; ``default``: the name if it is not set. Only administrators
-    may set it: it decides which topic permissions count, and what all MQTT clients of the vhost publish.
+    """The parameter that names a vhost's source; ``default``: the name if it is not set. For administrators
+    only.
     """
 
     administrators_only = True
 
+    # It decides which topic permissions count, and what all MQTT clients of the vhost publish.
     def __init__(self, default):
         self._default = default
 

@@ -1,13 +1,12 @@
 """Wills: keeps clients' wills, messages to publish when a client is lost (MQTT 5 §3.1.2.5, §3.1.3.2.2).
 
-A keyed_store has the wills on disk; sessions report ends of connections and sessions. mqtt.server.will
-publishes wills. After a connection's end, unless DISCONNECT forbids it, its will is published when the will's
-delay is over or the session ends, whichever comes first; but not if the client has resumed the session. Wills
-of clients connected when the broker ended are published after the restart, unless the client is back first.
-Never switches.
+A keyed_store has the wills on disk; sessions report ends of connections and sessions; mqtt.server.will
+publishes. After a connection's end, unless DISCONNECT forbids it, its will is published when the will's delay
+is over or the session ends, whichever comes first; but not if the client has resumed the session. At a
+restart connected clients count as lost, unless they come back in time. Never switches.
 
 Right before a will is published, the positions that it will get in the destinations' logs are recorded, as in
-qos2_records: after a kill in between, the boot checks them, and the will goes to destinations that lack it.
+qos2_records: after a kill in between, the boot has it published to those that lack it.
 """
 from functools import partial
 from typing import NamedTuple
@@ -42,11 +41,15 @@ _OF_TOKEN, _PLACES = "of-token", "places"  # records of earlier releases lack th
 
 
 class Will(NamedTuple):
-    """A client's will. ``block``: its properties as those of a PUBLISH, without their length. ``expiry_s``:
-    lifetime of the message, -1: unlimited. ``state``: CONNECTED, WAITING, BEGUN (being published) or
-    PUBLISHED; ``due_ms`` (Unix milliseconds): when a WAITING will is due. ``of_token``: its user came with a
-    token, whose rights another run does not know. ``places``: encoded log positions at which its message is
-    stored or about to be; ``came_ms``: Unix milliseconds at which it was stored, 0 if unknown.
+    """A client's will.
+
+        block         its properties as those of a PUBLISH, without their length
+        expiry_s      lifetime of the message, -1: unlimited
+        state         CONNECTED, WAITING, BEGUN (being published) or PUBLISHED
+        due_ms        Unix milliseconds at which a WAITING will is due
+        of_token      its user came with a token, whose rights another run does not know
+        places        encoded log positions at which its message is stored or about to be
+        came_ms       Unix milliseconds at which it was stored, 0 if unknown
     """
 
     client_id: str
@@ -67,8 +70,8 @@ class Will(NamedTuple):
 
 class Wills:
     """Keeps the wills of one vhost. ``publish(will, user, begin)``, given to start(), returns True once the
-    will needs no further attempt; ``user`` is None after a restart. It first calls ``begin(destinations,
-    message)``, which returns the destinations that lack the message. Without ``publish`` wills wait.
+    will needs no further attempt; ``user`` is None after a restart. It calls ``begin(destinations,
+    message)``, which returns the destinations that lack the message.
     """
 
     def __init__(self, vhost):
@@ -150,7 +153,8 @@ class Wills:
             self._publish_now(will)
 
     def user_deleted(self, user):
-        """Forget the wills of a deleted User: after a restart another user may have the name."""
+        """Forget the wills of a deleted User."""
+        # After a restart another user may have the name.
         gone = [client_id for client_id, left_by in self._users.items() if left_by is user]
         gone += [client_id for client_id, name in self._names.items() if name == user.name]
         if self._is_unread:
@@ -271,8 +275,8 @@ class Wills:
         self.vhost.when_safe(lambda error: self._published(client_id, error), hurry=False)
 
     def _begin(self, will, begun, destinations, message):
-        """Record the log positions that the will's message is about to get. Returns the ``destinations`` that
-        did not get it in an earlier run; appends these destinations and the recorded will to ``begun``.
+        """Record where the logs of ``destinations`` are about to get the will's message. Returns those that
+        lack it; appends these and the recorded will to the list ``begun``.
         """
         records = self.vhost.extras[EXTRA].qos2_records
         had = keys_in(will.places)
@@ -322,7 +326,7 @@ class Wills:
         return _will_of(message) if self.kept.get(client_id, message) else None
 
     def _unpublished(self, client_id):
-        """The kept will of a client; None also for a will that is published but could not be marked so."""
+        """The kept will of a client; None if there is none, or it is published and could not be marked so."""
         return None if client_id in self._unnoted else self._get(client_id)
 
     def _put(self, will):
@@ -362,7 +366,8 @@ def _message_of(will):
 
 
 def _routing_key(client_id):
-    """A record's routing key: the client id, for people who inspect the record."""
+    """A record's routing key: the client id."""
+    # For people who inspect the record.
     return client_id.encode()[:255]
 
 

@@ -1,9 +1,8 @@
 """Broker topics: publishes ``$SYS/broker/...``, with Mosquitto's names, for clients that subscribe to them.
 
 Connections report sessions with a filter for these topics. While a vhost has such sessions, the values are
-published to its MQTT exchange at QoS 0, every ten seconds and soon after each subscribe. Without such a
-session no value is computed and no timer runs. Values are never retained. Counting and publishing run in
-slices. Never switches.
+published to its MQTT exchange at QoS 0, every ten seconds and soon after each subscribe; otherwise nothing is
+computed. Values are never retained. Counting and publishing run in slices. Never switches.
 """
 import math
 import time
@@ -123,7 +122,9 @@ class BrokerTopics:
                 yield
 
     def values(self):
-        """{topic: value as text}. Bytes and publishes of all protocols count, since the broker started."""
+        """Return {topic: value as text}. Bytes and publishes of all protocols count, since the broker
+        started.
+        """
         counts: Counter = Counter()
         for _ in self._count(counts):
             pass
@@ -150,7 +151,7 @@ class BrokerTopics:
         return {f"{BROKER_PREFIX}broker/{name}": str(value) for name, value in shown.items()}
 
     def _totals(self):
-        """{topic without $SYS/broker/: count} of connections and queues that no longer exist."""
+        """Return {topic without $SYS/broker/: count} of connections and queues that no longer exist."""
         counts = dict.fromkeys(_LOADS, 0)
         for totals in (self._broker.totals, *(vhost.totals for vhost in self._broker.vhosts.values())):
             counts["bytes/received"] += totals.received_octets
@@ -206,7 +207,7 @@ class Loads:
         self._averages = {}  # {(name, minutes): in a minute}
 
     def updated(self, counts, now_s):
-        """{"name/Nmin": events per minute} from ``counts`` {name: count}; {} at the first call."""
+        """Return {"name/Nmin": events per minute} from ``counts`` {name: count}; {} at the first call."""
         if not self._counts:
             self._counts, self._last_s = counts, now_s
         elapsed_s = now_s - self._last_s

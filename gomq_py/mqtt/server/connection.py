@@ -4,8 +4,8 @@
     output < answers, deliveries
 
 Only this module of the MQTT server turns errors into packets. One greenlet logs the client in and attaches
-the session, another greenlet ends the connection; code in between runs in the hub and must not switch. Each
-wait for the peer has a time limit.
+the session, another ends the connection; code in between runs in the hub and must not switch. Each wait for
+the peer has a time limit.
 """
 from functools import partial
 from typing import Any, NamedTuple
@@ -56,9 +56,13 @@ class ShownLimits(NamedTuple):
 
 
 class Connection(ClientConnection):
-    """Serves an MQTT client. From CONNACK on it has its ``session`` (mqtt.model) and ``caller``, its rights
-    for broker operations; from CONNECT on ``receive_maximum``, ``maximum_packet_size`` (0: any) and
-    ``topic_alias_maximum``. ``is_leaving``: DISCONNECT came, with ``leave_code``; any other end is abnormal.
+    """Serves an MQTT client.
+
+        session, caller                       from CONNACK on: of mqtt.model, and its rights for broker
+                                              operations
+        receive_maximum, topic_alias_maximum  from CONNECT on
+        maximum_packet_size                   from CONNECT on; 0: any
+        is_leaving                            DISCONNECT came, with ``leave_code``; any other end is abnormal
     """
 
     __slots__ = (
@@ -365,7 +369,7 @@ class Connection(ClientConnection):
         self._stop()
 
     def has_plenty(self):
-        """Returns False: reading may never wait, because an MQTT client may need an answer at once."""
+        """Return False: reading may never wait, because an MQTT client may need an answer at once."""
         return False
 
     # ends

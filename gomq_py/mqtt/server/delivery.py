@@ -1,11 +1,10 @@
 """Delivery: writes PUBLISH packets for one client: messages of its session's queue (SessionConsumer), and QoS
 0 messages that no queue keeps (Sink).
 
-mqtt.server.flows makes both objects; publication writes packets for them. The consumer fills the hub's output
-buffer when its queue lets it; its capacity is 0 while the output is blocked. The sink is a Destination
-without a store, bound like a queue. It gathers packets in a spare buffer of the hub while a read is handled,
-and sends them at its end; a client that does not read loses messages beyond its share of memory. Never
-switches.
+mqtt.server.flows makes both; publication writes packets for them. The consumer fills the hub's output buffer
+when its queue lets it; its capacity is 0 while the output is blocked. The sink is a Destination without a
+store, bound like a queue. It gathers packets while a read is handled, and sends them at its end; a client
+that does not read loses messages beyond its share of memory. Never switches.
 """
 from functools import partial
 
@@ -35,12 +34,14 @@ REPLAYED_AT_ONCE = 64
 class SessionConsumer(consumers.Consumer):
     """Consumes a session's queue for its client; delivers nothing before ``begin``.
 
-    ``sink`` (or None) sends its gathered packets before any message of the queue. The queue calls
-    ``ended(reason)`` when it drops this consumer. ``dropped``: count of messages too large for the client or
-    impossible in MQTT. ``trace(message)``, if not None, gets each message sent. ``is_exact``: QoS 2 messages
-    are among the packets written and not yet sent. ``unsafe``: None, or packets that wait until acknowledgers
-    (followers) have their QoS 2 messages; empty while a QoS 2 message waits for a store of identifiers.
-    Nothing is delivered while ``unsafe`` is not None.
+        sink              its gathered packets are sent before any message of the queue; or None
+        ended(reason)     called when the queue drops this consumer
+        dropped           count of messages too large for the client or impossible in MQTT
+        trace(message)    if not None, gets each message sent
+        is_exact          QoS 2 messages are among the packets written and not yet sent
+        unsafe            None, or nothing is delivered: the packets that wait until acknowledgers (followers)
+                          have their QoS 2 messages; empty while a QoS 2 message waits for a store of
+                          identifiers
     """
 
     __slots__ = (
@@ -115,7 +116,8 @@ class SessionConsumer(consumers.Consumer):
                 self._release()
 
     def _deliver_traced(self, limit):
-        """Deliver message by message, while there is time: tracing large headers may take 1 ms each."""
+        """Deliver message by message, while there is time."""
+        # Tracing large headers may take 1 ms each.
         at = 0
         clock = SliceClock()
         while limit > 0 and self.capacity() > 0 and self._look() > 0:
@@ -161,7 +163,7 @@ class SessionConsumer(consumers.Consumer):
 
     def _look(self):
         """Find and measure the next message that the client may have. Returns the octets of its packet; 0 if
-        there is none, or if too many messages were dropped in this turn.
+        there is none, or after many dropped messages in this turn.
         """
         queue = self.source
         sent = self.sent
@@ -250,16 +252,14 @@ class SessionConsumer(consumers.Consumer):
 
     def _send_when_safe(self, data):
         """Send the packets ``data`` once their QoS 2 messages and records are on disk and with every
-        acknowledger (follower). Delivers nothing until then; if the disk or an acknowledger fails, ends the
-        connection.
+        acknowledger (follower); deliver nothing until then. A failure ends the connection.
         """
         self.unsafe = data
         self.sent.records.when_safe(partial(self._is_safe, data))
 
     def _send_when_replaced(self):
-        """Resume once a new store keeps identifiers: a kill before that could leave two messages with one
-        identifier.
-        """
+        """Resume once a new store keeps identifiers."""
+        # A kill before that could leave two messages with one identifier.
         self.unsafe = nothing = bytearray()
         self.sent.records.when_replaced(partial(self._is_safe, nothing, None))
 

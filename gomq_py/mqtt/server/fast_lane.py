@@ -6,8 +6,8 @@ a plain acknowledgement straight to Inbound or Outbound (flows). Every other pac
 connection go to ``connection.fail``. Never switches.
 
 A PUBLISH is stored as a record of kind 2 (mqtt.wire.crossing). Its routing (the exchange's name, and the
-topic as routing key) is remembered with the route, and overwrites the octets in the buffer that end with the
-topic: the octets before the topic belong to packets already handled.
+topic as routing key) is remembered with the route, and written over the octets before the end of the topic,
+which belong to packets already handled.
 """
 from functools import partial
 
@@ -46,10 +46,13 @@ class LaneParts:
 
 class FastLane:
     """Walks one connection's packets, within ``limits`` (PacketLimits), with the ``parts`` of its protocol
-    version. ``is_slow``: every PUBLISH goes to ``connection.packet(kind, walk)``, which returns False to end
-    the walk; ``is_blocked``: an alarm stops reading at every PUBLISH.
+    version.
 
-    ``publishes``: count of QoS 0 publishes. ``inbound`` is None until the first packet of QoS 1 or 2.
+        is_slow       every PUBLISH goes to ``connection.packet(kind, walk)``, which returns False to end the
+                      walk
+        is_blocked    an alarm stops reading at every PUBLISH
+        publishes     count of QoS 0 publishes
+        inbound       None until the first packet of QoS 1 or 2
     """
 
     published = confirmed_count = 0  # QoS 0 asks for no answer
@@ -130,8 +133,9 @@ class FastLane:
             large.end()
 
     def _walk(self, is_blocked, may_hold):
-        """Handle packets up to the end; stop at a PUBLISH if ``is_blocked``, and, if ``may_hold``, at a QoS 2
-        PUBLISH whose identifier cannot be kept, with ``held`` set. Returns the first offset not handled.
+        """Handle packets until the input ends, or the walk must stop (sets ``held``): at a PUBLISH if
+        ``is_blocked``; if ``may_hold``, at a QoS 2 PUBLISH whose identifier cannot be kept. Returns the first
+        offset not handled.
         """
         walk = self.parts.walk
         while True:
@@ -240,9 +244,9 @@ class FastLane:
         return self.connection.inbound if self.inbound is None else self.inbound
 
     def _wait(self, route, at, taken):
-        """Leave the publish to publish_later(), which goes on once destination number ``at`` of the route can
-        take the message. Returns at once; the lane handles no more packets of this read. ``taken``: all
-        destinations before number ``at`` took the message.
+        """Leave the publish to publish_later(), until destination number ``at`` of the route can take the
+        message; the lane handles no more packets of this read. ``taken``: all destinations before took the
+        message.
         """
         message = self.parts.message
         walk = self.parts.walk

@@ -1,15 +1,14 @@
-"""Flows: passes messages between one client and the broker, in both directions.
+"""Flows: passes messages between one client and the broker, in both directions. Never stores a message or
+switches.
 
-Inbound answers a client's publishes at QoS 1 and 2, and knows their packet identifiers.
+Inbound answers a client's publishes at QoS 1 and 2, and knows their packet identifiers. Both lanes of a
+connection call it. Answers are gathered during a socket read, and leave together in the order of the
+publishes (MQTT 5 §4.6), once their messages are on disk.
 
     fast lane, slow lane > stored(), answer() > done() > verbs.pending_confirms > output
 
-The fast and slow lane of a connection call Inbound. Answers are noted as octets while a socket read is
-handled, and leave together in the order of the publishes (MQTT 5 §4.6), once their messages are on disk.
-Never stores a message and never switches.
-
 Outbound sends all messages to one client, and takes the client's acknowledgements from the lanes. It has the
-consumer of the session's queue and the sink (delivery), and the messages in flight (sent). Never switches.
+consumer of the session's queue and the sink (delivery), and the messages in flight (sent).
 """
 from functools import partial
 
@@ -50,15 +49,16 @@ class Refusal(MQTTError):
 
 
 class Inbound:
-    """Handles a client's publishes. ``receive_maximum``: most in flight at QoS 1 and 2. ``received``: the
-    session's QoS 2 identifiers that are not released. ``is_over``: the connection ends, and no packet is
-    handled any more. Counts ``publishes`` (all QoS), ``published`` (with an answer due) and
-    ``confirmed_count`` (answered with success).
+    """Handles a client's publishes.
 
-    While the disk refuses the store of identifiers, nothing is read from the client, as during an alarm: QoS
-    2 messages and answers to PUBREL wait until a new store has replaced the failed one.
+        receive_maximum    most in flight at QoS 1 and 2
+        received           the session's QoS 2 identifiers that are not released
+        is_over            the connection ends, and no packet is handled any more
+        publishes, published, confirmed_count
+                           counts: of all QoS, with an answer due, answered with success
     """
 
+    # While the disk refuses the store of identifiers, nothing is read from the client, as during an alarm.
     __slots__ = (
         "connection", "version", "receive_maximum", "publishes", "published", "confirmed_count", "unsynced",
         "pending", "received", "answers", "pubacks", "confirms", "unanswered", "aliases", "is_over",
@@ -128,9 +128,8 @@ class Inbound:
         return state == NEW or state == PARTLY
 
     def stored(self, qos, packet_identifier, taken, has_destinations, queues):
-        """Note the answer to a message that was offered to all destinations; ``taken``: all took it.
-        ``queues`` (tuple or None): destinations to flush before the answer; if not ``taken``: all
-        destinations.
+        """Answer a message that was offered to all its destinations; ``taken``: all took it. ``queues``
+        (tuple or None): the destinations to flush before the answer or, if not ``taken``, all of them.
         """
         self.publishes += 1
         if qos:
@@ -165,8 +164,8 @@ class Inbound:
         self.answer(PUBACK if qos == 1 else PUBREC, packet_identifier, reason_code)
 
     def alias(self, alias, topic):
-        """The topic for an alias: ``topic``, which the alias names from now on; or, if ``topic`` is empty,
-        the topic that the alias names. Raises TopicAliasInvalid, ProtocolError.
+        """The topic for an alias. A ``topic`` gets the alias from now on; if it is empty, the alias names the
+        topic. Raises TopicAliasInvalid, ProtocolError.
         """
         if alias > TOPIC_ALIASES:
             raise TopicAliasInvalid(f"topic alias {alias}, {TOPIC_ALIASES} are accepted")
@@ -252,9 +251,10 @@ class Inbound:
 
     def lost(self, answers, destinations):
         """The answers (bytes) to send after a failed flush. ``destinations``: all that got the messages, if a
-        store has lost some of them; else None. If MQTT cannot report the failure, the connection ends, and
-        identifiers stay known: a repeated message goes only to destinations that lack it.
+        store has lost some of them; else None.
         """
+        # If MQTT cannot report the failure, the connection ends, and identifiers stay known: a repeated
+        # message goes only to destinations that lack it.
         refused = Acknowledgements(self.version)
         noted = _parts(answers)
         is_told = self._is_told() and all([kind != PUBCOMP for kind, _, _ in noted])
@@ -304,10 +304,9 @@ class Batch(Answer):
         return self.inbound.lost(self.answers, destinations)
 
     def must_wait(self, error, callback):
-        """Whether the answers must wait until a new store of identifiers replaces a failed one; if so, calls
-        ``callback(error)`` after the replacement. An earlier PUBCOMP or refusal would free identifiers that
-        the failed store still has: after a kill, the client's next message would look like a repeat.
-        """
+        """Whether the answers must wait for a new store of identifiers; it then calls ``callback(error)``."""
+        # An earlier PUBCOMP or refusal would free identifiers that the failed store still has: after a kill,
+        # the client's next message would look like a repeat.
         stuck = self.inbound.received.records if error is not None or self.is_lost() else None
         for queues in self.queues:
             for queue in queues:
@@ -406,7 +405,7 @@ class Outbound:
             self.consumer.trace = traced
 
     def unkept(self):
-        """(count of messages that the sink sent, count of messages dropped as too large or not read)."""
+        """Return (count of sent messages, count of messages dropped as too large or not read) of the sink."""
         sent = dropped = 0
         if self.sink is not None:
             sent = self.sink.sent

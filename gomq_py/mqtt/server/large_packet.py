@@ -1,7 +1,7 @@
 """Large packets: gathers, read by read, a packet too large for the input buffer.
 
-The fast lane calls this; the memory comes from the body budget (hub.budget). Rights and room for a PUBLISH's
-payload are checked as soon as its head has arrived. If the check fails, no more octets are kept.
+The fast lane calls it; the memory comes from the body budget (hub.budget). Rights and room for a PUBLISH's
+payload are checked as soon as its head has arrived; after a refusal no more octets are kept.
 """
 from gomq_py.mqtt.server.flows import Refusal
 from gomq_py.mqtt.server.publish import check_head, is_answered, refuse_whole
@@ -87,7 +87,8 @@ class LargePacket:
 
     @property
     def is_held_up(self):
-        """Whether the broker itself has paused reading, so that the client is not to blame for a delay."""
+        """Whether the broker itself has paused reading."""
+        # The client is then not to blame for a delay.
         return self._connection.stream.paused
 
     def resume_held(self):

@@ -1,7 +1,7 @@
 """Login: reads CONNECT and decides whether the client may enter.
 
-Runs in the connection's greenlet. Writes refusals directly to the socket, waiting, because nothing else
-writes to it yet. A client has ``mqtt_login_timeout`` to log in; until its login one small packet is kept.
+Runs in the connection's greenlet. Refusals are written directly to the socket, which nothing else writes to
+yet. A client has ``mqtt_login_timeout`` to log in; until its login one small packet is kept.
 broker.verbs.entering decides; then the connection begins the session and sends CONNACK.
 """
 import os
@@ -154,7 +154,9 @@ class LoginAttempt(ClientLogin):
         return user
 
     def _named(self, connect):
-        """(vhost name, user name) from CONNECT's VHOST:USER or USER, or certificate. Raises AccessRefused."""
+        """Return (vhost name, user name) from CONNECT's VHOST:USER or USER, or certificate. Raises
+        AccessRefused.
+        """
         name = connect.user_name
         if name is None:
             return self._usual_vhost(), self._certified_name or self._anonymous()
@@ -164,9 +166,8 @@ class LoginAttempt(ClientLogin):
         return self._usual_vhost(), name
 
     def _usual_vhost(self):
-        """The vhost name for a client that names none: by certificate, else by port, else the default.
-        Certificates and ports are mapped by RabbitMQ's global parameters, whose values may be invalid.
-        """
+        """The vhost name for a client that names none: by certificate, else by port, else the default."""
+        # RabbitMQ's global parameters map certificates and ports; their values may be invalid.
         vhost_name = self.server.settings.mqtt_default_vhost
         keys = {PORTS_TO_VHOSTS: self._port(), CERTIFICATES_TO_VHOSTS: self._certified_name}
         for parameter, key in keys.items():
@@ -190,9 +191,8 @@ class LoginAttempt(ClientLogin):
         return name
 
     def _try_to_send(self, octets):
-        """Send a refusal, if the client still reads, then read its further octets: unread octets would make
-        the close a reset. May switch.
-        """
+        """Send a refusal, if the client still reads, then read its further octets. May switch."""
+        # Unread octets would make the close a reset.
         if not octets:
             return
         try:
@@ -207,7 +207,7 @@ class LoginAttempt(ClientLogin):
 
 
 def client_id_fault(client_id, user_name, settings):
-    """Error text if a user may not use this client id, otherwise "". (An empty id is replaced later.)"""
+    """Error text if a user may not use this client id, otherwise "". An empty id passes."""
     if len(client_id.encode()) > CLIENT_ID_OCTETS_MAX:
         return f"the client id has more than {CLIENT_ID_OCTETS_MAX} octets"
     if settings.mqtt_client_id_validation == "username" and client_id != user_name:
@@ -222,10 +222,11 @@ def _connack(connect, code):
 
 class Greeting:
     """A CONNECT's requests, within the settings' limits; makes the CONNACK. ``expiry_s``: how long the
-    session outlives the connection. Request Problem Information has no effect: reason strings are sent in
-    DISCONNECT alone, which may always have them.
+    session outlives the connection.
     """
 
+    # Request Problem Information has no effect: reason strings are sent in DISCONNECT alone, which may always
+    # have them.
     def __init__(self, connect, settings):
         asked = connect.properties
         self.version = connect.version

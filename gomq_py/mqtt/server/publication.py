@@ -61,9 +61,8 @@ class Publication:
         return self.interests.find(message.buffer, at + 1, message.buffer[at])
 
     def measure(self, message, interest, now_ms, qos):
-        """Octets of the packet for a message at ``qos`` (-1: the lower of granted and published QoS). If the
-        result exceeds ``packet_max``, the packet must not be sent; UNREADABLE: the stored message is
-        malformed.
+        """Octets of the packet for a message at ``qos`` (-1: the lower of granted and published QoS). Above
+        ``packet_max`` it must not be sent; UNREADABLE: the stored message is malformed.
         """
         flags = message.flags
         is_amqp = message.kind == BASIC
@@ -138,7 +137,7 @@ class Publication:
             self.properties_length += len(interest.identifiers)
 
     def _choose_alias(self, interest):
-        """Have the packet name the topic by its alias, define a new alias for it, or name it only."""
+        """Have the packet name the topic by its alias, define a new alias for it, or give the name only."""
         self.alias = interest.alias
         if self.alias:
             self.names_topic = False

@@ -175,7 +175,7 @@ def is_text(payload):
 
 def publish_later(connection, qos, packet_identifier, message, destinations, at, taken):
     """Continue a publish of the fast lane once destination number ``at``, which answered LATER, can take the
-    message. ``taken``: all destinations before number ``at`` took the message.
+    message. ``taken``: all destinations before took it.
     """
     publication = publishing.begun(connection.vhost, message, destinations)
     _wait(connection, qos, packet_identifier, publication, at, taken)

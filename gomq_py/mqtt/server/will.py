@@ -43,7 +43,7 @@ def begin(connection, will):
 
 
 def _fault_of(will, payload_max):
-    """(reason code, error text) for a CONNECT's invalid will; None if it is valid."""
+    """Return (reason code, error text) for a CONNECT's invalid will; None if it is valid."""
     topic = will.topic.encode()
     if len(topic) > TOPIC_MAX:
         return reason_codes.TOPIC_NAME_INVALID, f"a topic of {len(topic)} octets, {TOPIC_MAX} are accepted"
@@ -66,8 +66,8 @@ def _kept(client_id, user, will):
 
 
 def publish(server, vhost, will, user, begin):
-    """Publish a will to the destinations that ``begin(destinations, message)`` returns. Returns True if the
-    will is published or refused; False to retry, because the disk has no room or the exchange does not exist.
+    """Publish a will to the destinations that ``begin(destinations, message)`` returns. Returns False to
+    retry, because the disk has no room or the exchange does not exist; otherwise True.
     """
     if not will.of_token:
         now = server.broker.users.get(will.user)

@@ -17,9 +17,9 @@ from gomq_py.mqtt.wire.packets import (
 
 
 def check_first_octet(first, version, sender):
-    """The packet class for a packet's first octet. Raises an MQTTError for a wrong type or flags. Only the
-    first packet may and must be CONNECT [MQTT-3.1.0-1, 3.1.0-2]; before it ``version`` is NO_VERSION.
-    """
+    """The packet class for a packet's first octet. Raises an MQTTError for a wrong type or flags."""
+    # Only the first packet may and must be CONNECT [MQTT-3.1.0-1, 3.1.0-2]; before it ``version`` is
+    # NO_VERSION.
     packet = PACKETS.get(first >> 4)
     if packet is None or packet.SINCE > version > NO_VERSION:
         raise MalformedPacket(f"there is no packet type {first >> 4}")
@@ -34,8 +34,8 @@ def check_first_octet(first, version, sender):
 
 
 def decode_fixed_header(octets, at, end, version, sender, limits=DEFAULT_LIMITS):
-    """(class of the packet, offset of its variable header, offset behind the packet); None if more octets are
-    needed. Raises an MQTTError for a wrong header and for a packet that is too large.
+    """Return (class of the packet, offset of its variable header, offset behind the packet); None if more
+    octets are needed. Raises an MQTTError for a wrong header and for a packet that is too large.
     """
     if at >= end:
         return None
@@ -145,8 +145,9 @@ def _after_properties(octets, at, end, packet_end):
 
 def last_packet(error, version, connected):
     """The octets that a server sends before it closes because of an MQTTError; b"" if the version has no such
-    packet. ``connected``: the CONNECT was accepted; otherwise the error may name the version.
+    packet. ``connected``: the CONNECT was accepted.
     """
+    # Before that, the error may name the version.
     if connected:
         if version < MQTT_5:
             return b""  # [MQTT-4.8.0-1] of 3.1.1: close

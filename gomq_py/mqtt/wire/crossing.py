@@ -103,7 +103,7 @@ def write_swapped(out, at, p, start, length):
 
 
 def is_topic(p, at, length):
-    """Whether these octets are a topic name or the routing key of one; other messages are not for MQTT."""
+    """Whether these octets are a topic name, or the routing key of one. Other messages are not for MQTT."""
     return length > 0 and topics.scan_text(p, at, at + length) == 0
 
 
@@ -309,8 +309,7 @@ def write_short(out, at, p, start, length):
 
 
 def write_header(out, at, limit, key, key_at, key_length, kind, p, value):
-    """Write a header with the string or binary data at ``p[value]``. Returns the offset behind it or ``at``.
-    """
+    """Write a header with the string or binary data at ``p[value]``. Returns its end; ``at`` if too long."""
     length = octets.be16(p, value)
     if at + key_length + 5 + length > limit:
         return at
@@ -438,7 +437,7 @@ AMQP_NAMES = {
 
 
 def write_told(out, at, limit, identifier, p, table, table_end, key, key_length):
-    """Write the MQTT property that a header mqtt.* stands for, if present. Returns the offset behind it."""
+    """Write the MQTT property for a header mqtt.*, if the table has it. Returns its end."""
     found = fields.find_key(p, table, table_end, key, key_length) if table < table_end else -1
     if found < 0:
         return at
@@ -452,7 +451,7 @@ def write_told(out, at, limit, identifier, p, table, table_end, key, key_length)
 
 
 def write_response_topic(out, at, limit, p, start, length):
-    """Write a reply_to that addresses a topic as response topic. Returns the offset behind it, or ``at``."""
+    """Write a reply_to that addresses a topic as response topic. Returns its end; ``at`` if it does not."""
     prefix = DEFAULT_EXCHANGE_BYTES
     if (
         length > TOPIC_ADDRESS_BYTES and octets.same(p, start, TOPIC_ADDRESS, 0, TOPIC_ADDRESS_BYTES)
@@ -481,7 +480,8 @@ def write_string(out, at, limit, identifier, p, start, length):
 
 
 def write_amqp(out, at, limit, name, p, start):
-    """Write the short string at ``p[start]`` as a user property. Returns the offset behind it, or ``at``."""
+    """Write the short string at ``p[start]`` as a user property. Returns its end; ``at`` if it does not fit.
+    """
     if topics.scan_text(p, start + 1, start + 1 + p[start]) < 0:
         return at
     return write_user_property(
@@ -489,7 +489,7 @@ def write_amqp(out, at, limit, name, p, start):
 
 
 def write_number(out, at, limit, name, text):
-    """Write a user property with the value ``text`` (bytes). Returns the offset behind it, or ``at``."""
+    """Write a user property with the value ``text`` (bytes). Returns its end; ``at`` if it does not fit."""
     return write_user_property(
         out, at, limit, octets.pointer(name), 0, len(name), octets.pointer(text), 0, len(text))
 
@@ -531,9 +531,8 @@ def write_user_properties(out, at, limit, p, table, table_end):
 
 
 def integer_of(p, at):
-    """The header value at ``at`` if it is an integer, else -1. Values of other types are not decoded: an
-    array may be long, and this runs once per recipient.
-    """
+    """The header value at ``at`` if it is an integer, else -1."""
+    # Values of other types are not decoded: an array may be long, and this runs once per recipient.
     if p[at] in b"bBsuIilL":
         return fields.read_value(p, at)
     return -1
@@ -577,7 +576,8 @@ def with_publisher(block, client_id):
 
 
 def without_publisher(block, flags):
-    """(properties as published, publisher's client id or None) from the properties of an MQTT record."""
+    """Return (properties as published, publisher's client id or None) from the properties of an MQTT record.
+    """
     if not flags & NAMED:
         return block, None
     at = block.rfind(PUBLISHER_KEY)

@@ -40,16 +40,18 @@ class PacketWalk:
     """Finds the packets and their fields in the read buffer of one connection; reused for every read.
 
     Offsets are into the buffer and hold until the next call of ``next_packet``. A packet lies from ``at`` to
-    ``position``, its variable header from ``start``.
+    ``position``, its variable header from ``start``. A plain acknowledgement has ``packet_identifier``, and
+    means success. A ``plain`` PUBLISH has:
 
-    A ``plain`` PUBLISH has ``qos``, ``dup``, ``retain``, ``packet_identifier``, ``topic_at``,
-    ``topic_length``, ``payload_at`` and ``payload_length``. Its MQTT 5 properties, without their length
-    field, are the ``properties_length`` octets at ``properties_at``. ``topic_alias`` is the alias itself;
-    ``payload_format_at``, ``message_expiry_at`` and ``topic_alias_at`` are offsets of properties' values. The
-    offset of an absent property is -1; any other absent field is 0, such as the length of a topic that an
-    alias replaces.
+        qos, dup, retain, packet_identifier
+        topic_at, topic_length                    length 0: an alias replaces the topic
+        payload_at, payload_length
+        properties_at, properties_length          its MQTT 5 properties, without their length field
+        topic_alias                               the alias itself
+        payload_format_at, message_expiry_at, topic_alias_at
+                                                  offsets of properties' values
 
-    A plain acknowledgement has ``packet_identifier``, and means success.
+    The offset of an absent property is -1; any other absent field is 0.
     """
 
     __slots__ = (

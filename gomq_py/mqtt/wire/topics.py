@@ -62,7 +62,7 @@ def topic_filter_fault(topic_filter):
 
 
 def text_fault(what, text):
-    """Error text if a name has forbidden characters, otherwise ""; ``what``: how the text calls the name."""
+    """Error text if ``text`` has forbidden characters, otherwise "". ``what``: its name in that text."""
     if _CONTROL.search(text):
         return f"{what} {shown(text)} contains a control character"
     if len(text) > STRING_MAX // 4 and len(text.encode()) > STRING_MAX:
@@ -95,7 +95,7 @@ def shared_fault(topic_filter):
 
 
 def split_shared(topic_filter):
-    """(share name or "", filter) of a valid filter: ``$share/group/a/+`` is ``("group", "a/+")``."""
+    """Return (share name or "", filter) of a valid filter: ``$share/group/a/+`` is ``("group", "a/+")``."""
     if not is_shared(topic_filter):
         return "", topic_filter
     share_name, _, rest = topic_filter.removeprefix(SHARE_PREFIX).partition(SEPARATOR)

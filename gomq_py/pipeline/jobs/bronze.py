@@ -23,9 +23,9 @@ def source_options(reading, checkpoint):
 
 
 def with_times(rows):
-    """Replace each null ``timestamp`` by the batch's time: the consumers of other brokers do not learn when a
-    message was published. A repeated batch has the same time.
-    """
+    """Replace each null ``timestamp`` by the batch's time."""
+    # The consumers of other brokers do not learn when a message was published. A repeated batch has the same
+    # time.
     return rows.withColumn("timestamp", f.coalesce("timestamp", f.current_timestamp()))
 
 

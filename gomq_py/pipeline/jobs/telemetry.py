@@ -64,10 +64,9 @@ def returned(schema):
 
 
 class Decoder:
-    """Decodes a message's payload into readings. A UDF in Spark's workers, because mapInArrow would need
-    pandas.
-    """
+    """Decodes a message's payload into readings, as a UDF in Spark's workers."""
 
+    # mapInArrow would need pandas.
     def __init__(self, schema):
         self._schema = schema
         self._nothing = (None,) * (2 + len(schema.fields))

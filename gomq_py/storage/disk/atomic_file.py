@@ -1,9 +1,9 @@
-"""Atomic files: replaces a small file (users, policies, a compacted log) so that readers find the old content
-or the new.
+"""Atomic files: replaces a small file (users, policies, a compacted log); readers find the old content or the
+new.
 
-Above ``storage.disk.files``. The new content is written under a temporary name in the same folder, flushed
-and renamed, and the folder is flushed: without the first flush a power cut may leave an empty file under the
-name, without the second flush it may restore the old file.
+Above ``storage.disk.files``. The new content is written to a temporary file in the same folder and flushed;
+then the file is renamed and the folder is flushed. Without the first flush a power cut may leave an empty
+file; without the second it may restore the old one.
 """
 import os
 from contextlib import suppress
@@ -35,8 +35,7 @@ def replace(files, path, octets):
 
 
 def write_temporary(files, path, octets):
-    """Write the new content into a temporary file beside ``path``, without a flush. Returns the file as an
-    open LogFile.
+    """Write the new content into a temporary file beside ``path``, without a flush. Returns the open LogFile.
 
     Raises OSError; then the temporary file is removed.
     """

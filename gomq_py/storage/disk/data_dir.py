@@ -200,17 +200,16 @@ class DataDir:
         return self._lock_fd >= 0
 
     def list_segments(self, content):
-        """Keep {queue folder: segment_list.Listed} for ``close`` to save, if this run ends in order: the next
-        boot then notices missing segments.
+        """Keep {queue folder: segment_list.Listed}. An orderly ``close`` saves it, so that the next boot
+        notices missing segments.
         """
         self._content = content
 
     def check_logs(self):
-        """Raise DataDirError if an earlier run left definitions or users and that log is now missing or
-        empty: the boot would replace it with a first boot's content.
-
-        For boot, before the logs are opened.
+        """Raise DataDirError if definitions or users of an earlier run are missing or empty. For boot, before
+        the logs are opened.
         """
+        # A boot would replace such a log with a first boot's content.
         for path, reason in lost_logs(self.path, self.last_end):
             raise DataDirError(f"{path} {reason}")
 
@@ -228,11 +227,11 @@ class DataDir:
         self._note_anew({**self._logs, name: left})
 
     def keep_cluster_name(self, is_first):
-        """Read the broker's cluster name from its file. If it has none, choose a name and save it, so that it
-        outlives a rename of the machine.
+        """Read the broker's cluster name from its file, or choose one and save it, so that it outlives a
+        rename of the machine. Blocks; for boot. Raises OSError.
 
-        ``is_first``: at the end of a first boot; the name then gets a random suffix. Without it: gomq@HOST,
-        as in earlier versions. Blocks; for boot. Raises OSError.
+        ``is_first``: the name of a first boot gets a random suffix; otherwise it is gomq@HOST, as in earlier
+        versions.
         """
         path = self._at(CLUSTER_NAME)
         make_way(self._files, path)
@@ -335,9 +334,7 @@ class DataDir:
         _held.add(self)
 
     def _mark_lock(self):
-        """Write "stopped" into the lock file: this run has recorded its end. Every version of the broker
-        overwrites the lock file when it starts, so the word shows that no run came later.
-
+        """Write "stopped" into the lock file. A later run overwrites it, so the word shows that none came.
         Raises OSError.
         """
         if self._lock_fd >= 0:
@@ -345,10 +342,8 @@ class DataDir:
             os.fsync(self._lock_fd)
 
     def _note_run(self):
-        """Read how the last run ended, and record in .last-run that a run has begun.
-
-        Writes without Files, because followers must not get the record: it is about this machine only.
-        """
+        """Read how the last run ended, and record in .last-run that a run has begun."""
+        # Written without Files, because followers must not get the record: it is about this machine only.
         boot = boot_id()
         for name in (LAST_RUN, SEGMENTS):
             make_way(self._files, self._at(name))
@@ -362,23 +357,20 @@ class DataDir:
                 os.unlink(self._at(name))
 
     def _write_note(self, text):
-        """Write ``text`` into .last-run. On a full disk the file stays empty: the boot goes on, and the next
-        one does not know how this run ended.
-        """
+        """Write ``text`` into .last-run. On a full disk the file stays empty."""
         with _room_or_not():
             self._write_whole(LAST_RUN, text)
 
     def _note_anew(self, logs):
-        """Replace the lengths of the logs in .last-run, atomically on a kill. The folder is not flushed here:
-        renaming a log, which follows, flushes it.
-        """
+        """Replace the lengths of the logs in .last-run; after a kill the file has the old ones or the new."""
+        # The folder is not flushed here: the rename of a log, which follows, flushes it.
         self._logs = logs
         self._write_whole(NEXT_NOTE, self._note + _lines_of(logs))
         os.replace(self._at(NEXT_NOTE), self._at(LAST_RUN))
 
     def _write_list(self):
-        """Write the file .segments. Returns the line with its digest for the file .last-run; b"" if there are
-        no segments to list, or if the file cannot be written.
+        """Write the file .segments. Returns the line with its digest for .last-run, or b"" if no list was
+        written.
         """
         prefix = os.path.join(self.queues_folder, "")
         content = segment_list.encode(
@@ -443,7 +435,7 @@ def _room_or_not():
 
 
 def content_of(path):
-    """Sorted names in a data folder that make it no empty one. Raises OSError."""
+    """Sorted names of what a data folder holds, without temporary files and the lock. Raises OSError."""
     names = {*os.listdir(path)} - NOT_CONTENT
     return sorted(name for name in names if not atomic_file.is_temporary(name))
 
@@ -489,8 +481,8 @@ def _free_name(path):
 
 
 def lost_logs(root, last_end):
-    """Yield (path, error text) for each log, definitions or users, that is missing or empty although an
-    earlier run had written it. ``root``: the data folder; ``last_end``: how the last run ended.
+    """Yield (path, error text) of each log, definitions or users, that an earlier run wrote and that is now
+    missing or empty. ``root``: the data folder; ``last_end``: how the last run ended.
     """
     for name in (DEFINITIONS, USERS):
         path = os.path.join(root, name)
@@ -528,17 +520,18 @@ def last_end_of(path):
 
 
 def listed_in(path):
-    """{folder: segment_list.Listed} of the last run; empty unless it ended in order and wrote the list."""
+    """Return {folder: segment_list.Listed} of the last run; empty unless it ended in order and wrote the
+    list.
+    """
     return _listed(path, last_end_of(path))
 
 
 def _last_end(note, lock_text, boot):
     """How the last run ended. ``note``: text of .last-run; ``lock_text``: text found in the lock file, or
     None; ``boot``: boot_id().
-
-    An earlier version of the broker overwrites the lock file and leaves .last-run. If such a version ran
-    last, .last-run is not about the last run.
     """
+    # An earlier version of the broker overwrites the lock file and leaves .last-run. If such a version ran
+    # last, .last-run is not about the last run.
     if note.startswith(_STOPPED_TEXT):
         return STOPPED if lock_text is None or lock_text.endswith(_STOPPED_TEXT) else POWER_LOST
     if boot and note.startswith(_FOLLOWED_TEXT + boot):

@@ -1,20 +1,18 @@
 """Files: the only interface for changing files and folders.
 
-Below segments, logs and the data folder. A *mapped* file (segments, acks) has a fixed size; its writers
-change the mapping and announce the ranges once per batch, or ``write`` a batch. A *log* grows by ``append``.
-Listeners (``storage.disk.replication.Replicator``) hear each change after it succeeded, in order. Tests
-replace ``Files`` by a class that fails the Nth call or forgets unsynced data.
+Below segments, logs and the data folder. A *mapped* file (segments, acks) has a fixed size. Its writers
+change the mapping and announce the ranges once per batch, or ``write`` a batch. A *log* grows: ``append``
+writes bytes at once; ``accept`` keeps them in memory, with room reserved on the disk, until ``sync_log``
+writes and flushes them in a thread. Replicators (``storage.disk.replication``) hear each change after it
+succeeded, in order.
 
-Nothing here retries, swallows or logs: the caller gets an ``OSError`` (ENOSPC, EIO, EMFILE...) with the path.
-Everything runs on the hub's thread except what ``storage.flush.group_commit`` calls from its pool: ``sync``
-(unless it gets a ``flush`` that switches), ``sync_log``, ``sync_folder``, ``make``, ``make_unnamed``,
-``make_log``, ``unmake`` and the first half of a ``Change``. Never decides what is durable: that is
-``storage.flush.group_commit``.
+Nothing here retries or logs: the caller gets an ``OSError`` (ENOSPC, EIO, EMFILE...) with the path. Most
+methods are for the hub's thread; ``storage.flush.group_commit`` calls some from its threads, and decides what
+is durable. Tests replace ``Files`` by a class that fails the Nth call or forgets unsynced data.
 
-A mapped file needs no descriptor: ``msync`` of the mapping reports the disk's errors as ``fdatasync`` of the
-descriptor would. So only the first ``MAPPED_DESCRIPTORS`` mapped files, and files often written with calls,
-have one. A log takes bytes in two ways: ``append`` writes them at once; ``accept`` keeps them in memory, with
-room reserved on the disk, until ``sync_log`` writes and flushes them in a thread.
+A mapped file needs no descriptor, because ``msync`` of the mapping reports the disk's errors as ``fdatasync``
+of the descriptor would. Only the first ``MAPPED_DESCRIPTORS`` mapped files, and files often written with
+calls, have one.
 """
 import contextlib
 import errno
@@ -52,11 +50,10 @@ NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 
 
 class Change:
-    """A pending change of a file's or folder's name, in two halves: ``act`` changes the name and may block,
-    so a thread calls it; ``told`` then tells the replicators, in the hub.
+    """A pending change of a file's or folder's name. ``act`` changes the name, in a thread, because it may
+    block; ``told`` then tells the replicators, in the hub.
 
-    ``needed``: the flush that waits for this change fails if the file or folder is missing. Otherwise only
-    other errors make that flush fail.
+    ``needed``: a missing file or folder counts as a failure of the flush that waits for this change.
     """
 
     __slots__ = ("path", "needed", "_act", "_told", "_result")
@@ -184,12 +181,11 @@ class Files:
         return fd
 
     def read_through(self, file, start=0, end=None):
-        """Read [start, end), so that a bad sector or a file cut short raises OSError here instead of killing
-        the process (SIGBUS) at the next access to the mapping.
-
-        Pages that the system drops later are read from the disk again. Blocks; safe in a thread while the
-        file is retained.
+        """Read [start, end), so that a bad sector or a short file raises OSError here. Blocks; safe in a
+        thread while the file is retained.
         """
+        # Without this, the next access to the mapping would kill the process (SIGBUS). Pages that the system
+        # drops later are read from the disk again.
         end = file.size if end is None else end
         try:
             if file.map is None or not populate(file.map, start, end):
@@ -224,18 +220,18 @@ class Files:
         self.appended(file, start, start + len(octets))
 
     def put(self, file, start, octets):
-        """Write bytes with a system call into a mapped file, without telling replicators: the caller does so
-        for several writes together. Opens no lasting descriptor: such callers write into many files.
+        """Write bytes with a system call into a mapped file, without telling replicators. The caller tells
+        them, once for several writes.
         """
+        # Opens no lasting descriptor: such callers write into many files.
         self._put(file, start, octets)
 
     def write_again(self, file, start, end):
-        """Write [start, end) over itself, so that the next flush writes it: after a failed flush the system
-        regards unwritten pages as written, and later flushes succeed without them.
-
-        Blocks; for boot. Raises OSError, but not for lack of room: a full copy-on-write file system must not
-        stop the boot.
+        """Write [start, end) over itself, so that the next flush writes it. For boot: blocks. Raises OSError,
+        but not for lack of room.
         """
+        # After a failed flush the system regards unwritten pages as written, and later flushes succeed
+        # without them. A full copy-on-write file system must not stop the boot.
         try:
             for at in range(start, end, len(ZEROS)):
                 self._put(file, at, file.read(at, min(end, at + len(ZEROS))))
@@ -407,11 +403,9 @@ class Files:
         return Change(path, lambda: self._make_folder(path), lambda _: self.register.folder_created(path))
 
     def have_folder(self, path):
-        """Create one folder if missing.
-
-        A folder that a thread is making now is created here too, and announced here: replicators must hear of
-        it once and before its content. Raises OSError. Blocks.
-        """
+        """Create one folder if missing. Blocks. Raises OSError."""
+        # A folder that a thread is making now is created here too, and announced here: replicators must hear
+        # of it once and before its content.
         path = os.fspath(path)
         if path in self._coming_folders:
             with contextlib.suppress(FileExistsError):
@@ -556,10 +550,8 @@ class Files:
         os.rmdir(path)
 
     def _unlink_keeping(self, path):
-        """Unlink a file without freeing its disk space.
-
-        Returns an object for ``_let_go``, which frees it; None if it is freed already, because LEAVING files
-        wait for that or the file cannot be opened.
+        """Unlink a file without freeing its disk space. Returns an object for ``_let_go``, or None if the
+        space is free.
         """
         kept = None
         if len(self._leaving) < LEAVING:
@@ -615,8 +607,8 @@ class Files:
         return reserve_room(fd, start, count)
 
     def _write_behind(self, file, start, octets):
-        """Write ``octets`` at ``start``, the end of a log, or cut a partial write off; if the cut fails too,
-        the log refuses further appends.
+        """Write ``octets`` at ``start``, the end of a log. A partial write is cut off; if that fails, the log
+        refuses further appends.
         """
         try:
             self._write(file, start, octets)

@@ -1,9 +1,8 @@
 """Mapping: maps a file for reading and writing, and flushes it without a descriptor.
 
 Below files. On Linux a mapping holds the open file that it was made of. ``msync`` flushes that file as
-``fdatasync`` does, and fails if the disk has refused anything since the file was opened or last flushed, also
-in the system's own write-back. A flush by a descriptor opened later would miss errors that the system has
-reported to somebody else before.
+``fdatasync`` does, and reports every error of the disk since the file was opened or last flushed. A
+descriptor opened later would miss errors that were reported before.
 """
 import ctypes
 import errno

@@ -1,9 +1,8 @@
-"""Open file: keeps a mapped file or a log open until its last user closes it, and has the system flush files
-and reserve room for them.
+"""Open file: a mapped file or a log, which stays open until its last user closes it; and calls that flush
+files and reserve room.
 
-Below files, which opens and changes files and tells the replicators. ``posix.close`` closes the descriptors:
-``os.close`` patched by gevent closes later, and mistakes a new descriptor of another thread for a closed one
-with the same number.
+Below files, which opens and changes files and tells the replicators. ``posix.close`` closes the descriptors,
+because gevent's ``os.close`` closes later, when another thread may have the same number.
 """
 import errno
 import os
@@ -24,15 +23,14 @@ _KEEP_SIZE = 0x01
 
 
 class File:
-    """An open file.
+    """An open file, for the hub's thread. Its last user closes it: ``retain`` keeps it open and unrecycled
+    (for a flush, a follower, a backup).
 
-    ``map``: the read-write mapping, None for a log or an empty file; truncate, extend and close make pointers
-    into it invalid. ``fd``: the descriptor, or -1 if the file is closed or only mapped; a file that is only
-    mapped has (device, inode) as ``identity``. ``cached``: end of the pages in the system's cache; behind it
-    a write call is faster than a write through the mapping.
-
-    A file held by ``retain`` (for a sync, a follower, a backup) is not closed, and must not be recycled. Hub
-    thread only.
+        map         the read-write mapping; None for a log or an empty file. truncate, extend and close make
+                    pointers into it invalid
+        fd          the descriptor; -1 if the file is closed or has only its mapping
+        identity    (device, inode) of a file that has only its mapping
+        cached      end of the pages in the system's cache; behind it a write call is faster than the mapping
     """
 
     __slots__ = (
@@ -176,22 +174,19 @@ class Reading:
 
 
 class LogFile(File):
-    """An open append-only log.
+    """An open append-only log. The thread that flushes it changes ``size`` and takes from ``accepted``; the
+    hub changes everything else.
 
-    ``accepted``: byte strings that a thread will write next, in order; ``size``: length of the file; ``end``:
-    its length once they are written.
-
-    ``room``: end of the reserved room; None if the file system cannot reserve: then an append writes at once.
-    The thread that flushes the log changes ``size`` and takes from ``accepted``; the hub changes everything
-    else.
-
-    ``is_relied_on``: confirms and other promises depend on this log; False for the second log of a
-    compaction, until it replaces the first.
-
-    ``failure``: the error of a failed flush; it stays, because bytes may be lost. ``failed()``, if set, is
-    called in the hub at the failure, and later when somebody asks for a promise, at most every few seconds.
-    ``fails_all``: all promises fail after a failure. False for a log on which no queue depends: then only
-    flushes that include this log fail.
+        size            length of the file
+        accepted        byte strings that a thread will write next, in order
+        end             length of the file once they are written
+        room            end of the reserved room; None if the file system cannot reserve: appends then write
+                        at once
+        is_relied_on    confirms and other promises depend on this log; False for the second log of a
+                        compaction
+        failure         the error of a failed flush; it stays, because bytes may be lost
+        failed()        if set, called in the hub at that failure, and again when a promise is asked for later
+        fails_all       a failure refuses every promise; False: only those of flushes that include this log
     """
 
     __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "fails_all", "failure", "failed")
@@ -228,12 +223,11 @@ class LogFile(File):
 
 
 def retain_room(fd):
-    """Keep the disk space of a file that is unlinked next, by a mapping if possible. Takes over the
-    descriptor ``fd``; returns (mapping or None, descriptor or -1) for ``close_parts``, which frees the space.
-
-    A mapping needs no descriptor: a purge may unlink thousands of files at once. An empty file is not mapped:
-    it has no disk space.
+    """Keep the disk space of a file that is unlinked next. Takes over the descriptor ``fd``. Returns (mapping
+    or None, descriptor or -1) for ``close_parts``, which frees the space.
     """
+    # A mapping needs no descriptor: a purge may unlink thousands of files at once. An empty file is not
+    # mapped: it has no disk space.
     if not CAN_FLUSH_MAPPINGS:
         return None, fd
     mapping = None

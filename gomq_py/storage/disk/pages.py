@@ -50,12 +50,11 @@ def populate(mapping, start, end):
 
 
 def let_go(file):
-    """Unmap the file's pages from the process until they are touched again; written data stays in the
-    system's cache.
-
-    For a file that is flushed next and not used meanwhile. A flush of mapped pages interrupts the processors
-    on which the process runs once for each page, 2048 times for 8 MiB; this call interrupts them once.
+    """Unmap the file's pages from the process; written data stays in the system's cache. For a file that is
+    flushed next and not used meanwhile.
     """
+    # A flush of mapped pages interrupts the processors on which the process runs once for each page, 2048
+    # times for 8 MiB; this call interrupts them once.
     if CAN_FLUSH_MAPPINGS and file.map is not None:
         with contextlib.suppress(OSError):  # for example locked in memory: the flush then costs more
             advise(file.map, 0, len(file.map), mmap.MADV_DONTNEED)

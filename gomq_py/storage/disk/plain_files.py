@@ -1,4 +1,4 @@
-"""Plain files: a follower's changes of files and folders, which are another node's and are not mapped."""
+"""Plain files: changes the files of a follower, which are copies of its leader's and are not mapped."""
 import os
 
 from gomq_py.storage.disk.files import Files, with_path
@@ -6,7 +6,7 @@ from gomq_py.storage.disk.open_file import File, flush_file_system
 
 
 class PlainFiles(Files):
-    """Files that are not mapped, and written anywhere. It has no replicators."""
+    """Files that are not mapped and may be written at any place. It has no replicators."""
 
     def open_plain(self, path, size=None):
         """Open an existing file; with ``size``, create it with that many zero bytes and no room allocated.

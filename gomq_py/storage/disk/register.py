@@ -1,10 +1,8 @@
-"""Register: knows the files and folders of a data folder that replicators were told of, and gives each file
-an id.
+"""Register: gives each file of a data folder an id, which the replicators know it by.
 
-Below files, which tells the register of each change, by path; the register tells the replicators, by id. A
-file keeps its id when it is renamed, and a later file with the same name gets another id, so that what
-arrives late elsewhere still reaches the right file. A file that a thread has made and nobody has told of is
-not in the register.
+Below files, which reports each change by path; the register tells the replicators by id. A renamed file keeps
+its id, and a later file of the same name gets another: a late change still reaches the right file. A file
+that a thread has made is registered once it is reported.
 """
 import os
 import stat
@@ -33,8 +31,8 @@ class NullRegister:
 
 
 class Register:
-    """``paths``: {id: path} of files; ``folders``: paths, as the keys of a dict. ``told``: count of events
-    until now, which is the position of the last one.
+    """The files and folders that replicators know. ``paths``: {id: path} of files; ``folders``: {path: None};
+    ``told``: number of changes told so far, which is the position of the last one.
     """
 
     def __init__(self, replicators):
@@ -43,11 +41,19 @@ class Register:
         self.folders = {}
         self.told = 0
         self._ids = {}  # path -> id
+        self._former_ids = {}
         self._last_id = 0
 
+    def go_on(self, ids, told):
+        """Before ``seed``: the folder is a copy of another one, whose register had these ``ids``, {path: id},
+        after ``told`` events. They stay if there are exactly these files; otherwise ``diverged`` is told.
+        """
+        self._former_ids, self.told = ids, told
+        self._last_id = max(ids.values(), default=0)
+
     def seed(self, root, left_out):
-        """At boot, before the first change: take in what the folder ``root`` holds, without the names
-        ``left_out`` directly in it. Blocks. Raises DataDirError for a link.
+        """Register what the folder ``root`` holds, without the names ``left_out`` directly in it. For boot,
+        before the first change; blocks. Raises DataDirError for a link.
         """
         self.paths.clear()
         self.folders.clear()
@@ -66,6 +72,10 @@ class Register:
                     self.folders[path] = None
                 elif stat.S_ISREG(mode):  # ctl's socket is none
                     self._add(path)
+        former, self._former_ids = self._former_ids, {}
+        if former and former != self._ids:
+            LOG.error("%s has other files than the leader that it was copied from", root)
+            self._tell("diverged")
 
     def id_of(self, path):
         """The id of the file with this path; 0 if it is not in the register."""
@@ -90,7 +100,7 @@ class Register:
         self._tell_of("resized", path, path, size)
 
     def renamed(self, source, target, file_id):
-        """``file_id``: id_of(source) when the change was asked for."""
+        """Register a rename and tell of it. ``file_id``: id_of(source) when the change was asked for."""
         file_id = self._still(file_id, source)
         if file_id:
             self._forget(self._ids.get(target, 0))
@@ -102,7 +112,7 @@ class Register:
         self._tell("renamed", file_id, source, target)
 
     def unlinked(self, path, file_id):
-        """``file_id``: id_of(path) when the change was asked for."""
+        """Remove a file and tell of it. ``file_id``: id_of(path) when the change was asked for."""
         file_id = self._still(file_id, path)
         self._forget(file_id)
         self._tell("unlinked", file_id, path)
@@ -122,8 +132,8 @@ class Register:
             getattr(replicator, event)(*arguments)
 
     def _tell_of(self, event, path, *arguments):
-        """Tell of a change to the file with this path. If it is not in the register, replicators cannot
-        repeat this change: they are told so, and the file is in the register from now on.
+        """Tell of a change to the file with this path. An unregistered file is registered, and the
+        replicators are told to compare everything (``diverged``).
         """
         file_id = self._ids.get(path)
         if file_id is None:
@@ -135,16 +145,16 @@ class Register:
             self._tell(event, file_id, *arguments)
 
     def _still(self, file_id, path):
-        """``file_id`` if it is that of a file with this path, which a later file may have taken meanwhile;
-        otherwise the id of the file that has the path now.
-        """
+        """The id of the file that has this path now: ``file_id``, unless another file has taken the path."""
         return file_id if self.paths.get(file_id) == path else self._ids.get(path, 0)
 
     def _add(self, path):
-        self._last_id += 1
-        self._ids[path] = self._last_id
-        self.paths[self._last_id] = path
-        return self._last_id
+        file_id = self._former_ids.get(path)
+        if file_id is None:
+            file_id = self._last_id = self._last_id + 1
+        self._ids[path] = file_id
+        self.paths[file_id] = path
+        return file_id
 
     def _forget(self, file_id):
         path = self.paths.pop(file_id, None)

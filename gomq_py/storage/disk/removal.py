@@ -16,7 +16,7 @@ REMOVING_S = 0.02
 
 
 class FolderRemovals:
-    """Removes folders one by one, in slices: thousands of them delay other work no more than one does."""
+    """Removes folders one by one, in slices, so that thousands of them do not delay other work."""
 
     def __init__(self, files, committer):
         self._files = files
@@ -27,10 +27,11 @@ class FolderRemovals:
         self._closed = False
 
     def add(self, store, folder, whose, error, done=None):
-        """Remove a folder and its content in the background, then call ``done()`` if given. With an
-        ``error``, the failure to save the queue's deletion, the folder stays and ``done`` is not called.
+        """Remove a folder and its content in the background, then call ``done()`` if given.
 
         ``store``: the store that has its files open, or None; ``whose``: the queue's name for log lines.
+        ``error``: the queue's deletion could not be saved; then nothing is removed and ``done`` is not
+        called.
         """
         if error is not None:
             LOG.error("the files of %s stay until the next boot: %s", whose, error)
@@ -117,4 +118,4 @@ class FolderRemovals:
 
 
 def _nothing():
-    """Placeholder job: its ``done`` runs once the thread has finished the urgent jobs queued before."""
+    """Do nothing: a job for its ``done``, which runs after the urgent jobs queued before."""

@@ -2,17 +2,16 @@
 
 Owned by storage, called by ``storage.disk.register`` after each change that succeeded, once per batch; a
 cluster's leader implements it to copy the changes to its followers. The calls come in the order of the
-changes, on the hub's thread, and must neither block nor raise: the implementation queues what it cannot send
-at once. Threads rename files and write to logs, and report afterwards: a killed process may have made
-unreported changes, so a returning follower compares names and logs. ``file.read(start, end)`` returns the
-*present* content of a range, so it must be called before the method returns.
+changes, on the hub's thread, and must neither block nor raise. ``file.read(start, end)`` returns the
+*present* content of a range, so it must be called before the method returns. Threads rename files and write
+to logs, and report afterwards: a killed process may have made unreported changes, so a returning follower
+compares names and logs.
 
-A file has an id in the register, which no rename changes; ``file_id`` is 0 for a folder. Unnamed files
-(transient queues) are not reported, because they mean nothing to other nodes.
+``file_id`` is the file's id in the register, which no rename changes; 0 for a folder. Unnamed files
+(transient queues) are not reported: other nodes have no use for them.
 
-A follower flushes by itself: before it says that it keeps a change, and before it goes on behind ``flushed``.
-What the leader does after a flush, such as the removal of a queue's files, relies on that flush; a follower
-that repeats it without a flush of its own loses messages with its power.
+A follower flushes by itself: before it acknowledges a change, and before it repeats changes that come after
+``flushed``. Such changes, as the removal of a queue's files, rely on the leader's flush.
 """
 # A Range from this size on is read when it is taken, piece by piece, a shorter one at once: a copy of a body
 # of 256 MiB would hold the hub up.
@@ -33,8 +32,8 @@ class Replicator:
         raise NotImplementedError
 
     def appended(self, file_id, file, start, end):
-        """The bytes [start, end) were written for the first time, and stay as they are while the file is
-        retained (see Range). A log now ends at ``end``; a mapped file has kept its size.
+        """The bytes [start, end) were written for the first time; they stay as they are while the file is
+        retained (Range). A log now ends at ``end``.
         """
         raise NotImplementedError
 
@@ -61,18 +60,19 @@ class Replicator:
         raise NotImplementedError
 
     def diverged(self):
-        """A file was changed in a way that cannot be told: every copy has to be compared with the folder."""
+        """A file was changed without a report: every copy must be compared with the folder."""
         raise NotImplementedError
 
     def flushed(self):
-        """A flush has ended, and all that it wrote into logs was told; stores and callbacks hear of it next.
+        """A flush has ended; its writes into logs were reported before. Stores and callbacks hear of it after
+        this call.
         """
         raise NotImplementedError
 
 
 class Range:
-    """The content of an appended range: copied at once if it is short, otherwise read piece by piece by
-    ``take``; the file is retained until the last piece is taken.
+    """The content of an appended range. A short one is copied at once; a long one is read in pieces by
+    ``take``, and its file is retained until the last piece.
     """
 
     __slots__ = ("start", "end", "_at", "_file", "_octets")
@@ -88,10 +88,8 @@ class Range:
             self._file = file
 
     def take(self, count):
-        """The next ``count`` bytes, fewer at the end. Call this until the end is reached, or call ``drop``;
-        in the hub.
-
-        Raises OSError; then the file is given back, and nothing more can be taken.
+        """The next ``count`` bytes, fewer at the end. Call this until the end, or call ``drop``. Raises
+        OSError; then the range is given up.
         """
         start, self._at = self._at, min(self._at + count, self.end)
         if self._file is None:

@@ -1,13 +1,13 @@
-"""Swap: replaces the content of a data folder by that of its folder ``.sync``, all of it or nothing.
+r"""Swap: replaces the content of a data folder by that of its folder ``.sync``, all of it or nothing.
 
-Below data_dir, which finishes at boot a swap that was cut short, and cluster.staging, which fills ``.sync``.
-A power cut may undo renames one by one, in no order, and a rename between two folders may lose the name. So
-the new files and folders first get names beside the old ones; then a flushed manifest says that they count;
-from there on all renames are within one folder, and each can be made again.
+Below data_dir, which finishes an interrupted swap at boot, and cluster.staging, which fills ``.sync``. Each
+step is a rename within one folder, because a power cut may lose a rename between two folders. First the new
+files and folders get names beside the old ones; a flushed manifest then makes the swap valid; from there on
+every rename can be repeated.
 
     .sync/             being filled
     .sync.new.NAME     NAME of the next content
-    .sync.manifest     SHA-256 in hex, "\\n", and a JSON list of the names of the next content
+    .sync.manifest     SHA-256 in hex, "\n", and a JSON list of the names of the next content
     .sync.old.NAME     NAME of the former content
     .sync.copy         a file being copied
 
@@ -41,6 +41,11 @@ def swap(files, root, stays):
     finish(files, root, stays)
 
 
+def has_begun(root):
+    """Whether a swap counts that is not finished: the folder's files are in part the former content's."""
+    return os.path.lexists(os.path.join(root, _MANIFEST))
+
+
 def finish(files, root, stays):
     """Finish a swap that has its manifest, and remove what an unfinished sync or an earlier swap has left.
 
@@ -49,7 +54,7 @@ def finish(files, root, stays):
     if not any(_is_ours(name) for name in os.listdir(root)):
         return
     manifest = os.path.join(root, _MANIFEST)
-    if os.path.lexists(manifest):
+    if has_begun(root):
         names = _read(manifest)
         _remove_former(files, root, {*names, *stays})
         for name in names:
@@ -80,7 +85,7 @@ def _remove_former(files, root, kept):
 
 
 def _take_over(files, root, name):
-    """Give ``name`` to its next content, unless that has it already."""
+    """Rename the next content of ``name`` to this name, unless that is done already."""
     new = os.path.join(root, _NEW + name)
     if not os.path.lexists(new):
         return

@@ -75,11 +75,11 @@ class BackgroundWorker:
         return self._greenlet is None
 
     def add(self, function, *arguments, done=None, first=False):
-        """Have ``function(*arguments)`` called in a thread soon, beside the flushes.
+        """Have a thread call ``function(*arguments)`` soon, beside the flushes.
 
         ``done(result, error)``, if given, is called in the hub after the job, and must neither switch nor
-        raise. ``first``: run this job before others, because somebody waits for it. If it is a number greater
-        than 1 (of files that ``function`` makes), up to that many other jobs run together after this one.
+        raise. ``first``: put the job before others, because a caller waits for it. A number n above 1 lets up
+        to n other jobs run together after it.
         """
         if first:
             self._first.append((function, arguments, done, int(first)))
@@ -145,7 +145,7 @@ class BackgroundWorker:
         self._greenlet.rawlink(self._ended)
 
     def _ended(self, greenlet):
-        """Begin another greenlet for the remaining jobs if this one was killed or ended by Ctrl-C."""
+        """Start another greenlet for the remaining jobs if this one was killed."""
         if self._greenlet is greenlet and not self._killed:
             self._begin()
 

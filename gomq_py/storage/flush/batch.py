@@ -1,12 +1,11 @@
-"""Batch: keeps what one flush covers: the files, the renames and unlinks to be made before the flush, the
-callbacks that wait for it, and the failures that count for later flushes, too.
+"""Batch: keeps what one flush covers: the files, the renames and unlinks before it, and the callbacks after
+it.
 
-Below group_commit, which fills the next batch while it flushes one. A batch never flushes. A *mark* notes
-that a store, log or folder has something to flush. FlushFailures remembers failed logs and folders, because a
-second flush of the same file or folder would succeed although the first flush lost bytes. So a failed folder
-fails everything in it for the rest of the run, and a failed log fails every promise (a confirm, a -ok) until
-another file has taken its place. NameChanges names, renames and unlinks files in a thread: these calls may
-wait for the disk, and the hub must not wait.
+Below group_commit, which fills the next batch while it flushes one. A *mark* notes that a store, log or
+folder has something to flush. NameChanges has a thread rename and unlink files, because these calls may wait
+for the disk. FlushFailures remembers failed logs and folders: a second flush would succeed although the first
+lost bytes. A failed folder fails everything in it for the rest of the run; a failed log fails every promise
+(a confirm, a -ok) until another file has replaced it.
 """
 import logging
 import os
@@ -18,10 +17,14 @@ logger = logging.getLogger("gomq_py.storage.sync")
 
 
 class FlushBatch:
-    """What one flush covers. ``stores``: {store: whether its acks are flushed, too}; ``acks``: stores with
-    nothing but acks to flush, first marked at ``acks_since`` and flushed some time later; ``logs``: retained
-    LogFiles; ``folders``: paths. ``is_hurried``: a callback waits that must not be delayed. ``failures``:
-    {store, log, path of a folder, or Change of a name: its error}.
+    """What one flush covers.
+
+        stores        {store: whether its acks are flushed, too}
+        acks          stores with nothing but acks to flush, which may wait; first marked at ``acks_since``
+        logs          retained LogFiles
+        folders       paths
+        is_hurried    a callback waits that must not be delayed
+        failures      {store, log, folder's path or Change: its error}
     """
 
     __slots__ = ("stores", "acks", "acks_since", "logs", "folders", "callbacks", "is_hurried", "failures")
@@ -34,15 +37,14 @@ class FlushBatch:
         self.failures = {}
 
     def has_marks(self):
-        """Whether anything but acks is to be flushed: no callback waits for acks."""
+        """Whether anything but acks is to be flushed."""
         return bool(self.stores or self.folders or self.logs)
 
     def collect(self, function, unawaited):
-        """List the jobs that flush the stores' files, (``function``, file, its store), and retain the files.
-
-        A store that cannot be flushed fails this flush, too, unless it is in ``unawaited``, the stores with
-        only acks to flush: no confirm depends on acks.
+        """List the flush jobs of the stores' files, (``function``, file, its store), and retain the files. A
+        store that cannot be flushed fails this flush, unless it is in ``unawaited``.
         """
+        # unawaited: the stores with only acks to flush. No confirm depends on acks.
         jobs = []
         for store, acks_too in list(self.stores.items()):
             try:
@@ -187,13 +189,12 @@ class FlushFailures:
         self._replace_at_s = 0.0  # when a failed log's owner is asked again to replace it
 
     def counts(self):
-        """(number of failed folders, number of failed logs)."""
+        """Return (number of failed folders, number of failed logs)."""
         return len(self._folders), len(self._logs)
 
     def tell_of_logs(self, logs, failures, unbegun):
-        """Tell the replicators which bytes were written to these flushed logs, and remember the failed ones.
-
-        ``unbegun``: {log: error} of logs without a thread: these have not failed, and are flushed next time.
+        """Tell the replicators which bytes were written to these flushed logs, and remember the failed logs.
+        ``unbegun``: {log: error} of logs that got no thread; they are flushed next time.
         """
         for file in logs:
             self._files.tell_written(file)
@@ -210,15 +211,15 @@ class FlushFailures:
                     self.unwritten[file] = None
 
     def take_unwritten(self):
-        """Take the retained logs that could not be written, for the next flush. Until it is over no callback
-        may hear that nothing is left to flush.
+        """Take the retained logs that could not be written, for the next flush. Callbacks must wait until
+        that is over.
         """
         unwritten, self.unwritten = self.unwritten, {}
         return unwritten
 
     def blame(self, batch):
-        """Remember the folders and logs that fail in this flush, and add to the batch's failures each store
-        and log that an earlier failure makes unsafe.
+        """Remember the folders and logs that failed in this flush. Fails those of the batch that an earlier
+        failure makes unsafe, too.
         """
         failures, logs = batch.failures, batch.logs
         for owner, error in failures.items():
@@ -308,16 +309,13 @@ class NameChanges:
         self._is_making_alone = False
 
     def change(self, changes, done=None, soon=False):
-        """Have a thread make the changes, in the order of the calls, before the next flush. Callbacks of
-        ``after_sync`` wait for them, too.
+        """Have a thread make the changes before the next flush, in the order of the calls. ``changes``: a
+        list of storage.disk.files.Change; the first error ends the list.
 
-        ``changes``: a list of storage.disk.files.Change; the first error ends the list. ``done(error or
-        None)``, if given, is called in the hub, and must neither switch nor raise. If a change fails, all
-        callbacks of the flush get the error; a missing file counts as failure only if ``Change.needed`` is
-        set.
-
-        ``soon`` (for files that are to be reused): make these changes before others, within ``SOON_S`` or
-        right after the flush that runs then, without a flush of their own.
+        ``done(error or None)``, if given, is called in the hub, and must neither switch nor raise. A failed
+        change fails the callbacks of the flush (a missing file does so only with ``Change.needed``).
+        ``soon``: make these changes before others, within ``SOON_S`` or right after the flush that runs then;
+        for files to be reused.
         """
         if soon and self._gathers_soon:
             if not self._soon:
@@ -383,8 +381,8 @@ class NameChanges:
                 logger.exception("a callback after a change of names failed")
 
     def make_alone(self, failures):
-        """Make all waiting changes while nothing is flushed. Until this returns, are_due() is true. Adds
-        {change: error} to the dict ``failures``. May switch.
+        """Make all waiting changes while no flush runs; are_due() is true until this returns. Adds {change:
+        error} to ``failures``. May switch.
         """
         self._is_making_alone = True
         self.make(self.take(), failures)

@@ -1,24 +1,20 @@
 """Durability: calls back when changes are safe: on the local disk, and with every node that keeps a copy.
 
-Callers wait for that in one of two ways.
-
 - ``when_safe``, for promises: a confirm, tx.commit-ok, the -ok of something durable, the answer to an HTTP
   request, and the drop of a message whose copy lies elsewhere. It waits for the local disk and for every
   acknowledger.
-- ``when_on_disk``, for housekeeping: files that are used again or removed, logs that take another one's
-  place. Nobody was promised anything, so the local disk is enough, however long an acknowledger takes.
+- ``when_on_disk``, for housekeeping: files that are used again or removed, logs that replace another. It
+  waits for the local disk only, because nobody was promised anything.
 
-Above ``storage.flush.group_commit``: stores and logs mark in its GroupCommit what has to be flushed to the
-local disk. An *acknowledger* stands for another place, such as a follower, that keeps a copy of this node's
-data:
+Above ``storage.flush.group_commit``, whose GroupCommit is told what to flush. An *acknowledger* stands for
+another place that keeps a copy of this node's data, such as a follower:
 
     acknowledger.when_safe(position, callback)    calls callback(error or None) once the first ``position``
                                                   events that it was told of are safe there
 
-An acknowledger hears of changes by the calls of ``storage.disk.replication.Replicator``. It hears of changes
-of logs and names only when the local disk has them, so it is asked after the local disk has answered, and for
-the position that this answer covers (GroupCommit.position): later events belong to the next flush. Without
-acknowledgers a promise costs one more call, and no object. Only ``wait`` switches.
+An acknowledger hears of changes by the calls of ``storage.disk.replication.Replicator``. It is asked after
+the local flush, for the position that this flush covers (GroupCommit.position), because it hears of changes
+of logs and names only then. Only ``wait`` switches.
 """
 from collections import deque
 from functools import partial
@@ -48,15 +44,12 @@ class Durability:
 
     def when_safe(self, callback, concerns=None, hurry=True):
         """Call ``callback(error or None)`` once all changes so far are on the local disk and with every
-        acknowledger, perhaps before this returns. Callbacks are called in the order of the calls, and must
-        neither switch nor raise.
+        acknowledger, perhaps before this returns. Callbacks are called in order, and must neither switch nor
+        raise.
 
-        If files of some queues could not be flushed, those queues are closed, and ``concerns()`` is asked
-        whether the callback is about one of them; it must not raise. Without ``concerns`` each failure
-        counts. ``hurry=False``: the flush may wait for more changes.
-
-        Returns the NextFlush if the callback waits for the flush that begins next, else None. That flush also
-        covers changes made until it begins.
+        ``concerns()`` is asked if files of some queues could not be flushed: whether the callback is about
+        one of them. It must not raise. Without ``concerns`` each failure counts. ``hurry=False``: the flush
+        may wait for more changes. Returns the NextFlush if the callback waits for that, else None.
         """
         if not self._acknowledgers and not self._promises:
             return self.disk.after_sync(callback, hurry, concerns)
@@ -72,9 +65,7 @@ class Durability:
 
     def when_on_disk(self, callback, hurry=True, concerns=None):
         """Call ``callback(error or None)`` once all changes so far are on the local disk, without asking
-        acknowledgers: for housekeeping.
-
-        ``hurry`` and ``concerns`` as for ``when_safe``.
+        acknowledgers. ``hurry`` and ``concerns`` as for ``when_safe``.
         """
         self.disk.after_sync(callback, hurry, concerns)
 
@@ -91,7 +82,9 @@ class Durability:
 
     @property
     def has_acknowledgers(self):
-        """Whether any acknowledger is asked. After a kill its copy may lack changes that this disk has."""
+        """Whether promises wait for another node, too. After a kill that copy may lack changes that this disk
+        has.
+        """
         return bool(self._acknowledgers)
 
     def add(self, acknowledger):
@@ -107,9 +100,10 @@ class Durability:
         self._keep()
 
     def close(self):
-        """Ask no acknowledger any more. Promises that wait for one are refused, and where there is one, all
-        later promises, too: the local disk alone is not what was promised.
+        """Refuse the promises that wait for an acknowledger. If there was one, all later promises are
+        refused, too.
         """
+        # The local disk alone is not what was promised.
         self._end = NotAcknowledged(
             "the broker stops, and not everybody who keeps a copy has said that it is safe"
         )

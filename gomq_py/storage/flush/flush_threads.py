@@ -1,10 +1,9 @@
 """Flush threads: flush files in native threads that never take the interpreter's lock.
 
-A leaf below flusher, written as C in ``flush_threads.pxd``. If this module is interpreted, there are no flush
-threads, and Python's threads flush. A flush thread sleeps on a semaphore of its own, flushes the files it is
-given, and writes to an eventfd, which the hub's loop watches. A flush costs four system calls beside its own
-and wakes one thread, and nothing waits for the interpreter's lock. A Python thread takes that lock twice for
-each flush, from the hub, and makes ten futex calls.
+A leaf below flusher, written as C in ``flush_threads.pxd``; interpreted code has no such threads. A flush
+thread sleeps on a semaphore of its own, flushes the files it is given, and writes to an eventfd, which the
+hub's loop watches. That is four system calls for each flush; a Python thread would take the interpreter's
+lock twice and make ten futex calls.
 """
 from typing import Any
 

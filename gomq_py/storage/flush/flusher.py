@@ -119,7 +119,7 @@ class Flusher:
         self.close()
 
     def _rung(self):
-        """The alarm's callback, in the hub: wakes the greenlet in ``pause()``."""
+        """The alarm's callback: wakes the greenlet in ``pause()``."""
         flush_threads.hear_alarm(self._alarm)
         self._alarm_watcher.ref = False
         waiter = self._pausing
@@ -141,7 +141,7 @@ class Flusher:
         return place
 
     def _heard(self):
-        """The eventfd's callback, in the hub: wakes the greenlets whose flushes have ended."""
+        """The eventfd's callback: wakes the greenlets whose flushes have ended."""
         flush_threads.hear(self._threads)
         for place in list(self._waiting):
             number = flush_threads.take(self._threads, place)

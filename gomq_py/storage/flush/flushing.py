@@ -1,20 +1,19 @@
 """Flushing: decides when the next flush begins, and runs the flushes and renames of one batch.
 
 Below group_commit, which says what is flushed; above flusher and files. A Wakeup wakes group_commit's
-greenlet. Native threads flush the files of stores (``storage.flush.flusher``), for greenlets that wait here.
-A pool of Python's threads flushes logs and folders, renames and unlinks files and, if the code is
-interpreted, flushes all files: the hub's pool serves name resolution and hashing, which must not wait for a
-disk. Reports failures and does not judge them.
+greenlet. Native threads (``storage.flush.flusher``) flush the files of stores, for greenlets that wait here.
+A pool of Python's threads flushes logs and folders, renames and unlinks files and, in interpreted code,
+flushes all files. The hub's own pool is not used, because name resolution and hashing must not wait for a
+disk.
 
-CommitDelay delays flushes. A flush costs the processor some 150 us and waits for the disk, so on a fast disk
-10 000 confirmed messages a second would be thousands of flushes a second. So if flushes overlap, or one flush
-answers several clients, the next one begins later. A client that waits for one confirm before the next
-publish never overlaps with a flush of its own, and is not delayed.
+CommitDelay delays flushes. A flush costs the processor some 150 us, so on a fast disk 10 000 confirmed
+messages a second would cause thousands of flushes a second. If flushes overlap, or one flush answers several
+clients, the next one begins later. A client that waits for one confirm before its next publish is not
+delayed.
 
-SyncWatch logs that a flush hangs, while it hangs and when it has ended. A thread of the operating system
-checks, because a disk that hangs may hold the hub's thread, too; it checks only while a flush runs. The hub
-writes the lines, because the log's locks may be gevent's, for which no thread may wait; the thread writes
-them if the hub stands still.
+SyncWatch logs a flush that hangs, while it hangs and when it has ended. A thread of the operating system
+checks, because a disk that hangs may hold the hub's thread, too. The hub writes the lines, because the log's
+locks may be gevent's; the thread writes them if the hub stands still.
 """
 import errno
 import logging
@@ -160,9 +159,8 @@ GRACE_S = 0.00012
 
 
 class NextFlush:
-    """The flush that begins next; it covers all marks made until ``has_begun``. If a caller's callback waits
-    for it, the caller may count on that callback for further changes, too: it calls ``join`` for each.
-    ``joined``: number of these calls.
+    """The flush that begins next. It covers all marks made until ``has_begun``. ``joined``: number of join()
+    calls.
     """
 
     __slots__ = ("has_begun", "joined", "_commit_delay")
@@ -173,7 +171,7 @@ class NextFlush:
         self._commit_delay = commit_delay
 
     def join(self):
-        """Count one more change that a waiting callback answers for."""
+        """Count a further change that relies on a callback which waits for this flush already."""
         self.joined += 1
         if self._commit_delay is not None:
             self._commit_delay.asked()
@@ -307,11 +305,11 @@ FLUSH_LOG = logging.getLogger("gomq_py.storage.flushing")
 
 
 class Flushing:
-    """Runs at most ``threads`` flushes at one time. ``others``: further threads of the pool, for work that no
-    flush waits for. ``slow_s``: a flush that takes more seconds is logged while it runs; 0: none is logged.
+    """Runs at most ``threads`` flushes at one time. A job is (function, its argument: a file or a folder's
+    path, owner: a store, log or folder's path).
 
-    A job is (function, its argument: a file or a folder's path, owner: a store, log or folder's path).
-    ``at_work``: futures of the work in the pool's threads, for the present cycle or an interrupted one.
+    ``others``: further threads of the pool, for work that no flush waits for. ``slow_s``: a flush that takes
+    more seconds is logged while it runs; 0: none is. ``at_work``: futures of the work in the pool's threads.
     """
 
     __slots__ = (
@@ -349,10 +347,10 @@ class Flushing:
         self._files.sync(file, self.flusher.flush)
 
     def run(self, jobs, unbegun):
-        """Run the jobs and wait for all. Jobs of sync_in_hub() run in greenlets, the others in threads of the
-        pool. Returns (owner, error) of each failed job. The dict ``unbegun`` gets {owner: error} of jobs for
-        which there was no thread. May switch.
+        """Run the jobs and wait for all. Returns (owner, error) of each failed job. The dict ``unbegun`` gets
+        {owner: error} of jobs for which there was no thread. May switch.
         """
+        # Jobs of sync_in_hub() run in greenlets, the others in threads of the pool.
         in_hub = self.sync_in_hub
         here = [job for job in jobs if job[0] == in_hub]
         if len(here) == len(jobs):

@@ -1,12 +1,12 @@
 """Group commit: flushes everything that was changed during the last flush, then calls the callbacks, such as
 confirms, that waited for it. No other module flushes.
 
-Stores and logs are *marked* when they have something to flush. Callers of ``after_sync`` are called back once
-all that is marked now is on the disk. A sync takes all marks when it begins, so batches grow by themselves
-when the disk is slow and are small when it is fast. ``storage.flush.flushing`` delays syncs that would come
-too often, and has threads wait for the disk. A failed sync proves nothing, not even when it is repeated: all
-stores that it covered are fenced (refuse all further calls), and callbacks get the error. A broker has one
-GroupCommit, which uses no timer and no thread while it is idle.
+Stores and logs are *marked* when they have something to flush. ``after_sync`` calls back once all that is
+marked now is on the disk. A sync takes all marks when it begins, so batches grow by themselves on a slow
+disk. ``storage.flush.flushing`` delays syncs that would come too often, and has threads wait for the disk.
+After a failed sync all stores that it covered are fenced (refuse all further calls), and callbacks get the
+error; a repeated sync would prove nothing. There is one GroupCommit per broker; while idle it has no timer
+and no thread.
 """
 import errno
 import logging
@@ -49,12 +49,12 @@ LOOKS = 16
 class GroupCommit:
     """Flushes stores, logs and folders.
 
-    ``enabled=False`` (--no-sync): flushes nothing, and calls back once no rename or unlink is left to make.
-    Then a confirmed message outlives a killed process, and not a power cut. ``slow_s``: a flush that takes
-    more seconds is logged while it runs; 0: no flush is logged. ``slice_clock``: the broker's SliceClock,
-    which cuts the callbacks of one sync into slices.
-
-    ``names``: the NameChanges that flushes wait for; ``background``: jobs that no flush waits for.
+        enabled        False (--no-sync): flushes nothing and calls back at once, but for renames and unlinks.
+                       A confirmed message then outlives a kill, and not a power cut
+        slow_s         a flush that takes more seconds is logged while it runs; 0: none is
+        slice_clock    the broker's SliceClock, which cuts the callbacks of one sync into slices
+        names          the NameChanges that flushes wait for
+        background     jobs that no flush waits for
     """
 
     __slots__ = (
@@ -131,17 +131,14 @@ class GroupCommit:
     # waiting
 
     def after_sync(self, callback, hurry=True, concerns=None, about_logs=True):
-        """Call ``callback(error or None)`` once all that is marked now has been flushed; at once, before this
-        returns, if nothing is left to flush.
+        """Call ``callback(error or None)`` once all that is marked now has been flushed; at once if there is
+        nothing to flush. Callbacks are called in order, and must neither switch nor raise.
 
-        Callbacks are called in the order of the calls, and must neither switch nor raise. ``hurry=False``:
-        the flush may wait for more marks. If files of some stores cannot be flushed, these stores are fenced;
-        ``concerns()`` then says whether the callback gets their error, and must not raise. Without
-        ``concerns`` it gets every error. A failed log is reported to all callbacks, also after later syncs,
-        until another log has taken its place: a second flush would succeed although the first one lost bytes.
-        ``about_logs=False``, for housekeeping that no promise depends on: failed logs are not reported.
-
-        Returns the NextFlush if the callback waits for the flush that begins next, else None.
+        ``hurry=False``: the flush may wait for more marks. ``concerns()``, which must not raise, says whether
+        the callback gets the error of stores that cannot be flushed (these are fenced); without it, it does.
+        ``about_logs=False``, for housekeeping: failed logs are not reported. Otherwise every callback gets
+        the error of a failed log until another log has replaced it. Returns the NextFlush if the callback
+        waits for that, else None.
         """
         if concerns is not None:
             callback = Concerned(callback, concerns)
@@ -173,9 +170,8 @@ class GroupCommit:
         return None
 
     def after_flush_of(self, log, callback):
-        """Mark this log, and call ``callback(error or None)`` with the result of its own flush, whatever else
-        fails. For a log that is to replace another log.
-        """
+        """Mark a log, and call ``callback(error or None)`` with the result of this log's flush alone."""
+        # For a log that is to replace another one.
         self.mark_file(log)
         self.after_sync(OfLog(callback, log))
 
@@ -283,7 +279,8 @@ class GroupCommit:
         self._greenlet = None
 
     def _has_more(self):
-        """Rest until something is marked, at most REST_S. Returns whether something was. May switch."""
+        """Rest until something is marked, at most REST_S. Returns whether something was marked. May switch.
+        """
         if self._stopping:
             return False
         self._is_resting = True
@@ -345,10 +342,8 @@ class GroupCommit:
                 self._cycle()
 
     def _wait_for_more(self):
-        """Wait until a callback is in a hurry, at most UNHURRIED_S.
-
-        Meanwhile changes asked for with ``soon`` are made. May switch.
-        """
+        """Wait until a callback is in a hurry, at most UNHURRIED_S. May switch."""
+        # Meanwhile changes asked for with ``soon`` are made.
         due = time.monotonic() + UNHURRIED_S
         while not self._next.is_hurried and not self._stopping:
             self._wake.clear()
@@ -369,12 +364,11 @@ class GroupCommit:
                     return
 
     def _give_up(self, error):
-        """Give all callbacks, now and later, this error: our own code failed in a cycle, or the greenlet was
+        """Give all callbacks, now and later, this error: a cycle failed by our own fault, or the greenlet was
         killed.
-
-        Later marks are still flushed: the next run needs them. The files of this cycle stay open, because its
-        threads may still flush them.
         """
+        # Later marks are still flushed: the next run needs them. The files of this cycle stay open, because
+        # its threads may still flush them.
         logger.error(
             "group commit failed; nothing that is to be durable will be confirmed any more", exc_info=error
         )
@@ -437,9 +431,8 @@ class GroupCommit:
             self._is_syncing = False
 
     def _in_portions(self, items):
-        """Iterate over the items, and let other greenlets run whenever a slice of time is over.
-
-        Ends early if the broker is killed meanwhile. A generator; may switch.
+        """Yield the items, and let other greenlets run after each slice of time. Ends early at a kill. May
+        switch.
         """
         clock = None if self._slice_clock is None else self._slice_clock(every=LOOKS, clock=time.thread_time)
         for item in items:
@@ -480,8 +473,8 @@ class GroupCommit:
             release(unwritten)
 
     def _answer(self, of_logs, other):
-        """Call all callbacks of this sync, also those that began to wait meanwhile. ``of_logs``: the error of
-        a failed log, ``other``: of anything else, or None. May switch.
+        """Call all callbacks of this sync, and of callers that came meanwhile. ``of_logs``: the error of a
+        failed log; ``other``: of anything else. May switch.
         """
         if len(self._in_flight) < LOOKS:
             for _ in range(LOOKS):

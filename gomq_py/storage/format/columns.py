@@ -131,14 +131,15 @@ class Block:
         return 0
 
     def accept(self, buffer):
-        """Let the next walk begin with the record at ``at``, although a walk ended there as MISSING: records
-        before it are lost. Returns its ordinal.
+        """Let the next walk begin behind lost records: at ``at``, where the last walk ended as MISSING.
+        Returns the ordinal of the record there.
         """
         self.next_ordinal = octets.le32(octets.pointer(buffer), self.at + 16)
         return self.next_ordinal
 
     def skip(self):
-        """Let the next walk begin behind the record at ``at``, whose content is damaged (SPOILED)."""
+        """Let the next walk begin behind the damaged record at ``at``, where the last walk ended as SPOILED.
+        """
         self.at += self.skipped
         self.next_ordinal += 1
 
@@ -154,8 +155,8 @@ class Block:
         return record.find(p, at, end, seed, self.next_ordinal)
 
     def other_kind(self, row, buffer):
-        """(kind, flags, routing, properties), the last two as stored bytes, of a row whose properties are not
-        AMQP basic ones; None for a row with basic properties.
+        """Return (kind, flags, routing, properties), the last two as stored bytes, of a row whose properties
+        are not AMQP basic ones; None for a row with basic properties.
         """
         exchange_at = octets.le32(octets.pointer(self.starts), 4 * row)
         if buffer[exchange_at - 39] == AMQP:

@@ -1,4 +1,4 @@
-"""Names of the empty files that say which damage of a segment was reported, so that it is reported once."""
+"""Names of empty files that mark damage of a segment as reported, so that it is reported once."""
 import re
 
 _KNOWN = re.compile(r"known\.(\d{10})\.(\d+)\.(\d+)")

@@ -55,10 +55,9 @@ class LogError(Exception):
 
 
 class Damage:
-    """Octets [start, end) of a log that hold no valid record.
-
-    ``promised``: True for a disk fault: the octets were known to be on disk, or are such as no crash leaves.
-    False for the ordinary end of a crash.
+    """Octets [start, end) of a log that hold no valid record. ``promised``: True for a fault of the disk,
+    because the octets were known to be on disk or no crash leaves such octets; False for the ordinary end of
+    a crash.
     """
 
     __slots__ = ("start", "end", "reason", "promised", "torn")

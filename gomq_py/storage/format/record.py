@@ -64,7 +64,6 @@ from gomq_py.storage.format.head import HEAD_BYTES
 MAGIC = 0x4D52
 MAGIC_OCTETS = b"RM"
 HEADER_BYTES = 40
-TRAILER_BYTES = 4
 ALIGNMENT = 8
 PERSISTENT = 1
 
@@ -231,11 +230,12 @@ def find(p, at, end, seed, ordinal):
 
 
 class RecordScanner:
-    """Walks the records of a segment that may be damaged.
+    """Walks the records of a segment that may be damaged. ``next`` moves to the next sound record, and sets
+    the fields, such as ``position``, to those of that record.
 
-    ``next`` moves to the next sound record and fills the fields, such as ``position``; ``damaged`` collects
-    (start, end, records lost) of skipped regions; ``at`` is the end of the data once ``next`` has returned
-    False. A region without any sound record behind it is not damage but the ordinary tail of a crash.
+        damaged     [(start, end, records lost)] of skipped regions, without the ordinary tail of a crash: it
+                    has no sound record behind it
+        at          end of the data, once ``next`` has returned False
     """
 
     __slots__ = (
@@ -274,10 +274,9 @@ class RecordScanner:
             self.damaged.append((self.position, self.position + size, 1))
 
     def tally(self, runs, check_content=True):
-        """Walk to the end of the data. Sets ``count`` and ``body_bytes`` of all records, and ``acked`` and
-        ``acked_bytes`` of those in ``runs`` (Acks.runs) or with damaged content.
-
-        ``check_content=False``: only the headers are checked.
+        """Walk to the end of the data and set ``count`` and ``body_bytes`` of all records. ``acked`` and
+        ``acked_bytes`` count those in ``runs`` (Acks.runs) or with damaged content. ``check_content=False``:
+        only headers are checked.
         """
         at, count = 0, len(runs)
         while self._step():
@@ -340,7 +339,7 @@ def put_entry(p, index, seed, word):
 
 
 def get_entry(p, index, seed):
-    """The word of entry ``index``, which the file must have room for; 0 if empty or damaged."""
+    """The word of entry ``index``; 0 if empty or damaged. The file must have room for the entry."""
     at = 128 + index * 8
     word = octets.le32(p, at)
     if word == 0 or octets.le32(p, at + 4) != octets.crc32c((seed + index) & 0xFFFFFFFF, p, at, 4):
@@ -378,10 +377,12 @@ def is_among(position, runs):
 class Acks:
     """The decoded content of an acks file.
 
-    ``runs``: flat array [start, end, start, end...] of the positions of acked records, sorted, without
-    overlap, each ``end`` exclusive; ``counts``: {position: (failed deliveries, index of the COUNT entry)};
-    ``dues``: {position: due_value()}; ``entries``: index behind the last valid entry; ``holes``: count of
-    ignored entries before this index, which may be written again.
+        runs        positions of acked records as ranges, in a flat array [start, end, start, end...]: sorted,
+                    without overlap, each end exclusive
+        counts      {position: (failed deliveries, index of the COUNT entry)}
+        dues        {position: due_value()}
+        entries     index behind the last valid entry
+        holes       count of ignored entries before this index, which may be written again
     """
 
     __slots__ = ("runs", "counts", "dues", "entries", "holes")
@@ -442,10 +443,9 @@ def _collect(p, seed, limit, acks, found):
 def _merge(found, runs):
     """Append the sorted ``found``, ranges packed as start << 32 | end, to ``runs``; overlapping ranges become
     one.
-
-    Adjacent ranges stay apart, because the range of a single ACKED entry does not end at its record's end:
-    readers know such a range by its length.
     """
+    # Adjacent ranges stay apart, because the range of a single ACKED entry does not end at its record's end:
+    # readers know such a range by its length.
     last_end = -1
     for item in found:
         start, end = item >> 32, item & 0xFFFFFFFF

@@ -38,11 +38,15 @@ LOOKS = 16
 class DefinitionLog:
     """One log. Call ``open``, then iterate ``replay`` to its end, before the first ``append``.
 
-    ``what``: names its content in log lines; ``shapes``: see log_records.read_record. The log is compacted
-    when it has more than ``slack`` records beyond twice the number of definitions. ``born_whole``: see
-    FramedLog; ``fails_all``: see LogFile; ``left``: see LogScan. ``note(left)``, if given, is called in a
-    thread to save the next boot's ``left``: before another log replaces this one and, with ``notes_growth``,
-    soon after each flush of new records.
+        what           names its content in log lines
+        shapes         see log_records.read_record
+        slack          the log is compacted at more than ``slack`` records beyond twice the number of
+                       definitions
+        born_whole     see FramedLog
+        fails_all      see LogFile
+        left           see LogScan
+        note(left)     saves the ``left`` of the next boot, in a thread, before another log replaces this one
+                       and, with ``notes_growth``, soon after new records are flushed
     """
 
     def __init__(
@@ -146,8 +150,8 @@ class DefinitionLog:
                 LOG.error("%s: a record is left out: %s", self._what, error)
 
     def leave_out(self, records):
-        """Save ``records`` that the caller of replay() could not use, and those that replay() left out, in
-        the file ``<path>.left-out``. For boot: blocks.
+        """Save records that could not be used, ``records`` and those that replay() left out, in
+        ``<path>.left-out``. For boot: blocks.
         """
         left_out = [*self._unreadable, *map(encode_table, records)]
         if not left_out:
@@ -171,14 +175,12 @@ class DefinitionLog:
         self._log.file.failed = self._replace_failed
 
     def compact_when_long(self, snapshot):
-        """Compact the log from now on whenever it has many more records than there are definitions.
+        """Compact the log, now and later, whenever it has many more records than there are definitions, or is
+        damaged.
 
-        ``snapshot()`` returns an iterator over functions, each of which returns the record (a dict) of one
-        definition, or None if the definition is gone. Instead of a function the iterator may yield None, for
-        a definition that is not durable. Definitions may change during the iteration, which must neither
-        raise nor be slow.
-
-        Compacts now if the log is long, or damaged: the next boot must not meet the damage again.
+        ``snapshot()`` iterates over functions, each of which returns the record (a dict) of one definition,
+        or None if the definition is gone. It may yield None for a definition that is not durable. Definitions
+        may change during the iteration, which must neither raise nor be slow.
         """
         self._snapshot = snapshot
         if self._log.holds_damage:
@@ -268,22 +270,18 @@ class DefinitionLog:
             LOG.warning("%s: how long %s is cannot be noted: %s", self._what, self._path, error)
 
     def _note_left(self):
-        """In a thread: save, by ``note``, the log's length on disk and the id of the log that will replace
-        it.
-        """
+        """In a thread: save, by ``note``, this log's length on disk and the id of its successor."""
         self._note({**({} if self._next_id is None else {self._next_id: 0}), **self._log.on_disk})
 
     def _make_next(self, size):
-        """In a thread: create the empty second log, and reserve as much room for it as the first one uses."""
+        """In a thread: create the empty second log, with as much room as the first one uses."""
         file = self._files.make_log(self._path + NEXT)
         if self._committer.enabled:
             reserve(self._files, file, max(size, ROOM_AHEAD))
         return file
 
     def _opened(self, file, error):
-        """Write the definitions into the second log, which a thread has created. From here on every change
-        goes to both logs.
-        """
+        """Write the definitions into the second log. From here on every change goes to both logs."""
         self._opening = False
         if error is not None:
             self._give_up(error)
@@ -307,8 +305,8 @@ class DefinitionLog:
             self._give_up(error)
 
     def write_some(self, following, definitions):
-        """Append the present records of some ``definitions``, functions of the snapshot, to the second log.
-        Returns whether the compaction goes on.
+        """Append the records of some ``definitions``, functions of the snapshot, to the second log. Returns
+        whether the compaction goes on.
         """
         if self._next is not following:
             return False
@@ -325,7 +323,7 @@ class DefinitionLog:
         return not records or self._append_to_next(records)
 
     def written(self, following):
-        """Have the second log, which is complete, flushed and then renamed to the first log's name."""
+        """Have the complete second log flushed, and then renamed to the first log's name."""
         if self._next is following and (following.record_count or self._append_to_next(())):
             # An empty snapshot still writes the log's birth: the next boot takes an empty file for a lost
             # one. Waits for this file's flush alone: others may fail, also the first log's, which this one
@@ -355,9 +353,7 @@ class DefinitionLog:
             raise
 
     def _replace(self, following, error):
-        """Have the committer rename the second log, which is flushed, and flush the folder. After an
-        ``error`` of the flush, give up.
-        """
+        """Rename the flushed second log, and flush the folder. After an ``error`` of its flush, give up."""
         if self._next is not following:
             return
         if error is not None:

@@ -36,8 +36,8 @@ class FramedLog:
         self, files, path, born_whole=False, file=None, committer=None, fails_all=True, left=None,
         new_id=None
     ):
-        """``file``: an open, empty log with a flushed name, or None (opens ``path``); ``new_id``: its log
-        id.
+        """``file``: an open, empty log whose name was flushed, or None, which opens ``path``. ``new_id``: its
+        log id.
         """
         self.path = os.fspath(path)
         self.file = file or files.open_log(self.path)
@@ -70,16 +70,15 @@ class FramedLog:
         return f"<FramedLog {self.path} records={self.record_count}>"
 
     def replay(self):
-        """Iterate over the payloads of all valid records in order, as bytes.
+        """Iterate over the payloads of all valid records in order, as bytes; at the end a torn end is cut off
+        and the log is ready for ``append``. For boot: blocks.
 
-        At the end of the iteration a torn end is cut off and the log is ready for ``append``. For boot:
-        blocks.
-
-        The content is written again and flushed: after a kill, or a failed flush, it may only be in the
-        system's cache, and must not be lost later. Damage is listed in ``damage``; a log with more than a
-        torn end is first copied to ``<path>.damaged``. Raises LogError, and leaves the file as it is, if the
-        log has an unknown version, or is ``born_whole`` and has no readable record.
+        ``damage`` lists the damage; a log with more than a torn end is first copied to ``<path>.damaged``.
+        Raises LogError, and leaves the file as it is, if the log has an unknown version, or is ``born_whole``
+        and has no readable record.
         """
+        # The content is written again and flushed: after a kill, or a failed flush, it may only be in the
+        # system's cache, and must not be lost later.
         if self._replayed:
             return
         scan = LogScan(self.path, self.file.read(0, self.file.size), self._left)
@@ -150,13 +149,12 @@ class FramedLog:
             self._committer.mark_file(self.file)
 
     def mark(self):
-        """The log's present end, an opaque value for ``take_back``; for a log whose appends write at once."""
+        """The log's present end, for ``take_back``. Only for a log whose appends write at once."""
         return self.file.size, self._log_id, self._ordinal, self.record_count
 
     def take_back(self, mark):
-        """Cut off all records appended since ``mark``. If that fails the log refuses further appends.
-
-        No effect on a log with reserved room: make_room() prevents failures that would have to be undone.
+        """Cut off all records appended since ``mark``. If that fails the log refuses further appends. Without
+        effect on a log that reserves room (make_room).
         """
         if self.file.room is not None:
             return
@@ -200,7 +198,8 @@ class FramedLog:
             reserve(self._files, self.file)
 
     def say_damage(self, logger, what, advice):
-        """Log what replay found: a warning for the torn end of a crash, an error with ``advice`` for more."""
+        """Log what replay found: a torn end as a warning, other damage as an error that ends with ``advice``.
+        """
         for damage in self.damage:
             if damage.promised or damage.start < self._replayed_to:
                 logger.error(
@@ -228,7 +227,7 @@ class FramedLog:
 
 
 def reserve(files, file, count=ROOM_AHEAD):
-    """Reserve room on the disk, so that a log keeps appends in memory until the next flush. Blocks."""
+    """Reserve room on the disk behind a log's end, for appends that are written at the next flush. Blocks."""
     try:
         files.reserve(file, count)
     except OSError:
@@ -236,10 +235,8 @@ def reserve(files, file, count=ROOM_AHEAD):
 
 
 def keep_left_out(files, path, payloads):
-    """Append records that the reader of the log at ``path`` cannot use to the log ``<path>.left-out``:
-    compaction drops them from their own log.
-
-    Blocks; for boot. Raises OSError.
+    """Save records that their log's reader cannot use in ``<path>.left-out``, because compaction drops them.
+    For boot: blocks. Raises OSError.
     """
     kept_path = f"{os.fspath(path)}.left-out"
     kept = []

@@ -1,9 +1,9 @@
-"""Boot notes: what recovery notes until the end of a boot."""
+"""Boot notes: facts that recovery keeps until the end of the boot."""
 
 
 class BootNotes:
-    """``settled``: {queue folder: {number of a segment without messages: see ``note_settled``}}; empty after
-    the boot. ``unsealed``: the stores.unsealed.Unsealed of a promoted follower's boot, else None.
+    """Facts of one boot. ``settled``: {queue folder: {segment number: entry of note_settled}} of segments
+    without messages. ``unsealed``: the stores.unsealed.Unsealed of a promoted follower's boot, else None.
     """
 
     def __init__(self):
@@ -12,8 +12,8 @@ class BootNotes:
         self._has_ended = False
 
     def note_settled(self, folder, number, segment, runs):
-        """Remember, for has_record(), that all messages of a segment are acked. ``segment``: None if its msgs
-        file is missing; then ``runs`` are the ranges acked in its acks file.
+        """Remember for has_record() that all messages of a segment are acked. ``runs``: the ranges that its
+        acks file acks, needed if its msgs file is missing (``segment`` None).
         """
         if not self._has_ended:
             self.settled.setdefault(folder, {})[number] = segment, runs

@@ -1,8 +1,7 @@
 """Damaged records: reports and hides records with wrong checksums. Only such a record is lost: its queue
 stays open.
 
-For segments.recovered, which reads segments of earlier runs, for stores.recovery, which scans unsealed
-segments, and for stores.stream_store, whose readers meet damage.
+Used by segments.recovered (segments of earlier runs), stores.recovery (its scans) and stores.stream_store.
 """
 import os
 
@@ -20,9 +19,12 @@ UNKNOWN = -1
 
 
 class DamageNotes:
-    """Collects the damage found in all stores of a broker. ``lost``: {folder: messages lost}; ``places``:
-    {folder: damaged places}; ``known``: {stream's folder: ranges reported by an earlier run}; ``kept_paths``:
-    set of the copies' paths.
+    """Collects the damage found in all stores of a broker.
+
+        lost          {folder: messages lost}
+        places        {folder: damaged places}
+        known         {stream's folder: ranges reported by an earlier run}
+        kept_paths    set of the copies' paths
 
     A thread that reopens a queue writes here, too: each folder has one writer at a time.
     """
@@ -40,8 +42,8 @@ class DamageNotes:
 
 
 def count_lost(segment, behind):
-    """Count the messages missing from a segment: unacked by its seal and acks, but not found behind the
-    damage that ends at ``behind``. Returns (records, bytes of bodies).
+    """Count the unacked messages that a segment lost to damage, which ends at ``behind``. Returns (records,
+    bytes of bodies).
     """
     recovered = segment.recovered
     scanner = RecordScanner(segment.msgs.map, behind, segment.end, segment.seed, recovered.next_ordinal)
@@ -54,12 +56,11 @@ def count_lost(segment, behind):
 
 
 def set_aside(store, segment, start, end, lost_count):
-    """Mark the damaged bytes [start, end) as acked, so that they are never read again.
-
-    Bytes that were flushed once are also copied beside the segment, and reported to the log and the listener.
-    Others are what a crash leaves: nothing was promised. ``lost_count``: messages lost; UNKNOWN if no sound
-    record tells; 0 if all of them were acked.
+    """Mark the damaged bytes [start, end) as acked, so that they are never read again. ``lost_count``:
+    messages lost; UNKNOWN if no sound record tells; 0 if all of them were acked.
     """
+    # Bytes that were flushed once are also copied beside the segment, and reported to the log and the
+    # listener. Others are what a crash leaves: nothing was promised.
     path = segment.path()
     _ack(store, segment, start, end)
     if start >= segment.synced or (segment.acks is None and _is_known(store, segment, start, end)):
@@ -89,15 +90,14 @@ def set_aside(store, segment, start, end, lost_count):
 
 
 def note_gone(store, count):
-    """Add messages that were lost with missing files to the store's count; the caller logs the loss."""
+    """Add messages that were lost with missing files to the store's count. The caller logs the loss."""
     lost = store.pool.damage.lost
     lost[store.folder] = lost.get(store.folder, 0) + count
 
 
 def _is_known(store, segment, start, end):
-    """Whether an earlier run has reported this damage of a stream: its readers meet it in each run, because
-    a stream has no acks to hide it. If not, saves that this run reports it.
-    """
+    """Whether this damage of a stream was reported before. Otherwise saves that it is reported now."""
+    # Readers of a stream meet its damage in each run, because a stream has no acks to hide it.
     known = store.pool.damage.known.get(store.folder)
     if known is None:
         known = store.pool.damage.known[store.folder] = known_ranges(os.listdir(store.folder))
@@ -115,7 +115,7 @@ def _is_known(store, segment, start, end):
 
 
 def forget_known(store, names, first_number):
-    """Remove the marks of reported damage in dropped segments, those before ``first_number``."""
+    """Remove the marks of reported damage in dropped segments, whose numbers are below ``first_number``."""
     for number, start, end in known_ranges(names):
         if number < first_number:
             store.files.unlink(os.path.join(store.folder, known_name(number, start, end)))

@@ -33,9 +33,8 @@ class Resting:
         return len(self._stores)
 
     def note(self, store):
-        """Watch a store that has become empty and has a write segment.
-
-        A store calls this once, and again only after its ``forgotten()`` was called: it is not watched then.
+        """Watch a store that has become empty and has a write segment. Not to be called again before its
+        ``forgotten()`` was called.
         """
         if self._start is None:
             return
@@ -66,7 +65,9 @@ class Resting:
             self._timer = self._start(PAUSE_MS if self._to_look_at else REST_MS, self._look)
 
     def _look_at(self, store):
-        """Give the store's segment back if nothing came in since the last check. Returns whether it did."""
+        """Give the store's segment back, unless a message came since the last check. Returns whether it was
+        given back.
+        """
         at = store.resting_at()
         if at and at != self._stores[store]:
             self._stores[store] = at

@@ -54,11 +54,10 @@ def open_files(store, number, end, acks_bytes, written_here, read_to):
 
 
 def open_whole(store, kind, number, end):
-    """Open a segment's file (``kind``: "msgs" or "acks").
-
-    Raises OSError, also if the file ends before ``end``: touching a mapping behind the end of its file kills
-    the process.
+    """Open a segment's file (``kind``: "msgs" or "acks"). Raises OSError, also if the file ends before
+    ``end``.
     """
+    # Touching a mapping behind the end of its file kills the process.
     file = store.files.open(store.path_of(kind, number))
     if file.size < end:
         store.files.close(file)
@@ -92,10 +91,9 @@ class Opener:
         return opening
 
     def come_to(self, store, segment, can_wait):
-        """Attach the files of a closed segment to it, because a reader has reached it. Returns True.
-
-        If the reader ``can_wait`` and the files are not open yet, a thread opens them: then returns False,
-        and the reader waits until the listener's ``segment_opened``. Raises OSError.
+        """Attach the files of a closed segment, which a reader has reached. Returns True; False if the reader
+        ``can_wait`` and a thread opens them first: it then waits for the listener's ``segment_opened``.
+        Raises OSError.
         """
         opening = self._openings.get(segment.number)
         if opening is None and can_wait and store.may_open_aside():
@@ -161,10 +159,9 @@ def _close(store, files):
 
 
 class Proof:
-    """A read-through by a thread, up to ``end``, of an open segment of an earlier run: bad sectors raise
-    there, instead of killing the process when a reader touches the mapping.
-    """
+    """A thread's reading of an open segment of an earlier run, up to ``end``."""
 
+    # A bad sector raises in the thread; in a mapping it would kill the process.
     __slots__ = ("store", "segment", "file", "end", "awaited")
 
     def __init__(self, store, segment, end):

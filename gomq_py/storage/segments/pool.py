@@ -1,15 +1,14 @@
 """Segment pool: keeps spare pairs of segment files, emptied or made ahead; one pool per broker.
 
 Writing fresh pages costs more than all other work of an append: a message of 1 KiB takes 1.5 us in and out,
-and 0.4 on used pages. So segments are recycled: a file is renamed into a queue's folder, and keeps its
-descriptor and mapping. This is safe for three reasons: a new generation in the head seeds every checksum; a
-pair that ever held something durable is reused only after the removal of both names was flushed; and the pool
-takes back only unused pairs of this run.
+and 0.4 on used pages. So a segment is recycled: its files are renamed into another queue's folder, and keep
+their mapping. Old content is not valid there, because a new generation in the head seeds every checksum. A
+pair that held something durable is reused only after the removal of both names was flushed.
 
 Creating a pair and freeing its disk space take milliseconds, tens of them on a busy disk: a thread does both.
-A writer tells the pool in time that it will need a new segment (``expect``), and then takes files that are
-ready. Emptied pairs are renamed in the committer's threads, too, before its next flush. Between message_store
-and files; never flushes by itself.
+A writer announces in time that it will need a new segment (``expect``), and then takes files that are ready.
+Emptied pairs are renamed in the committer's threads, before its next flush. Between message_store and files;
+never flushes by itself.
 """
 import errno
 import os
@@ -64,9 +63,9 @@ UNCACHED = "uncached"
 class SegmentPool:
     """Provides pairs of files for new segments and takes back emptied ones.
 
-    ``folder`` holds nothing but the pool's files. ``in_threads=False``: files are created when they are
-    taken, and removed at once when they return, for callers that compare folders between two steps.
-    ``start_timer``: the ``start`` of Resting.
+    ``folder`` holds nothing but the pool's files. ``start_timer``: the ``start`` of Resting.
+    ``in_threads=False``, for tools that compare folders: files are created when they are taken, and removed
+    when they return.
     """
 
     def __init__(
@@ -114,17 +113,16 @@ class SegmentPool:
         return self._generation
 
     def take(self, msgs_path, acks_path, msgs_bytes, failed=None):
-        """Return (msgs, acks), two mapped files for a segment of ``msgs_bytes``. They get the names
-        ``msgs_path`` and ``acks_path`` now or before the next flush. If the renaming fails, ``failed(error)``
-        is called, and the content is lost at the end of the process. Raises OSError, leaving no file.
-
-        The acks file is renamed first: a kill in between must not leave messages without their acks.
+        """Return (msgs, acks), two mapped files for a segment of ``msgs_bytes``, with the names ``msgs_path``
+        and ``acks_path`` from the next flush on. ``failed(error)`` is called if the renaming fails: the
+        content is then lost with the process. Raises OSError, leaving no file.
         """
+        # The acks file is renamed first: a kill in between must not leave messages without their acks.
         return self._take(self._pairs, (msgs_path, acks_path), msgs_bytes, failed)
 
     def name_at_once(self, folder):
-        """Let ``take`` rename files into this queue folder before it returns, blocking, so that their content
-        survives a kill: from now on, or once no earlier file waits for its name (``is_naming``).
+        """From now on rename files into this queue folder within ``take``, which then blocks, so that their
+        content survives a kill. Files taken earlier get their names first (``is_naming``).
         """
         self._at_once.add(folder)
 
@@ -134,8 +132,8 @@ class SegmentPool:
         return bool(self._naming)
 
     def is_naming(self, folder):
-        """Whether files taken for this folder, or for one in it, have not been renamed into it yet: a kill
-        would lose their content.
+        """Whether files for this folder, or for one in it, still wait for their names: a kill loses their
+        content.
         """
         return any(each == folder or each.startswith(folder + os.sep) for each in self._naming)
 
@@ -209,8 +207,8 @@ class SegmentPool:
         return msgs_bytes in self._kept
 
     def has(self, msgs_bytes, shelf=None, folders=()):
-        """Whether a writer can take files of this size and kind without waiting for a thread. ``shelf``: None
-        for pairs, ALONE, UNCACHED, or the folder of unnamed files; ``folders`` must exist, too.
+        """Whether a writer can take files of this size and kind at once. ``shelf``, the kind: None for pairs,
+        ALONE, UNCACHED, or the folder of unnamed files. ``folders`` must exist, too.
         """
         if self._aside is None or self._closed:
             return True
@@ -218,9 +216,8 @@ class SegmentPool:
 
     def wait_for(self, msgs_bytes, shelf, folders, callback, store=None):
         """Have a thread make files of this size and kind (``shelf``, see ``has``), and missing ``folders``,
-        outermost first. Then call ``callback(error or None)``, which must neither switch nor raise. Files
-        that the callback does not take are for the next writer. Nothing is made for a ``store`` that was
-        closed or fenced meanwhile.
+        outermost first. Then ``callback(error or None)``, which must neither switch nor raise, may take them.
+        Nothing is made for a ``store`` that was stopped meanwhile.
         """
         key = (msgs_bytes, shelf)
         self._waiting.setdefault(key, deque()).append((folders, callback, store))
@@ -246,14 +243,12 @@ class SegmentPool:
             del self._expected[key]
 
     def retire(self, msgs, acks, msgs_path, acks_path, synced):
-        """Take back the files of an emptied segment: the pair is recycled or unlinked.
-
-        ``msgs`` and ``acks`` are None for files that are not open; ``msgs_path`` is None if the file is
-        missing.
-
-        ``synced``: content or name of the segment may have been flushed. Then the removal of the msgs file's
-        name is flushed before the acks file is renamed: a power cut must not restore messages without acks.
+        """Take back the files of an emptied segment: the pair is recycled or unlinked. ``msgs`` and ``acks``
+        are None for files that are not open; ``msgs_path`` is None if the file is missing. ``synced``:
+        content or name of the segment may have been flushed.
         """
+        # If synced, the removal of the msgs file's name is flushed before the acks file is renamed: a power
+        # cut must not restore messages without acks.
         pair = Retiring(msgs, acks, acks_path)
         folder = os.path.dirname(acks_path)
         self._retiring.setdefault(folder, []).append(pair)
@@ -283,7 +278,7 @@ class SegmentPool:
         self.files.close(file, self._aside)
 
     def forget(self, folder):
-        """Drop the pairs that leave this queue folder for the pool, because the folder is removed."""
+        """Forget the pairs that are leaving this queue folder, because the folder is removed."""
         self._at_once.discard(folder)
         for pair in self._retiring.pop(folder, ()):
             for path in (pair.pool_path, pair.acks_path):
@@ -364,7 +359,7 @@ class SegmentPool:
         return made
 
     def _make(self, folders, shelf, paths, msgs_bytes, is_awaited):
-        """Make missing folders and one writer's files; replicators hear later. Raises OSError. Blocks."""
+        """Make missing folders and one writer's files. Raises OSError. Blocks."""
         for folder in folders:
             folder.act()
         if not is_awaited:
@@ -385,9 +380,8 @@ class SegmentPool:
             raise OSError(errno.ENOSPC, "the disk has too little room to make segments ahead", folder)
 
     def _made(self, key, jobs, made, is_awaited):
-        """In the hub: hand files that a thread made to waiting writers, or report its errors to them. Writers
-        whose files were not made for lack of room or time wait on.
-        """
+        """In the hub: hand files that a thread made to waiting writers, or report its errors to them."""
+        # Writers whose files were not made for lack of room or time wait on.
         def make_again():
             self._in_making.discard(key)
             self._make_ahead(key)
@@ -420,9 +414,7 @@ class SegmentPool:
         self._drop_surplus(msgs_bytes, shelf)
 
     def _tell_waiting(self, key, error):
-        """Call the first waiting writer's callback: it takes files at once, or gets the error, which may
-        concern its own folder only.
-        """
+        """Call the first waiting writer's callback, with the error if there is one."""
         if key in self._waiting:
             self._tell(self._take_waiting(key), error)
 
@@ -440,22 +432,22 @@ class SegmentPool:
             LOG.exception("one who waited for the files of a new segment")
 
     def _let_go_of_ended(self, key):
-        """Drop requests for stores that were closed or fenced: making files would restore their removed
-        folders. Their callbacks come soon, not now, because a store may be inside its append.
-        """
+        """Drop requests for stores that were stopped; their callbacks are called soon."""
+        # Making files would restore the removed folders of these stores. Not called back now, because a store
+        # may be inside its append.
         while key in self._waiting and not _goes_on(self._waiting[key][0]):
             gevent.get_hub().loop.run_callback(self._tell, self._take_waiting(key), None)
 
     def _drop_surplus(self, msgs_bytes, shelf):
-        """Remove spare files of this size and kind beyond the number kept: a writer did not take them."""
+        """Remove spare files of this size and kind beyond the number kept."""
         ready, kept = self._ready(shelf), self._kept.get(msgs_bytes, 0)
         if len(ready.get(msgs_bytes, ())) > kept:
             surplus, ready[msgs_bytes] = ready[msgs_bytes][kept:], ready[msgs_bytes][:kept]
             self._drop_aside(_each_file(surplus))
 
     def _drop_spares(self, aside):
-        """Remove all spare files, for their disk space. Returns whether there were any. Blocks, except for
-        freeing the space by ``aside(function, *arguments)``, if given.
+        """Remove all spare files, for their disk space. Returns whether there were any. Blocks;
+        ``aside(function, *arguments)``, if given, frees the space in the background.
         """
         spares = []
         while spare := self._take_largest_spare():
@@ -467,7 +459,7 @@ class SegmentPool:
         return bool(spares)
 
     def _take_largest_spare(self):
-        """Remove and return the files of the largest spare: unlinking them alone may free enough room."""
+        """Remove and return the files of the largest spare."""
         kept = [
             (size, files)
             for ready in (self._pairs, self._alone, self._unnamed) for size, files in ready.items() if files
@@ -494,7 +486,8 @@ class SegmentPool:
     # emptied pairs being returned
 
     def _change(self, changes, done=None, soon=False):
-        """Have a thread make the Changes before the committer's next flush; without threads make them now."""
+        """Have the committer's thread make the Changes before the next flush; without threads make them now.
+        """
         if self._aside is not None:
             self.committer.names.change(changes, done, soon)
             return
@@ -524,8 +517,8 @@ class SegmentPool:
                 self.let_go(msgs)
 
     def _names_flushed(self, folder, pair, error):
-        """Move the acks file of the pair, because the removal of the msgs file's name is flushed. After an
-        ``error`` of the flush the acks file stays.
+        """Move the acks file of the pair, because the removal of the msgs file's name is flushed. Without
+        effect after an ``error`` of that flush.
         """
         if pair not in self._retiring.get(folder, ()):
             return  # the folder was removed meanwhile
@@ -537,8 +530,7 @@ class SegmentPool:
             self._close(pair)
 
     def _finish_retiring(self, folder, pair, leaving):
-        """Make the changes ``leaving``, then move the pair's acks file into the pool too, or unlink both
-        files.
+        """Make the changes ``leaving``; then move the pair's acks file into the pool, or unlink both files.
         """
         msgs, acks = pair.msgs, pair.acks
         if (
@@ -560,8 +552,8 @@ class SegmentPool:
         self._change(changes, lambda error: self._retired(folder, pair) and self._close(pair), soon=True)
 
     def _keep(self, pair, error):
-        """Add a pair to the spare ones once both its files are in the pool's folder. After an ``error`` of
-        the renaming, close them; the next boot removes them.
+        """Add a pair whose files are both in the pool's folder to the spare ones; close it after an
+        ``error``.
         """
         self._keep_out(pair)
         if error is not None:
@@ -666,8 +658,8 @@ def _each_file(spares):
 
 
 def _drop_each(names, parts):
-    """In a thread, without logging: make the Changes ``names``, and call each (function, *arguments) of
-    ``parts``, which frees disk space. Returns [(Change, error or None)].
+    """In a thread: make the Changes ``names``, then call each (function, *arguments) of ``parts``, which free
+    disk space. Returns [(Change, error or None)]. Logs nothing.
     """
     outcomes = []
     for name in names:

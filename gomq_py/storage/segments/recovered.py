@@ -1,8 +1,8 @@
 """Recovered: reads and checks the records of a segment that an earlier run left.
 
-Beside segment; the cursor of message_store reads with it. Records are checked as the cursor reaches them,
-damaged ones hidden and reported. A part of the file is read by the system before its mapping is touched,
-because a bad sector below a mapping kills the process; a thread reads it if the reader can wait.
+Beside segment; the cursor of message_store reads with it. Records are checked as the cursor reaches them;
+damaged ones are hidden and reported. A system call reads each part of the file before its mapping is touched,
+because a bad sector below a mapping kills the process. A thread makes that call if the reader can wait.
 """
 from array import array
 
@@ -19,13 +19,14 @@ AHEAD_BYTES = 1 << 20
 
 
 class Recovered:
-    """What the broker knows of an earlier run's segment. While its acks file is open, ``counts`` and ``dues``
-    are that file's (record.Acks); ``patchy``: the file's entries have gaps, after a power cut;
-    ``sealed_entries``: count of entries by the file's seal, or -1. ``delivered``: records before this
-    position were delivered in an earlier run.
+    """What the broker knows of an earlier run's segment.
 
-    ``proven``: the msgs file has been read by the system up to this position, so its mapping is safe to
-    touch. ``proof``: the Proof of the bytes that a thread reads now, or None.
+        counts, dues      of its acks file (record.Acks), while that is open
+        patchy            the acks file has gaps between its entries, after a power cut
+        sealed_entries    count of entries by the acks file's seal, or -1
+        delivered         records before this position were delivered in an earlier run
+        proven            the msgs file is read up to this position, so its mapping is safe to touch
+        proof             the Proof of the bytes that a thread reads now, or None
     """
 
     __slots__ = (
@@ -65,26 +66,27 @@ class Recovered:
         return array("Q", self._runs) if self._runs is not None else array("Q")
 
     def failed_before(self, at):
-        """(failed deliveries of the record at ``at`` in earlier runs, index + 1 of its COUNT entry or 0)."""
+        """Return (failed deliveries of the record at ``at`` in earlier runs, index + 1 of its COUNT entry or
+        0).
+        """
         kept = self.counts.get(at)
         if kept is not None:
             return kept[0], kept[1] + 1
         return (1 if at < self.delivered else 0), 0
 
     def due_before(self, at, count, now_s):
-        """Unix seconds until which an earlier run postponed the record at ``at``; 0 if none did, or if its
-        ``count`` of deliveries has changed since.
+        """Unix seconds until which an earlier run postponed the record at ``at``; 0 if it did not, or if
+        ``count``, its deliveries, has changed since.
         """
         return record.due_of(self.dues[at], count, now_s) if at in self.dues else 0
 
     # records
 
     def find(self, store, segment, at):
-        """Position of the next ready record from ``at`` on: neither acked, picked nor damaged;
-        ``segment.end`` if there is none. Damage on the way is reported and marked as acked.
-
-        Returns -1 if a thread has to read bytes first: go on from ``looked_at`` then. Raises OSError.
+        """Position of the next ready record from ``at`` on, or ``segment.end`` without one. -1: a thread must
+        read bytes first, and the search then goes on from ``looked_at``. Raises OSError.
         """
+        # Ready: neither acked, picked nor damaged. Damage on the way is reported and marked as acked.
         while True:
             at = self._find_ready(segment, at)
             if at == -3:
@@ -99,11 +101,12 @@ class Recovered:
                 return at
 
     def _find_ready(self, segment, at):
-        """Find the next record that is neither acked nor damaged, picked or not. Returns its position; -1 for
-        damage at [``_damaged_at``, ``_damaged_end``); -3 if bytes up to ``_wanted_end`` must be read first.
-        After -3 go on at ``looked_at``, behind acked records: their ordinals have been seen, so they would
-        now count as damaged.
+        """Find the next record that is neither acked nor damaged. Returns its position; -1 for damage at
+        [``_damaged_at``, ``_damaged_end``); -3 if bytes up to ``_wanted_end`` must be read first: then go on
+        at ``looked_at``.
         """
+        # looked_at is behind acked records whose ordinals have been seen: from before them they would count
+        # as damaged.
         if at == self._checked_at:  # for repeated peeks
             return at
         while at < segment.end:
@@ -150,9 +153,7 @@ class Recovered:
         return 0
 
     def _step_over_damage(self, store, segment):
-        """Report the damage that _find_ready() found, and mark it as acked. Returns the position behind
-        it.
-        """
+        """Report and ack the damage that _find_ready() found. Returns the position behind it."""
         start, end = self._damaged_at, self._damaged_end
         if self.proven < segment.end:
             self._read(store, segment, self.proven, segment.end)  # to count the records left
@@ -194,10 +195,8 @@ class Recovered:
         return False
 
     def look_ahead(self, store, segment, at):
-        """Have a thread read the next part of the file if the cursor, at ``at``, is close to the end of the
-        part read.
-
-        Returns the cursor position at which this must be called next.
+        """Have a thread read the next part of the file, if the cursor, at ``at``, is near the end of what was
+        read. Returns the position from which the cursor must call this again.
         """
         proven = self.proven if self.proof is None else self.proof.end
         due = max(proven - AHEAD_BYTES // 2, proven // 2)
@@ -211,7 +210,7 @@ class Recovered:
         store.pool.openings.prove(self.proof, start)
 
     def proof_ended(self, proof, error):
-        """In the hub: a thread has read the bytes of ``proof``, or failed; lets the waiting reader go on."""
+        """In the hub: a thread has read the bytes of ``proof``, or failed. Lets the waiting reader go on."""
         if self.proof is not proof:
             return
         self.proof = None
@@ -227,8 +226,6 @@ class Recovered:
             store.fence(error)
 
     def drop_proof(self):
-        """Ignore the bytes that a thread is reading: no reader needs them any more. Returns whether a reader
-        waited for them.
-        """
+        """Ignore the bytes that a thread is reading. Returns whether a reader waited for them."""
         proof, self.proof = self.proof, None
         return proof is not None and proof.awaited

@@ -33,18 +33,19 @@ _NOWHERE = b""
 class Segment:
     """Counts and positions of one segment, and pointers into its mappings while it is open.
 
-    It has ``count`` records; the store's cursor has passed ``taken`` of them, and ``acked`` are acked. Data
-    ends at ``end``, at most at ``capacity``. For streams: ``first_offset``, the offset of the record with
-    ordinal 0, and ``readers``, the number of cursors in it.
-
-    ``cached``: end of the msgs file's pages in the page cache; records before it may be written through the
-    mapping.
-
-    ``recovered``: the Recovered of an earlier run's segment; None for one of this run, whose records need no
-    check. ``picked``: the Picked of records taken out of order, or None. ``is_direct``: open, and
-    ``recovered`` and ``picked`` are None. ``flushed``: records before this position are on the disk.
-    ``synced_once``: its first flush has begun. ``named_in``: value of the committer's flush counter ``begun``
-    when the files got their names.
+        count           its records
+        taken           how many of them the store's cursor has passed
+        acked           how many are acked
+        end             end of the data, at most ``capacity``
+        first_offset    of streams: the offset of the record with ordinal 0
+        readers         of streams: number of cursors in it
+        cached          end of the msgs file's pages in the page cache; before it the mapping may be written
+        recovered       the Recovered of an earlier run's segment; None for one of this run
+        picked          the Picked of records taken out of order, or None
+        is_direct       it is open, and ``recovered`` and ``picked`` are None
+        flushed         records before this position are on the disk
+        synced_once     its first flush has begun
+        named_in        the committer's flush counter ``begun`` when the files got their names
     """
 
     __slots__ = (
@@ -150,8 +151,8 @@ class Segment:
         return size
 
     def wrote(self, size, last):
-        """Move the end behind ``size`` bytes of encoded records, which were written to the file and
-        announced. ``last``: offset of the last record in them.
+        """Move the end behind ``size`` bytes of encoded records, which were written to the file. ``last``:
+        offset of the last record in them.
         """
         self.last_at = self.end + last
         self.end += size
@@ -192,7 +193,7 @@ class Segment:
         return record.measure(self.p, at, self.end)
 
     def is_whole(self, at, came_ms):
-        """Whether a complete record with the right checksums begins at ``at``, and has the timestamp
+        """Whether a complete record with the right checksums begins at ``at`` and has the timestamp
         ``came_ms`` (0: any). Its bytes must have been read by the system.
         """
         return (
@@ -205,8 +206,8 @@ class Segment:
         return octets.le32(self.p, at + 12)
 
     def timestamp_at(self, at):
-        """Unix milliseconds at which the record at ``at`` came in; 0 if there is no record. If the system has
-        not read its bytes yet, the time of the segment's first record.
+        """Unix milliseconds at which the record at ``at`` came in; 0 if there is no record. Of bytes that the
+        system has not read yet: the time of the segment's first record.
         """
         if self.recovered is not None and self.recovered.proven < min(self.end, at + LOOK_BYTES):
             return self.timestamps[0]
@@ -269,11 +270,9 @@ class Segment:
         record.put_mark(self.ack_p, head_format.DELIVERED_AT, seed, position)
 
     def put_count(self, position, count, entry, due):
-        """Write a record's failed deliveries (``count``) and ``due`` (record.due_value; -1: none) into the
-        acks file. ``entry``: index + 1 of its COUNT entry to overwrite, with the DUE entry behind it; 0: add
-        entries.
-
-        Returns the COUNT entry's index + 1; 0 if only room for acks is left: a restart forgets the count.
+        """Write a record's failed deliveries, ``count``, into the acks file, and its ``due``
+        (record.due_value) unless that is -1. ``entry``: index + 1 of the record's COUNT entry to overwrite,
+        or 0. Returns the index + 1 of the entry; 0 if only room for acks is left.
         """
         count = min(count, record.LARGEST_COUNT)
         if entry and (due < 0 or self._has_due(entry)):
@@ -297,9 +296,8 @@ class Segment:
         )
 
     def spare_entries(self):
-        """Number of entries of the acks file that are neither used nor reserved: one is reserved for each
-        unacked or still possible record, and two for an AckRun.
-        """
+        """Number of entries that the acks file has free beyond those reserved for acks."""
+        # Reserved: one for each unacked or still possible record, and two for an AckRun.
         to_come = 0
         if self.recovered is None:
             to_come = (self.capacity - self.end) // record.SMALLEST_RECORD_BYTES
@@ -308,7 +306,7 @@ class Segment:
         return self.entry_capacity - self.entries - (self.count + to_come - self.acked) - 2
 
     def _find_room(self, count):
-        """If the acks file has gaps (after a power cut), move ``entries`` to ``count`` free ones in a row."""
+        """Make ``count`` entries free in a row at ``entries``, behind the gaps that a power cut left."""
         if self.recovered is None or not self.recovered.patchy:
             return 0
         free = 0
@@ -395,7 +393,7 @@ class Segment:
         self._write_seal()
 
     def note_timestamps(self):
-        """Set ``timestamps`` to those of the first and last record, if the segment is of this run."""
+        """Set ``timestamps`` from the first and last record of a segment of this run."""
         if self.count and self.recovered is None:
             self.timestamps = (
                 octets.le64(self.p, head_format.HEAD_BYTES + 20), octets.le64(self.p, self.last_at + 20)
@@ -448,8 +446,7 @@ def fill(p, at, message):
 
 
 class Picked:
-    """The records of a segment that were taken out of order and that the cursor has not passed: a bitmap with
-    one bit for each position where a smallest record could begin, 22 KiB for 8 MiB.
+    """A bitmap of the records of a segment that were taken out of order and that the cursor has not passed.
     """
 
     __slots__ = ("count", "_bits")
@@ -474,11 +471,9 @@ class Picked:
 
 
 class AckRun:
-    """A run of adjacent acked records of one segment, to be written as two entries of its acks file: sixteen
-    bytes for a whole batch instead of eight for each message.
-
-    The run is written when the next delete is not adjacent, when a batch ends, and before the segment's files
-    are removed.
+    """A run of adjacent acked records of one segment, which becomes two entries of its acks file: sixteen
+    bytes for a batch instead of eight for each message. It is written when the next ack is not adjacent, at
+    the end of a batch, and before the segment's files are removed.
 
     ``segment``: the records' segment, or None. ``count`` records from ``start`` to ``end`` are not written
     yet; the last of them begins at ``last``.
@@ -491,10 +486,8 @@ class AckRun:
         self.start = self.last = self.end = self.count = 0
 
     def begin(self, at, size):
-        """Write the present run, and start a new one with the record at ``at``, which is not adjacent.
-
-        The message store adds adjacent records inline: a call would make taking a message a tenth slower.
-        """
+        """Write the present run, and start a new one with the record at ``at``, which is not adjacent."""
+        # The message store adds adjacent records inline: a call would make taking a message a tenth slower.
         self.write()
         self.start = self.last = at
         self.end = at + size
@@ -512,22 +505,19 @@ class AckRun:
         self.end = self.count = 0
 
     def turn_to(self, segment):
-        """Use another segment, or None, for the next runs. A run that is not written is lost."""
+        """Use another segment, or None, for the next runs. An unwritten run is lost."""
         self.segment = segment
         self.end = self.count = 0
 
 
 class Stage:
-    """A write buffer: collects the records of a batch, to be written with one system call, for a busy stream
-    or a growing queue. One per broker.
+    """A write buffer that collects a batch of records, for one system call, for a busy stream or a growing
+    queue.
 
-    A stream's segments are never recycled, a queue's only after they were consumed: both write fresh pages.
-    Each page first written through the mapping is cleared and faults, 3.4 us for 4 KiB, and the flush
-    interrupts every processor of the process to clean it. Writing a batch with a call takes 1.2 us for 4 KiB,
-    and readers map the pages sixteen at a time. One store uses the stage until the end of its batch; others
-    write through their mappings meanwhile.
-
-    ``user``: the store that has reserved it, or None. ``p``: pointer to its ``capacity`` bytes.
+    One per broker. ``user``: the store that uses it until the end of its batch, or None; other stores write
+    through their mappings meanwhile. ``p``: pointer to its ``capacity`` bytes. A stream and a growing queue
+    write fresh pages. Writing these through a mapping clears each page, faults and makes the flush interrupt
+    every processor: 3.4 us for 4 KiB; a call takes 1.2 us.
     """
 
     __slots__ = ("user", "p", "capacity", "_octets")

@@ -1,9 +1,8 @@
 """Browser: walks the ready messages of a store, oldest first, without changing anything.
 
-Only reads its message_store, which may change between two calls: a browser skips messages that have left it
-since, and does not show messages appended after the browser was made. It maps closed segments for reading,
-and closes them when it leaves them. Reads only the records that it shows; ``skip`` and ``next`` never switch,
-so the caller of a long walk has to let other greenlets run.
+Reads a message_store, which may change between two calls: messages that have left are skipped, and messages
+appended after the browser was made are not shown. Closed segments are mapped while the browser is in them.
+``skip`` and ``next`` never switch, so the caller of a long walk has to let other greenlets run.
 """
 import heapq
 import mmap
@@ -100,7 +99,7 @@ class Browser:
 
     def _come_to_segment(self):
         """Map the current segment or, if it is gone or unreadable, the next one. Returns False if there are
-        no more.
+        none.
         """
         while True:
             segment = self.store.browsable(self._number)
@@ -255,11 +254,10 @@ def browse(store):
 
 
 def _mapped(file, path, end):
-    """Map an msgs file for reading, after reading it from the disk up to ``end``. ``file``: the open File,
-    which is used if it has a descriptor, or None; ``path``: the file's path.
-
-    Raises OSError, ValueError. A bad sector raises here; a read of the mapping would end the process.
+    """Map an msgs file for reading, after reading it from the disk up to ``end``. ``file``: the open File, or
+    None; ``path``: its path. Raises OSError, ValueError.
     """
+    # A bad sector raises here; a read of the mapping would end the process.
     if file is not None and file.fd >= 0:
         read_range(file.fd, 0, end)
         return mmap.mmap(file.fd, file.size, access=mmap.ACCESS_READ)

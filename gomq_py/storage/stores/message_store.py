@@ -29,9 +29,10 @@ _FROM_REQUEUED = 2
 class MessageStore(segment_log.SegmentLog):
     """The messages of one queue, or of one level of a priority queue. Made by recovery.open_store.
 
-    The cursor is at position ``read_at`` of ``read_segment``: messages before it were taken or requeued
-    (``requeued``: a Requeued, or None), messages behind it are ready unless picked (taken out of order),
-    which the segments record. ``_run`` collects acks. ``_noted``: storage.segments.idle watches the store.
+    The cursor is at position ``read_at`` of ``read_segment``. Messages behind it are ready, unless they were
+    picked (taken out of order; the segments record that). Messages before it were taken; ``requeued``, a
+    Requeued or None, has those that came back. ``_run`` collects acks. ``_noted``: storage.segments.idle
+    watches the store.
     """
 
     __slots__ = (
@@ -360,7 +361,7 @@ class MessageStore(segment_log.SegmentLog):
     # called by Browser
 
     def end_of_log(self):
-        """(segment number, position) of the end of the newest message; (0, 0) without segments."""
+        """Return (segment number, position) of the end of the newest message; (0, 0) without segments."""
         self._end_stage()
         if self._last is None:
             return 0, 0
@@ -383,15 +384,17 @@ class MessageStore(segment_log.SegmentLog):
     # called by storage.segments.idle
 
     def resting_at(self):
-        """Location of the write segment's end if the store is empty and has no other segment; otherwise 0."""
+        """Location of the end of the write segment if the store is empty and has no other segment; otherwise
+        0.
+        """
         segment = self._write
         if segment is None or self.ready_count or self.unacked_count or len(self._segments) > 1:
             return 0
         return record.location_of(0, segment.number, segment.end)
 
     def forgotten(self):
-        """Called when nobody watches the store for idleness any more: the store then reports the next time
-        that it becomes empty.
+        """Called when storage.segments.idle watches the store no more; the store reports when it is empty
+        again.
         """
         self._noted = False
 
@@ -411,9 +414,7 @@ class MessageStore(segment_log.SegmentLog):
     # called by SegmentLog
 
     def _next_shelf(self):
-        """UNCACHED if the queue grows: its records are then written with system calls. With the cursor in the
-        write segment they are written through the mapping.
-        """
+        """UNCACHED if the queue grows, whose records are written with system calls; else None."""
         return UNCACHED if self.durable and self.read_segment is not self._write else self._shelf
 
     def _stop(self, failure):
@@ -467,7 +468,7 @@ class MessageStore(segment_log.SegmentLog):
         self._discard(segment)
 
     def _find(self, location):
-        """The open Segment of a location; None if the store has been fenced or closed. Raises StoreError."""
+        """The open Segment of a location; None if the store was stopped. Raises StoreError."""
         self._end_stage()
         number = record.number_of(location)
         segment = self._segments.get(number)
@@ -512,7 +513,7 @@ class MessageStore(segment_log.SegmentLog):
     # purge
 
     def _purge_requeued(self):
-        """Drop all requeued messages; a segment without other unacked messages is acked as a whole."""
+        """Drop all requeued messages. A segment without other unacked messages is acked as a whole."""
         self._turn_run_to(None)
         whole, others = self.requeued.empty(self._segments, self._write, self.unacked_count > 0)
         for segment in whole:
@@ -525,9 +526,9 @@ class MessageStore(segment_log.SegmentLog):
             self.delete(location)
 
     def _delete_few(self, segment):
-        """Purge some ready messages of the cursor's segment one by one: those before its last picked message,
-        and a few of the write segment. Otherwise many small purges would fill the acks file with runs.
-        """
+        """Purge the messages of the cursor's segment that are cheaper to drop one by one."""
+        # Those before its last picked message, and a few of the write segment. Otherwise many small purges
+        # would fill the acks file with runs.
         while (
             (segment.picked is not None
              or (segment is self._write and 0 < segment.count - segment.taken < _segment.SMALLEST_RUN))
@@ -553,7 +554,7 @@ class MessageStore(segment_log.SegmentLog):
     # the cursor
 
     def _advance(self):
-        """Move the cursor to the next ready record. Returns False if none is ready, or readable yet."""
+        """Move the cursor to the next ready record. Returns False if there is none, or none readable yet."""
         self._end_stage()
         while self.read_segment is not None:
             segment = self.read_segment
@@ -589,7 +590,7 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def _look_ahead(self, segment):
-        """Have a thread open the next segment, if it is closed, once the cursor is past half of this one."""
+        """Have a thread open the next segment if the cursor is past half of this one."""
         if self.read_at < segment.end // AHEAD_PART:
             self._ahead_at = segment.end // AHEAD_PART
         else:
@@ -600,9 +601,8 @@ class MessageStore(segment_log.SegmentLog):
             self._ahead_at = min(self._ahead_at, recovered.look_ahead(self, segment, self.read_at))
 
     def _find_recovered(self, segment):
-        """Move the cursor to the next ready record of an earlier run's segment.
-
-        Returns False at the segment's end, if a thread must read the file first, or after fencing the store.
+        """Move the cursor to the next ready record of an earlier run's segment. Returns False at the
+        segment's end, if a thread must read the file first, or after fencing the store.
         """
         recovered = segment.recovered
         try:
@@ -626,7 +626,7 @@ class MessageStore(segment_log.SegmentLog):
         return False
 
     def write_off(self, segment, lost_count, lost_bytes):
-        """Count messages that the segment's seal and acks promise, but that are missing, as acked."""
+        """Count messages that are missing, although seal and acks promise them, as acked."""
         segment.write_off(lost_count, lost_bytes)
         self.ready_count -= lost_count
         self.ready_bytes -= lost_bytes
@@ -664,7 +664,7 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def _remember_count(self):
-        """Record on disk that the message of the last peek is being redelivered."""
+        """Record on disk that the peeked message is being redelivered."""
         segment = self._find(self._peeked_location)
         if segment is not None:
             self._have_requeued().redeliver(

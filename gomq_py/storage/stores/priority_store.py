@@ -54,8 +54,8 @@ class PriorityStore(_store.Store):
         self._raise_top(number)
 
     def name_at_once(self):
-        """Have new files of level 0 renamed into its folder before use, so that its appends survive a
-        kill.
+        """Have new files of level 0 renamed into its folder before they are used, so that its appends survive
+        a kill.
         """
         if not self.is_named_at_once:
             self.is_named_at_once = True
@@ -194,7 +194,7 @@ class PriorityStore(_store.Store):
             store.write_out()
 
     def mark(self):
-        """Have the acks of every level flushed by the committer's next sync, too."""
+        """Have the committer flush the acks of every level at its next sync."""
         for store in self._used:
             store.mark()
 
@@ -259,10 +259,6 @@ class PriorityStore(_store.Store):
         for store in self._used:
             store.hand_over(pool, committer)
 
-    def used_levels(self):
-        """The MessageStores of the levels in use, in no order."""
-        return list(self._used)
-
     # called by Browser and metrics
 
     def browsed(self):
@@ -274,8 +270,8 @@ class PriorityStore(_store.Store):
         return min(filter(None, [store.oldest_ready_ms() for store in self._used]), default=0)
 
     def failed_deliveries(self, bounds):
-        """Histogram of failed deliveries, a list: element n counts messages with at most ``bounds[n]`` and
-        more than the bound before, the last element messages above all bounds.
+        """Histogram of failed deliveries: element n counts messages with more than ``bounds[n - 1]`` and at
+        most ``bounds[n]``, the last element those above all bounds.
         """
         counted = [0] * (len(bounds) + 1)
         for store in self._used:
@@ -330,7 +326,7 @@ class PriorityStore(_store.Store):
             self._top = number
 
     def _take_off(self, store):
-        """Subtract a level's counts from the sums; ``_put_on`` adds them when they have changed."""
+        """Subtract a level's counts from the sums. ``_put_on`` adds them again."""
         self.ready_count -= store.ready_count
         self.unacked_count -= store.unacked_count
         self.ready_bytes -= store.ready_bytes

@@ -1,11 +1,10 @@
 """Recovery: opens a queue's store as the last run left it, whether that run stopped, was killed or lost
 power.
 
-Called once per queue at boot, before any other access to its folder. Every segment is checked by itself: the
-heads of its two files, its seal or, without one, its records; then its acks. Reads first; its writes (bytes
-that may not be on the disk, a seal for scanned and flushed records, acks over damage) only repeat what was
-read, so that a crash during recovery changes nothing for the next one. May block: only for boot and
-``queue.declare`` of a left-over name.
+Called once per queue at boot, before any other access to its folder. Each segment is checked by itself: the
+heads of its two files, its seal or, without one, its records; then its acks. Recovery only writes again what
+it has read (bytes that may not be on the disk, a seal, acks over damage), so a crash during recovery changes
+nothing for the next one. May block: only for boot and ``queue.declare`` of a left-over name.
 """
 import os
 import re
@@ -32,9 +31,14 @@ _NAME = re.compile(r"(msgs|acks)\.(\d{10})")
 
 
 class RecoveryReport(NamedTuple):
-    """Result of opening a store. ``ready_count``: ready messages; ``scanned``: number of segments read record
-    by record; ``lost``: damaged records that were once flushed; ``removed``: paths of removed files;
-    ``gone``: paths of missing msgs files that the last run left; ``gone_count``: messages in them.
+    """Result of opening a store.
+
+        ready_count    ready messages
+        scanned        segments that were read record by record
+        lost           damaged records that were once flushed
+        removed        paths of removed files
+        gone           paths of msgs files that the last run left and that are missing
+        gone_count     messages in them
     """
 
     ready_count: int = 0
@@ -97,11 +101,9 @@ class Recovery:
         return os.listdir(self.store.folder) if os.path.isdir(self.store.folder) else ()
 
     def _miss_segments(self, present, numbers):
-        """Count the messages of segments that the last orderly stop listed and that are not ``present``.
-
-        New segments get higher numbers than missing ones and all ``numbers`` in use, because a missing file
-        may be restored later.
-        """
+        """Count the messages of segments that the last orderly stop listed and that are not ``present``."""
+        # New segments get higher numbers than missing ones and all ``numbers`` in use, because a missing file
+        # may be restored later.
         listed = self._counts_listed()
         self.gone.update((number, count) for number, count in listed.items() if number not in present)
         if self.gone:
@@ -110,7 +112,7 @@ class Recovery:
             self.store.begin_behind(max((*numbers, *listed)))
 
     def _counts_listed(self):
-        """{segment number: messages left} of the last orderly stop; empty if that is unknown."""
+        """Return {segment number: messages left} of the last orderly stop; empty if that is unknown."""
         return {} if self.listed is None else self.listed.counts
 
     def _report(self):
@@ -163,7 +165,7 @@ class Recovery:
     # heads
 
     def _head_of_pair(self, number, msgs, acks):
-        """The Head of the msgs file, rebuilt from the acks file's if unreadable. None if the msgs file is
+        """The Head of the msgs file; if unreadable, rebuilt from the acks file's. None if the msgs file is
         another segment's, or neither head can be used.
         """
         head = self._bound_head(number, msgs, head_format.MSGS_MAGIC)
@@ -187,9 +189,8 @@ class Recovery:
         return head
 
     def _sound_acks(self, number, acks_head, acks):
-        """Give the acks file a valid head and room for all acks, or create it. Returns the open file. Entries
-        written under another head have wrong checksums from then on.
-        """
+        """Give the acks file a valid head and room for all acks, or create it. Returns the open file."""
+        # Entries written under another head have wrong checksums from then on.
         path = self.store.path_of("acks", number)
         size = record.capacity_for(acks_head.capacity)
         if acks is None or acks.size < head_format.HEAD_BYTES:
@@ -253,11 +254,10 @@ class Recovery:
             segment.restore_acked(scanner.acked, scanner.acked_bytes)
 
     def _scan(self, segment, head, missing=None):
-        """Check every record of a segment that was not sealed, or that is shorter than its seal ``missing``
-        says; then flush and seal the segment, or have that done for all segments together (unsealed).
-
-        New ordinals are higher than those of missing records.
+        """Check every record of a segment that has no seal, or ends before its seal ``missing`` says; then
+        flush and seal it. New records get higher ordinals than the missing ones.
         """
+        # At a promoted follower's boot all segments are flushed and sealed together (unsealed).
         unsealed = self.store.pool.boot.unsealed
         if not self.scanned and self.store.committer.enabled and unsealed is None:
             # After a kill a name may only be in the system's cache. Names are flushed before any seal is
@@ -309,12 +309,10 @@ class Recovery:
     # unwanted files
 
     def _remove_pair(self, number, msgs, acks):
-        """Remove files that are no segment of this queue: of an earlier queue of this name, or without
-        content, as a crash leaves them.
-
-        Files with unreadable heads, or in which the last run left messages, are renamed and kept; files with
-        messages of another queue are moved into set-aside/.
-        """
+        """Remove or keep files that are no segment of this queue."""
+        # Removed are files of an earlier queue of this name, or without content, as a crash leaves them.
+        # Files with unreadable heads, or in which the last run left messages, are renamed and kept; files
+        # with messages of another queue are moved into set-aside/.
         if self._set_foreign_aside(msgs, acks):
             return
         count = self._counts_listed().get(number, 0)
@@ -339,9 +337,8 @@ class Recovery:
         return os.path.join(self.store.folder, name)
 
     def _set_foreign_aside(self, msgs, acks):
-        """Move the files into set-aside/ if the msgs file holds unacked messages of another segment.
-
-        Returns False, and leaves the files, if it holds none.
+        """Move the files into set-aside/ if the msgs file holds unacked messages of another segment. Returns
+        whether it did.
         """
         head = head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC)
         count = (
@@ -382,9 +379,9 @@ class Recovery:
         return move_aside(self.files, os.path.dirname(self.store.pool.folder), path, name)
 
     def _report_missing_acks(self, number, head, msgs):
-        """Log that the acks file was removed while no broker ran: the broker removes it after the msgs file,
-        never before. Silent after a loss of power, when a new file's name may not have been flushed.
-        """
+        """Log that the acks file was removed while no broker ran. Silent after a loss of power."""
+        # The broker removes an acks file after the msgs file, never before. After a loss of power a new
+        # file's name may not have been flushed.
         if self.store.pool.last_end == POWER_LOST:
             return
         octets = msgs.read(0, head_format.HEAD_BYTES)
@@ -396,18 +393,16 @@ class Recovery:
             )
 
     def _unreadable_acks(self, acks):
-        """Content of an acks file whose head is unreadable after an orderly stop; otherwise None. After a
-        crash always None: the file may have been recycled just then.
-        """
+        """Content of an acks file whose head is unreadable after an orderly stop; otherwise None."""
+        # After a crash always None: the file may have been recycled just then.
         if self.listed is None or acks is None:
             return None
         octets = acks.read(0, acks.size)
         return octets if head_format.decode(octets, head_format.ACKS_MAGIC) is None else None
 
     def _keep_settled(self, number, msgs, acks):
-        """Rename and keep a segment with unreadable acks in which the last run left no message: all were
-        acked, unless somebody has restored the file.
-        """
+        """Rename and keep a segment that has unreadable acks and, by the last run's list, no message."""
+        # All were acked, unless somebody has restored the file.
         kept = []
         for file in (msgs, acks):
             kept.append(self._path_of(f"damaged.{os.path.basename(file.path)}"))
@@ -420,9 +415,8 @@ class Recovery:
         )
 
     def _report_damaged_acks(self, segment, unreadable):
-        """Log that acks written before an orderly stop are unreadable or missing, and copy the file. The last
-        run's list of segments tells how many acked messages are ready again.
-        """
+        """Log that acks of an orderly stopped run are unreadable or missing, and copy the file."""
+        # The last run's list of segments tells how many acked messages are ready again.
         left = None if self.listed is None else self.listed.counts.get(segment.number)
         back = 0 if left is None else segment.count - segment.acked - left
         if unreadable is None and back <= 0:
@@ -437,15 +431,14 @@ class Recovery:
         )
 
     def _are_foreign(self, acks_head, acks):
-        """True if the acks file belongs to another segment, although the last run stopped in order and listed
-        this store's segments. Without such a list the result is False: a crash may have interrupted the reuse
-        of an old acks file, whose acks are then of the file's former segment.
-        """
+        """Whether the acks file belongs to another segment. Always False after a crash."""
+        # A crash may have interrupted the reuse of an old acks file, whose acks are then of the file's former
+        # segment. After an orderly stop, which lists this store's segments, somebody has put the file here.
         found = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         return self.listed is not None and found is not None and found != acks_head
 
     def _set_acks_aside(self, acks):
-        """Move another segment's acks file, which somebody has put here, into set-aside/. Returns None."""
+        """Move another segment's acks file into set-aside/. Returns None."""
         head = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         self.files.close(acks)
         LOG.error(
@@ -455,9 +448,9 @@ class Recovery:
         )
 
     def _remove_acks(self, number):
-        """Remove an acks file without msgs file. If the segment had messages at the last orderly stop, logs
-        their loss and moves the acks file into set-aside/.
-        """
+        """Remove an acks file without msgs file."""
+        # If the segment had messages at the last orderly stop, their loss is logged and the acks file set
+        # aside.
         path = self.store.path_of("acks", number)
         file = self.files.open(path)
         head = self._bound_head(number, file, head_format.ACKS_MAGIC)
@@ -487,10 +480,8 @@ def _joined(damaged):
 
 
 def _adds_up(seal, acks_seal):
-    """Whether both seals are possible: their counts fit into the file, and no more is acked than there is.
-
-    Their checksums are right, but another program may have written them.
-    """
+    """Whether both seals are possible: their counts fit into the file, and no more is acked than there is."""
+    # Their checksums are right, but another program may have written them.
     room = seal.end - head_format.HEAD_BYTES
     if seal.records * _SMALLEST_RECORD + seal.body_bytes > room:
         return False

@@ -1,8 +1,8 @@
 """Reopening: recovers a store in a thread while the broker serves, for the restart of a queue.
 
 Above recovery, below the queue factory. Recovery scans, reads and flushes, which takes seconds for a long
-queue. Pool, committer and the register of files belong to the hub: calls to them are recorded, and made after
-recovery, so that replicators hear of a recovery in one piece.
+queue. The thread must not call pool, committer and register of files, which are the hub's: the calls are
+recorded, and made in the hub after recovery.
 """
 import copy
 
@@ -10,10 +10,8 @@ from gomq_py.hub.threads import in_thread
 
 
 def open_in_thread(opening, folder, files, pool, committer, *arguments):
-    """Open a store in a thread by ``opening(folder, files, pool, committer, *arguments)``, a function such as
-    recovery.open_store. Returns its result, (store, report).
-
-    Raises OSError, StoreError. May switch.
+    """Open a store in a thread by ``opening(folder, files, pool, committer, *arguments)``, such as
+    recovery.open_store. Returns its result, (store, report). Raises OSError, StoreError. May switch.
     """
     laters = _Laters(files, pool, committer)
     try:
@@ -26,9 +24,7 @@ def open_in_thread(opening, folder, files, pool, committer, *arguments):
 
 
 def open_aside(done, opening, folder, files, pool, committer, *arguments):
-    """Do open_in_thread() without a switch: ``done(store, report, error)`` is called in the hub once the
-    thread has opened the store, or has failed to.
-    """
+    """Do open_in_thread() without a switch: calls ``done(store, report, error)`` in the hub at the end."""
     laters = _Laters(files, pool, committer)
 
     def opened(result, error):
@@ -45,7 +41,7 @@ def open_aside(done, opening, folder, files, pool, committer, *arguments):
 
 
 class _Laters:
-    """Stand-ins for files, pool and committer, for use in a thread."""
+    """Stand-ins for files, pool and committer, which record calls, for use in a thread."""
 
     def __init__(self, files, pool, committer):
         self._hubs = pool, committer
@@ -59,13 +55,14 @@ class _Laters:
         self.committer = Later(committer, "enabled", "begun")
 
     def tell(self):
-        """Tell the replicators what the thread has done to files, also if it failed."""
+        """In the hub: tell the replicators which files the thread has changed."""
+        # Also if recovery has failed.
         if self.files.register is not self._register:
             self.files.register.catch_up()
             self.files.register = self._register  # the store goes on with these Files
 
     def hand_over(self, store):
-        """Have the store use what belongs to the hub, and make the recorded calls."""
+        """Give the store the hub's own objects, and make the recorded calls."""
         self.tell()
         store.hand_over(*self._hubs)
         self.pool.catch_up()
@@ -98,23 +95,23 @@ class Later:
 
 
 class LaterRegister(Later):
-    """Stands for the register of files: keeps each file open until its changes are told."""
+    """Stand-in for the register of files. Keeps each changed file open until its changes are told."""
 
     replicators = True  # somebody is told, later
 
     def id_of(self, path):
-        """0: which file has a path is known when it is told."""
+        """Return 0: the file of a path is looked up when its changes are told."""
         return 0
 
     def appended(self, file, start, end):
-        """Record a change of [start, end), whose content then is told as it is in the end."""
+        """Record a change of [start, end). The content at the end of the recovery is told."""
         file.retain()
         self._calls.append(("overwritten", (file, start, end), {}))
 
     overwritten = appended
 
     def catch_up(self):
-        """Make the recorded calls, in the hub; of a file that was cut meanwhile, with what is left."""
+        """Make the recorded calls, in the hub. Of a file that was cut meanwhile only what is left is told."""
         for verb, arguments, _ in self._calls:
             if verb != "overwritten":
                 getattr(self._target, verb)(*arguments)

@@ -77,7 +77,7 @@ class LocationHeap:
         return True
 
     def by_segment(self):
-        """{segment number: number of locations in the heap}, for locations of one level."""
+        """Return {segment number: number of locations in the heap}, for locations of one level."""
         counted = {}
         number = count = 0
         for at in range(self.count):
@@ -128,7 +128,7 @@ class LocationHeap:
 
 class DeliveryCounts:
     """Hash table: location of a message -> its failed deliveries, and the index + 1 of its COUNT entry in the
-    acks file (0: none). Open addressing, 16 bytes a slot.
+    acks file (0: none).
     """
 
     __slots__ = ("count", "_keys", "_values", "_mask")
@@ -180,7 +180,7 @@ class DeliveryCounts:
 
     def tally(self, bounds, counted):
         """Add the messages to the histogram ``counted``: element n counts those with more than ``bounds[n -
-        1]`` and at most ``bounds[n]`` failed deliveries, the last one those above all bounds (ascending).
+        1]`` and at most ``bounds[n]`` failed deliveries, the last one those above all bounds.
         """
         for at in range(self._mask + 1):
             if self._keys[at]:
@@ -232,9 +232,8 @@ class Requeued:
         self.heap.push(location)
 
     def take(self, location):
-        """Remove the message of the last peek from the ready messages; another message may be the first by
-        now.
-        """
+        """Remove the message of the last peek from the ready messages."""
+        # Another message may be the first by now.
         if self.heap.first() == location:
             self.heap.pop()
         else:
@@ -245,8 +244,8 @@ class Requeued:
         return self.counts.get(location) > 0 and self.heap.discard(location)
 
     def redeliver(self, log, segment, location, failed, entry):
-        """Save that a message is being delivered: if the process dies now, the next run counts this delivery
-        as failed, too. ``log``: the store; ``failed``, ``entry``: see DeliveryCounts.
+        """Save that a message is being delivered: if the process dies now, the next run counts a failed
+        delivery. ``log``: the store; ``failed``, ``entry``: see DeliveryCounts.
         """
         if segment.acks is not None:
             entry = self._write_count(log, segment, location, failed + 1, entry, -1)
@@ -259,10 +258,8 @@ class Requeued:
         self.counts.put(location, self.counts.get(location), entry)
 
     def _write_count(self, log, segment, location, count, entry, due):
-        """Write failed deliveries into the acks file, which grows if necessary. Arguments and result: see
+        """Write failed deliveries into the acks file, which grows if necessary. Arguments and result as
         Segment.put_count.
-
-        On a full disk a restart forgets the count.
         """
         if (entry == 0 or due >= 0) and segment.spare_entries() < (2 if due < 0 else 3):
             try:
@@ -279,10 +276,8 @@ class Requeued:
         return written or entry
 
     def empty(self, segments, write, keeps_counts):
-        """Remove all ready messages, for a purge. Returns (Segments without other unacked messages, which the
-        purge drops as a whole; sorted locations of the ready messages in all other segments).
-
-        The ``write`` segment is not dropped as a whole if it has few messages. ``keeps_counts``: keep the
+        """Remove all ready messages, for a purge. Returns (Segments that the purge drops as a whole; sorted
+        locations of the other ready messages). ``write``: the write segment. ``keeps_counts``: keep the
         failed deliveries of messages that are not ready.
         """
         heap, self.heap = self.heap, LocationHeap()

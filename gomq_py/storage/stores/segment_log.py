@@ -1,9 +1,8 @@
 """Segment log: manages the files of one store's segments.
 
 Begins new segments, tells the committer what to flush, seals and closes segments, and gives files back to the
-pool. Below message_store (and the stream store), which decide what is written; above segment and pool. Open
-segments are mapped; of a long log the segments between the reader's and the writer's are closed. Never
-switches, never flushes.
+pool. Below message_store and stream_store, which decide what is written; above segment and pool. Open
+segments are mapped; those between the reader's and the writer's are closed. Never switches, never flushes.
 """
 import os
 from functools import partial
@@ -39,12 +38,14 @@ MARK_EVERY = 0.125
 
 
 class SegmentLog(_store.Store):
-    """Base of stores whose messages lie in segments: ``_segments`` has them by number, ``next`` links them,
-    ``_last`` is the newest, ``_write`` the one being written. Subclasses decide what is written, and
-    implement ``write_out`` and ``_is_idle``.
+    """Base of stores whose messages lie in segments. Subclasses decide what is written, and implement
+    ``write_out`` and ``_is_idle``.
 
-    ``_staged``: bytes of records in the pool's write buffer (Stage), to be written at ``_write.end`` when the
-    batch ends or a caller needs them; the last record begins ``_last_staged`` bytes into them.
+        _segments       {number: Segment}, linked by ``next``
+        _last           the newest
+        _write          the one being written
+        _staged         bytes of records in the pool's write buffer (Stage), which belong at ``_write.end``
+        _last_staged    where the last record begins in these bytes
     """
 
     __slots__ = (
@@ -74,34 +75,32 @@ class SegmentLog(_store.Store):
         self._is_unawaited = False
 
     def open_aside(self):
-        """Have threads open closed segments from now on, for readers that can wait. Such a reader gets no
-        message of a segment before ``listener.segment_opened(store)`` is called.
+        """Have threads open closed segments, for readers that can wait. Such a reader gets no message of a
+        segment before ``listener.segment_opened(store)`` is called.
         """
         if self.opener is None:
             self.opener = Opener()
 
     def be_unawaited(self):
-        """Let no confirm or other promise wait for later appends, except after mark()."""
+        """Let promises (confirms...) not wait for the flush of later appends, unless mark() is called."""
         self._is_unawaited = True
 
     def lie_in(self, folder):
-        """Set the parent folder, which the store creates if missing together with its own folder."""
+        """Set the parent folder. The store creates it together with its own folder."""
         self._outer = folder
 
     def begin_behind(self, number):
-        """Give new segments higher numbers than ``number``: positions must not be reused, and an acks file of
-        this number may exist.
-        """
+        """Give new segments higher numbers than ``number``."""
+        # Positions must not be reused, and an acks file of this number may exist.
         self._next_number = number + 1
 
     # its end
 
     def close(self):
-        """Refuse all further calls; the files stay.
-
-        The files are sealed and closed at once or, if not everything is flushed, after the next sync, which
-        ``committer.stop`` waits for.
+        """Refuse all further calls; the files stay. They are sealed and closed at once or, if not everything
+        is flushed, after the next sync.
         """
+        # committer.stop() waits for that sync.
         self.write_out()  # may fence
         if self.failure is not None:
             return
@@ -124,8 +123,8 @@ class SegmentLog(_store.Store):
             self._close_files()
 
     def listed(self):
-        """The Listed of this store's folder for the segment list, once the store is closed; None if it has no
-        segments, or was fenced.
+        """The Listed of this store's folder, once the store is closed; None if it has no segments, or was
+        fenced.
         """
         if self._fenced or not self._segments:
             return None
@@ -173,7 +172,9 @@ class SegmentLog(_store.Store):
                 self.listener.store_fenced(self, error)
 
     def layout(self):
-        """[(segment number, capacity, approximate bytes of records not yet acked)], oldest segment first."""
+        """Return [(segment number, capacity, approximate bytes of records not yet acked)], oldest segment
+        first.
+        """
         found = []
         self._end_stage()
         for number in sorted(self._segments):
@@ -195,9 +196,10 @@ class SegmentLog(_store.Store):
 
     def has_record(self, place, came_ms):
         """Whether the record of a message lies at ``place``, a location from place_of(), or was acked there.
-        ``came_ms``: the message's timestamp, 0: any. The pool takes a segment back once all its messages are
-        acked: so a missing segment counts as acked if a later one exists, unless the power has failed.
+        ``came_ms``: the message's timestamp, 0: any.
         """
+        # The pool takes a segment back once all its messages are acked. So a missing segment counts as acked
+        # if a later one exists, unless the power has failed.
         number, position = record.number_of(place), record.position_of(place)
         self._end_stage()
         settled = self.pool.boot.settled.get(self.folder, {})
@@ -209,9 +211,10 @@ class SegmentLog(_store.Store):
         return self.pool.last_end != POWER_LOST and number < max((*self._segments, *settled), default=0)
 
     def _is_whole(self, segment, at, came_ms):
-        """Whether the record at ``at`` is complete: a kill while its body is copied leaves a valid header and
-        an invalid body. Blocks. Fences the store if the disk cannot read the record.
+        """Whether the record at ``at`` is complete. Blocks. Fences the store if the disk cannot read the
+        record.
         """
+        # A kill while a body is copied leaves a valid header and an invalid body.
         was_open = segment.is_open
         try:
             if not was_open:
@@ -231,9 +234,8 @@ class SegmentLog(_store.Store):
     # flushes
 
     def mark(self):
-        """Have everything written so far, acks too, flushed by the committer's next sync: for a commit of a
-        transaction, or an operator's request.
-        """
+        """Have everything written so far, acks too, flushed by the committer's next sync."""
+        # For a commit of a transaction, or an operator's request.
         self.write_out()
         if self._unsynced:
             self.committer.mark(self)
@@ -279,7 +281,7 @@ class SegmentLog(_store.Store):
         return bool(self._unsynced)
 
     def _note_synced(self, segment):
-        """Record in the segment's files what the sync has flushed: mark, seals; close an idle segment."""
+        """Record in the segment's files what the sync has flushed, and close the segment if it is idle."""
         if segment.syncing:
             segment.flushed, segment.syncing = segment.syncing, 0
         flushed = segment.flushed
@@ -298,27 +300,25 @@ class SegmentLog(_store.Store):
     # the stage: records that are collected before they are written
 
     def _has_stage(self, size):
-        """Whether the next record, of this size, fits into the write buffer, which is then reserved for this
-        store. If not, the buffer holds no records of this store. Raises StoreClosed if a full buffer cannot
-        be written.
+        """Get room for a record of this size in the write buffer, by writing it out if full. Returns False if
+        there is none; the buffer then has no record of this store. Raises StoreClosed after a failed write.
         """
         if self._staged and self._staged + size > self._stage.capacity and not self._write_staged():
             raise self.failure
         return size <= self._stage.capacity and self._stage.take(self)
 
     def _put_on_stage(self, segment, message, size):
-        """Encode a record into the write buffer, which is written to the segment's file later."""
+        """Encode a record into the write buffer."""
         segment.encode(self._stage.p, self._staged, message, False)
         self._last_staged = self._staged
         self._staged += size
 
     def _append_uncached(self, segment, message, size):
-        """Append a record to the write buffer, because its part of the segment's file is not in the page
-        cache: a first write through the mapping clears a page and faults.
-
-        Returns False if the buffer cannot take the record, and then holds no records of this store. Raises
-        StoreClosed if a full buffer could not be written.
+        """Append a record to the write buffer. Returns False if that is impossible, with no record of this
+        store in the buffer. Raises StoreClosed if a full buffer could not be written.
         """
+        # For a part of the segment's file that is not in the page cache: a first write through the mapping
+        # clears a page and faults.
         if not message.at_once and self._has_stage(size):
             self._put_on_stage(segment, message, size)
             return True
@@ -329,8 +329,8 @@ class SegmentLog(_store.Store):
         return False
 
     def _write_body(self, segment, message):
-        """Write the body of the next record to the segment's file with a system call, if body_view() gives a
-        view of the body; otherwise return False. Raises StoreClosed after fencing the store.
+        """Write the body of the next record to the segment's file with a system call. Returns False if
+        body_view() has no view of it. Raises StoreClosed after fencing the store.
         """
         view = message.body_view()
         if view is None:
@@ -364,7 +364,7 @@ class SegmentLog(_store.Store):
         self.files.appended(segment.msgs, segment.end, segment.end + len(octets))
 
     def _end_stage(self):
-        """Write the records of the write buffer, if any, to the file; on an error the store is fenced."""
+        """Write the records of the write buffer, if any, to the file. On an error the store is fenced."""
         if self._staged:
             self._write_staged()
 
@@ -423,7 +423,7 @@ class SegmentLog(_store.Store):
         return (self.folder,) if self._outer is None else (self._outer, self.folder)
 
     def _begin_small(self):
-        """Use no write segment any more, and make the next one as small as a new store's first one."""
+        """Have no write segment; the next one is small again."""
         self._unexpect()
         self._write = None
         self._expect_at = _NEVER
@@ -488,7 +488,7 @@ class SegmentLog(_store.Store):
         return segment.msgs.path == self.path_of("msgs", segment.number)
 
     def named(self):
-        """Called by the pool when a file has got its name: lets readers that waited for it go on."""
+        """Called by the pool when a file has got its name. Lets readers that waited for it go on."""
         if self.listener is not None and self.failure is None:
             self.listener.segment_opened(self)
 
@@ -504,9 +504,8 @@ class SegmentLog(_store.Store):
         return os.path.join(self.folder, f"{kind}.{number:010d}")
 
     def _leave_behind(self, segment):
-        """End the writing of this segment, because a new one was begun: announce its end, and have it sealed
-        and closed after a flush, unless it is being read.
-        """
+        """End the writing of this segment, because a new one was begun."""
+        # Unless it is being read, it is sealed and closed after a flush.
         if segment.recovered is not None:
             return
         if not self.durable:
@@ -546,9 +545,8 @@ class SegmentLog(_store.Store):
         return capacity_for(segment.capacity)
 
     def read_when_opened(self, segment):
-        """Position up to which a thread reads a segment's msgs file when it opens it: of an earlier run's
-        segment only the first part, because the reader may go no further.
-        """
+        """Position up to which a thread reads a segment's msgs file when it opens it."""
+        # Of an earlier run's segment only the first part, because the reader may go no further.
         return segment.end if segment.recovered is None else min(segment.end, PROVEN_BYTES)
 
     # segments that threads open
@@ -561,7 +559,7 @@ class SegmentLog(_store.Store):
         )
 
     def _open_next(self, segment):
-        """Have a thread open the next segment, if closed: a reader approaches the end of this one."""
+        """Have a thread open the next segment, if closed, because a reader comes close to it."""
         following = segment.next
         if (
             following is not None and not following.is_open and self.may_open_aside()
@@ -588,10 +586,8 @@ class SegmentLog(_store.Store):
                 self._close_segment(segment)
 
     def _discard(self, segment):
-        """Give the segment's files back to the pool, which recycles or unlinks them.
-
-        Files of an earlier run are closed first, and so unlinked.
-        """
+        """Give the segment's files back to the pool, which recycles or unlinks them."""
+        # Files of an earlier run are closed first, and so unlinked.
         msgs, acks = segment.msgs, segment.acks
         if not self.durable:
             segment.detach()
@@ -625,9 +621,8 @@ class SegmentLog(_store.Store):
             segment.announced_entries = segment.entries
 
     def announce_acks(self, segment):
-        """Tell the replicators about new ack entries of a segment, after new messages: an entry may
-        ack a message whose copy has just been appended.
-        """
+        """Tell the replicators of a segment's new messages, and then of its new ack entries."""
+        # In this order: an entry may ack a message whose copy has just been appended.
         if segment.announced_entries < segment.entries:
             if self._write is not None:
                 self._announce(self._write)
@@ -642,7 +637,7 @@ class SegmentLog(_store.Store):
     # notifying the committer
 
     def _mark_messages(self, segment):
-        """Tell the committer that a segment, until now all flushed, has a message to flush."""
+        """Tell the committer that the segment has a message to flush, the first since its last flush."""
         self._mark_unsynced(segment, MSGS)
         if self._is_unawaited:
             self.committer.mark_acks(self)
@@ -656,10 +651,8 @@ class SegmentLog(_store.Store):
         segment.unsynced |= what
 
     def _mark_acks(self, segment):
-        """Tell the committer that the segment has acks to flush.
-
-        Before the segment's first flush they need no flush: a power cut loses the acks with their messages.
-        """
+        """Tell the committer that the segment has acks to flush."""
+        # Before the segment's first flush they need no flush: a power cut loses the acks with their messages.
         if not segment.unsynced & ACKS:
             self._mark_unsynced(segment, ACKS)
             if segment.synced_once:

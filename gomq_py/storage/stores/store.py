@@ -16,15 +16,14 @@ class Store:
     """Keeps the messages of a queue or stream. ``ready_*`` count messages waiting to be taken, ``unacked_*``
     messages that were taken and neither deleted nor requeued; ``*_bytes`` are of bodies.
 
-    ``durable=False``: the files have no names and no acks.
+        durable     False: the files have no names and no acks
+        key         the first 8 bytes of ``incarnation`` as a number, by which other files name the store
+        failure     the StoreClosed that every append raises once the store is closed, deleted or fenced
+        listener    if set, hears ``store_fenced(store, error)``, ``record_damaged(store, path, start, end,
+                    count)`` and, after ``open_aside``, ``segment_opened(store)``
 
-    ``key``: the first 8 bytes of ``incarnation`` as a number, by which records in other files name the store.
-    ``failure``: the StoreClosed that every append raises once the store is closed, deleted or fenced.
-    ``listener`` (optional) hears ``store_fenced(store, error)``, ``record_damaged(store, path, start, end,
-    count)`` and, after ``open_aside``, ``segment_opened(store)``.
-
-    A subclass implements the methods that raise NotImplementedError. The base's methods for taking messages
-    find no message; stores whose messages are taken override them.
+    A subclass implements the methods that raise NotImplementedError, and overrides those for taking messages
+    if its messages are taken.
     """
 
     __slots__ = (
@@ -65,14 +64,14 @@ class Store:
         raise NotImplementedError
 
     def mark(self):
-        """Have the deletes and requeues so far flushed by the committer's next sync; appends always are."""
+        """Have the deletes and requeues so far flushed by the committer's next sync. Appends need no call."""
         raise NotImplementedError
 
     # whether a message is stored, for records elsewhere that were made before it
 
     def place_of(self, size):
-        """A number for the position of a record of ``size`` bytes if it is appended next, on the lowest level
-        of priority. No later run puts another record there.
+        """A number for the place at which a record of ``size`` bytes would be appended next, on the lowest
+        level of priority. No later run uses that place again.
         """
         return 0
 
@@ -83,8 +82,8 @@ class Store:
         return False
 
     def name_at_once(self):
-        """Have new segment files renamed into the store's folder before they are used, not soon after, so
-        that appends survive a kill. Costs the hub a rename for each segment.
+        """Have new segment files renamed into the store's folder before they are used, so that appends
+        survive a kill. The hub then waits for a rename with each segment.
         """
         if not self.is_named_at_once:
             self.is_named_at_once = True
@@ -119,8 +118,8 @@ class Store:
         return False
 
     def postpone(self):
-        """Take the message of the last peek, of which shows_recovered() is true, without delivering it.
-        requeue() then makes it ready without another failed delivery.
+        """Take the peeked message without delivering it, if shows_recovered() is true. requeue() then makes
+        it ready without another failed delivery.
         """
         raise StoreError(self.folder, 0, "postpone without peek")
 
@@ -148,9 +147,8 @@ class Store:
         return False
 
     def body_file(self, message):
-        """Return a Reading of the file in which the body of this message lies, from ``message.body_at`` on;
-        the caller closes it. None if this file may be overwritten or reused, or if Message.own() has copied
-        the message.
+        """Return a Reading of the file that has this message's body, from ``message.body_at`` on; the caller
+        closes it. None if this file may be overwritten or reused, or if Message.own() has copied the message.
         """
         return None
 
@@ -178,13 +176,13 @@ class Store:
 
     def oldest_ready_ms(self):
         """About when the oldest ready message came in, in Unix milliseconds; 0 if no message is ready, or if
-        a file would have to be opened to know.
+        that is unknown until a file is opened.
         """
         return 0
 
     def failed_deliveries(self, bounds):
-        """Histogram of failed deliveries of ready and unacked messages, a list: element n counts messages
-        with more than ``bounds[n - 1]`` and at most ``bounds[n]``, the last element those above all bounds.
+        """Histogram of failed deliveries of ready and unacked messages: element n counts those with more than
+        ``bounds[n - 1]`` and at most ``bounds[n]``, the last element those above all bounds.
         """
         return [0] * (len(bounds) + 1)
 
@@ -195,23 +193,19 @@ class Store:
     # its life
 
     def open_aside(self):
-        """Have threads open closed segments from now on, for readers that can wait. Such a reader gets no
-        message of a segment before ``listener.segment_opened(store)`` is called.
+        """Have threads open closed segments, for readers that can wait. Such a reader gets no message of a
+        segment before ``listener.segment_opened(store)`` is called.
         """
         raise NotImplementedError
 
     def hand_over(self, pool, committer):
-        """Use this pool and this committer from now on, instead of the stand-ins with which a thread has
-        recovered the store.
-        """
+        """Use this pool and committer from now on, in place of the stand-ins of a recovery in a thread."""
         self.pool = pool
         self.committer = committer
 
     def close(self):
-        """Refuse all further calls.
-
-        The files stay; they are sealed and closed after the next sync, which ``committer.stop`` waits for.
-        """
+        """Refuse all further calls. The files stay; they are sealed and closed after the next sync."""
+        # committer.stop() waits for that sync.
         raise NotImplementedError
 
     def delete_files(self):

@@ -2,9 +2,8 @@
 
 Any number of cursors read one store; none changes it. Above stream_store, below broker.queues.stream_reader.
 A cursor keeps its segment open. Records of this run are shown unchecked; those of earlier runs are checked
-each time, and damaged ones skipped. If retention has dropped the message at a cursor's offset, the cursor
-goes on at the first message kept. A cursor behind the last record has ``next_offset`` as its offset; at a
-lower offset there is something to read.
+each time, and damaged ones skipped. A cursor whose message was dropped by retention goes on at the first
+message kept. A cursor behind the last record has ``next_offset`` as its offset.
 """
 from gomq_py import octets
 from gomq_py.storage.format import record
@@ -32,8 +31,8 @@ class StreamCursor:
         self.seek(offset)
 
     def let_wait(self):
-        """Have threads open closed segments from now on: meanwhile peek() returns False, until the store
-        calls its listener's ``segment_opened``.
+        """Have threads open closed segments. Meanwhile peek() returns False, until the store calls its
+        listener's ``segment_opened``.
         """
         self._can_wait = True
 
@@ -49,12 +48,11 @@ class StreamCursor:
             self._enter(segment, segment.end)  # at the end, without a walk
 
     def peek(self, message):
-        """Set ``message`` to the one at the cursor.
-
-        Returns False if it has not arrived, if its file is not open or named yet, or after skipping much
-        damage, to let other readers go first (see forget_skipped). The message is valid until the next peek
-        or switch.
+        """Set ``message`` to the one at the cursor, which is valid until the next peek or switch. Returns
+        False if it has not arrived, if its file is not open or named yet, or after much skipped damage
+        (forget_skipped).
         """
+        # A pause after much skipped damage lets other readers go first.
         segment = self._segment
         if segment is None or not segment.is_direct or self._at >= segment.end:
             if not self._advance():
@@ -95,7 +93,7 @@ class StreamCursor:
         return self.offset
 
     def _skip_unnamed(self, timestamp_ms):
-        """Do skip_before() in segments whose files have no names yet: cursors may not enter these."""
+        """Do skip_before() in segments whose files have no names yet, which cursors may not enter."""
         segment = self.store.find(self.offset)
         while segment is not None and segment.is_open and segment.recovered is None:
             at = HEAD_BYTES
@@ -118,9 +116,8 @@ class StreamCursor:
         self._leave()
 
     def _advance(self):
-        """Move to the next sound record, in this segment or a later one.
-
-        Returns False if there is none, if its segment is not readable yet, or after skipping much damage.
+        """Move to the next sound record, in this segment or a later one. Returns False if there is none, none
+        readable yet, or after skipping much damage.
         """
         while self._skipped < SKIPPED_AT_ONCE:
             segment = self._segment
@@ -164,9 +161,8 @@ class StreamCursor:
             self.store.leave(segment)
 
     def _find_record(self, segment, ordinal):
-        """Move to the segment's next sound record with this ordinal or a higher one.
-
-        Returns False at the end of the segment, or after skipping much damage.
+        """Move to the segment's next sound record with this ordinal or a higher one. Returns False at the end
+        of the segment, or after skipping much damage.
         """
         if segment.recovered is None:
             return self._find_written(segment, ordinal)

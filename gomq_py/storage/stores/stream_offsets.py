@@ -14,7 +14,7 @@ Little-endian.
          1  255  consumer tag, zeros behind it
        256    4  CRC-32C of octets 0..255, from the seed + n
        264   24  first half: offset u64, updated at u64 (Unix milliseconds), sequence u32, CRC-32C of these 20
-             octets from the seed + n
+                 octets from the seed + n
        288   24  second half: the same
 
 A new position overwrites the half with the lower sequence, so that a torn write leaves the previous one.
@@ -56,7 +56,8 @@ def unreadable(content):
 
 
 def stream_of(content):
-    """The first half of the incarnation in the file's head, in hex: the stream's folder name ends with it."""
+    """The 16 hex digits with which the stream's folder name ends: half of the incarnation in the file's head.
+    """
     return content[12:20].hex()
 
 
@@ -66,15 +67,13 @@ def checksum(content):
 
 
 class StreamOffsets:
-    """Keeps consumer tags and the offset that each consumer reads next.
-
-    ``file``: the open File, None while no consumer has a position; ``dirty``: it has something to flush.
+    """Keeps the offset that each consumer reads next, by its tag. ``file``: the open File, None while no
+    consumer has a position; ``dirty``: it has something to flush.
     """
 
     def __init__(self, folder, files, incarnation):
         self._folder = folder
         self._files = files
-        self._incarnation = incarnation
         head = _HEAD.pack(_MAGIC, 1, incarnation, 0)[:28]
         self._seed = octets.crc32c(0, head, 0, 28)
         self._head = head + self._seed.to_bytes(4, "little")
@@ -90,7 +89,9 @@ class StreamOffsets:
         return None if kept is None else kept[1]
 
     def items(self):
-        """[(tag, offset, time of the last put, Unix milliseconds)], the most recently moved consumer last."""
+        """Return [(tag, offset, time of the last put, Unix milliseconds)], the most recently moved consumer
+        last.
+        """
         return [
             (tag, kept[1], kept[2]) for tag, kept in sorted(self._slots.items(), key=lambda item: item[1][2])
         ]
@@ -139,10 +140,9 @@ class StreamOffsets:
 
     def load(self, next_offset):
         """Read the positions that the last run left. Returns the file's content; empty if there is no file.
-
-        A position behind ``next_offset``, where a crash has lost the messages, becomes ``next_offset``. A
-        file with another head, as another stream's, is removed.
         """
+        # A position behind ``next_offset``, where a crash has lost the messages, becomes ``next_offset``. A
+        # file with another head, as another stream's, is removed.
         path = os.path.join(self._folder, NAME)
         if not os.path.exists(path):
             return b""
@@ -167,12 +167,11 @@ class StreamOffsets:
         return content
 
     def _adopt(self, tag, read):
-        """Register a consumer with its slot in the file; ``read``: (slot, offset, updated at, sequence). If
-        the consumer has another slot, the later one is valid and the earlier one is cleared.
-
-        A consumer has two if its position was forgotten, then written to another slot, and a power cut kept
-        only the second of these writes.
+        """Register a consumer with its slot in the file; ``read``: (slot, offset, updated at, sequence). Of
+        two slots of a consumer the later one is valid, and the earlier one is cleared.
         """
+        # A consumer has two if its position was forgotten, then written to another slot, and a power cut kept
+        # only the second of these writes.
         kept = self._slots.get(tag)
         if kept is not None and kept[2] > read[2]:
             kept, read = read, kept

@@ -1,7 +1,7 @@
 """Stream recovery: opens a stream's store as the last run left it, however that run ended.
 
 Beside recovery, with the same rules: each segment is checked by itself, by its seal or by a scan. A stream
-has no acks. Its next offset must survive, too, so the newest segment is kept even when empty. May block: only
+has no acks. The newest segment is kept even when empty, because it records the next offset. May block: only
 for boot and ``queue.declare``.
 """
 import re
@@ -61,8 +61,8 @@ class StreamRecovery(Recovery):
         return self._report()
 
     def _check_positions(self, found):
-        """Log that the file of consumers' positions is not as the last orderly stop left it, or is another
-        stream's, and copy its content ``found``, which is empty if the file is missing.
+        """Log that the file of consumers' positions, with the content ``found``, is not as the last orderly
+        stop left it, or is another stream's. Copies it.
         """
         left = None if self.listed is None else self.listed.positions
         if left is None:

@@ -1,12 +1,11 @@
 """Stream store: one stream's messages as a log that is read without being consumed, and drops whole segments
 at its old end.
 
-Beside message_store, on the same segment_log: messages are appended to the same files, but there are no acks,
-and no message is taken. A record's offset is its segment's first offset plus its ordinal, from 0 on, and is
-never reused. Readers have a cursor each (stream_cursor) and share the mappings; a segment without readers is
-closed. A segment is readable once its file has its name: before that a kill loses its messages, and the next
-run reuses their offsets. Segments are not recycled, so that a descriptor or mapping of a dropped one stays
-valid. Never switches, never flushes.
+Beside message_store, on the same segment_log; there are no acks, and no message is taken. A record's offset
+is its segment's first offset plus its ordinal, and is never reused. Readers have a cursor each
+(stream_cursor) and share the mappings. A segment is readable once its file has its name: before that a kill
+loses its messages, and the next run reuses their offsets. Segments are not recycled, so that a descriptor or
+mapping of a dropped one stays valid. Never switches, never flushes.
 """
 import os
 from functools import partial
@@ -32,13 +31,15 @@ BUSY_OCTETS = 2048
 
 
 class StreamStore(segment_log.SegmentLog):
-    """One stream's messages. ``first_offset``: that of the oldest message kept; ``next_offset``: that of the
-    next append; ``ready_count`` and ``ready_bytes``: number of the messages kept, and bytes of their bodies.
+    """One stream's messages. Made by storage.stores.stream_recovery.open_stream_store.
 
-    ``synced_offset``: messages before this offset have been flushed, so no crash makes the stream reuse their
-    offsets. ``rolled``: a segment was begun since the owner last cleared this flag, so retention has to be
-    checked. ``offsets``: StreamOffsets of its consumers. Made by
-    storage.stores.stream_recovery.open_stream_store.
+        first_offset                 offset of the oldest message kept
+        next_offset                  offset of the next append
+        ready_count, ready_bytes     the messages kept, and bytes of their bodies
+        synced_offset                messages before it are flushed; no crash makes the stream reuse their
+                                     offsets
+        rolled                       a segment was begun since the owner cleared this flag to check retention
+        offsets                      StreamOffsets of its consumers
     """
 
     __slots__ = (
@@ -89,9 +90,8 @@ class StreamStore(segment_log.SegmentLog):
             self._mark_messages(segment)
 
     def _append_staged(self, segment, message, size):
-        """Append a record to the write buffer (Stage) or, if another store has that, to the segment.
-
-        Raises StoreClosed if a full buffer could not be written.
+        """Append a record to the write buffer (Stage) or, if another store uses that, to the segment. Raises
+        StoreClosed if a full buffer could not be written.
         """
         if self._has_stage(size):
             self._put_on_stage(segment, message, size)
@@ -99,9 +99,7 @@ class StreamStore(segment_log.SegmentLog):
             segment.append(message)
 
     def write_out(self):
-        """End a batch: all appends are then in the file, and replicators hear of them.
-
-        Fences the store if that fails.
+        """End a batch: write all appends into the file, and tell replicators. Fences the store if that fails.
         """
         segment = self._write
         if segment is not None:
@@ -141,11 +139,9 @@ class StreamStore(segment_log.SegmentLog):
         return self._order[low] if low < len(self._order) else None
 
     def enter(self, segment, can_wait):
-        """Register a reader in the segment, which stays mapped until leave(). Returns True.
-
-        Returns False in three cases. The file has no name yet, or ``can_wait`` is true and a thread is still
-        opening the file: the reader must wait for the listener's ``segment_opened``. The file cannot be
-        opened: the store is fenced.
+        """Register a reader in the segment, which stays mapped until leave(). Returns True. False if the
+        reader must wait for the listener's ``segment_opened``, because the file has no name yet or
+        (``can_wait``) a thread opens it. False, too, if the file cannot be opened, which fences the store.
         """
         if self.pool.has_unnamed and segment.is_open and not self.has_name(segment):
             return False
@@ -162,7 +158,7 @@ class StreamStore(segment_log.SegmentLog):
         return True
 
     def leave(self, segment):
-        """Undo one enter(). A segment without readers is closed, at the latest by the next sync."""
+        """Undo one enter(). A segment without readers is closed by the next sync."""
         segment.readers -= 1
         if (
             segment.readers == 0 and segment.is_open and segment is not self._write and not segment.unsynced
@@ -184,8 +180,8 @@ class StreamStore(segment_log.SegmentLog):
         return self._last
 
     def offset_for_timestamp(self, timestamp_ms):
-        """Offset from which a cursor should search for the first message with this timestamp (Unix
-        milliseconds) or a later one: the first offset of a segment.
+        """The first offset of the segment in which to search for the first message with this timestamp (Unix
+        milliseconds) or a later one.
         """
         self._note_newest()
         for segment in reversed(self._order):
@@ -195,11 +191,9 @@ class StreamStore(segment_log.SegmentLog):
 
     def open_for_reading(self, number):
         """Open a segment's file for a reader outside the store. Returns (descriptor, which the caller closes;
-        count of flushed bytes from the start), or None without such a segment, or if the store was stopped.
-
-        The file's content stays valid when the segment is dropped: files of streams are not recycled. Raises
-        OSError.
+        count of flushed bytes), or None without such a segment, or if the store was stopped. Raises OSError.
         """
+        # The content stays valid when the segment is dropped: files of streams are not recycled.
         segment = self._segments.get(number)
         if segment is None or self.failure is not None:
             return None
@@ -234,9 +228,8 @@ class StreamStore(segment_log.SegmentLog):
     # consumers
 
     def put_offset(self, tag, offset, now_ms):
-        """Save the next offset of a consumer. It is flushed without hurry.
-
-        On a full disk the old offset stays.
+        """Save the next offset of a consumer, to be flushed without hurry. On a full disk the old offset
+        stays.
         """
         try:
             is_new = self.offsets.file is None
@@ -258,8 +251,8 @@ class StreamStore(segment_log.SegmentLog):
     # retention
 
     def oldest(self):
-        """(messages, bytes of records, last timestamp in Unix milliseconds) of the oldest segment; None if it
-        is also the newest, which is never dropped.
+        """Return (messages, bytes of records, last timestamp in Unix milliseconds) of the oldest segment;
+        None if it is also the newest, which is never dropped.
         """
         if len(self._order) < 2:
             return None
@@ -282,11 +275,10 @@ class StreamStore(segment_log.SegmentLog):
         self.committer.after_sync(partial(self._unlink_dropped, segment), hurry=False, about_logs=False)
 
     def purge(self):
-        """Drop all messages; the next offset stays. Returns the number of dropped messages.
-
-        Begins a new segment first. Raises StoreFull if the disk has no room for it; before raising, drops all
-        segments but the newest, so that a later call may find room.
+        """Drop all messages; the next offset stays. Returns the number of dropped messages. Raises StoreFull
+        if the disk has no room for a new segment.
         """
+        # Before raising, all segments but the newest are dropped, so that a later call may find room.
         count = self.ready_count
         if count:
             try:
@@ -325,10 +317,8 @@ class StreamStore(segment_log.SegmentLog):
         self._synced_end = self._sync_end = segment.end
 
     def go_on_at(self, offset):
-        """Begin a new segment at ``offset``, because the newest segments, which had the offsets before it,
-        are missing.
-
-        For recovery, after the last ``adopt``. Raises StoreFull.
+        """Begin a new segment at ``offset``, because the newest segments are missing. For recovery. Raises
+        StoreFull.
         """
         self.next_offset = offset
         self._mark_messages(self._begin_segment(0))
@@ -389,9 +379,8 @@ class StreamStore(segment_log.SegmentLog):
         return segment
 
     def drop_oldest_if_empty(self):
-        """Drop the oldest segments up to the first one with records, but keep the newest segment. An empty
-        segment only records the next offset, and the segment after it records that offset, too.
-        """
+        """Drop the oldest segments up to the first one with records, but keep the newest segment."""
+        # An empty segment only records the next offset, and the segment after it records that offset, too.
         while len(self._order) > 1 and self._order[0].ordinal == 0:
             self.drop_oldest()
 
@@ -399,9 +388,7 @@ class StreamStore(segment_log.SegmentLog):
         return segment.readers == 0
 
     def _leave_behind(self, segment):
-        """A new segment was begun: have this one sealed, and closed if no cursor is in it, by the next
-        sync.
-        """
+        """Have the segment sealed by the next sync and, without a cursor in it, closed."""
         if segment.recovered is None:
             segment.note_timestamps()
             self._announce(segment)
@@ -462,9 +449,9 @@ class StreamStore(segment_log.SegmentLog):
             self._close_segment(segment)
 
     def _unlink_dropped(self, segment, error):
-        """Remove the file of a dropped segment after a sync. After an ``error`` of the sync it stays, and the
-        next run has the segment again.
+        """Remove the file of a dropped segment, after a sync. After an ``error`` of the sync the file stays.
         """
+        # The next run then has the segment again.
         if segment not in self._dropped:  # the whole stream was deleted meanwhile
             return
         self._dropped.remove(segment)

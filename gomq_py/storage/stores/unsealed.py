@@ -1,10 +1,9 @@
 """Unsealed: one flush for all segments that a boot has scanned, in place of three for each queue.
 
 Beside recovery, which seals a scanned segment once its octets and its name are on the disk. At the boot of a
-promoted follower every queue has such a segment: a follower's folder is never as an orderly stop leaves it,
-and clients wait for a thousand queues. Where the file system can be flushed as a whole, recovery adds
-segments here, and the boot calls ``seal`` at its end; an interrupted boot leaves them without a seal, and the
-next one scans them again.
+promoted follower every queue has such a segment, and clients wait for a thousand queues. Where the file
+system can be flushed as a whole, recovery adds segments here, and the boot calls ``seal`` at its end. After
+an interrupted boot the next one scans them again.
 """
 import os
 

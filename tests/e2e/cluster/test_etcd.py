@@ -30,14 +30,8 @@ def etcd(tmp_path):
 @pytest.fixture
 def three(tmp_path):
     """A cluster of three servers."""
-    servers = cluster(tmp_path)
-    for server in servers:
-        server.start()
-    for server in servers:
-        server.wait_until_ready()
-    yield servers
-    for server in servers:
-        server.kill()
+    with cluster(tmp_path) as servers:
+        yield servers
 
 
 @pytest.fixture
@@ -286,11 +280,12 @@ def test_tls_with_a_certificate_of_its_own_and_a_login(tmp_path):
         watch.close()
         good.close()
 
-        for wrong in (
-            client(others.authority, mine.certificate, mine.key), client(mine.authority),
-            client(""), client(mine.authority, others.certificate, others.key),
+        for wrong, setting in (
+            (client(others.authority, mine.certificate, mine.key), "etcd_tls_ca_cert"),
+            (client(mine.authority), "etcd_tls_cert"), (client(""), "etcd_tls_ca_cert"),
+            (client(mine.authority, others.certificate, others.key), "etcd_tls_cert"),
         ):
-            with pytest.raises((CoordinatorError, Unanswered)):
+            with pytest.raises((CoordinatorError, Unanswered), match=f"see {setting} of"):
                 wrong.read()
             wrong.close()
 

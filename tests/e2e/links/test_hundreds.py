@@ -11,7 +11,7 @@ from gomq_py.links import wire
 from gomq_py.links.source_reader import LEAST_OCTETS, MemoryBudget, buffers_of
 from gomq_py.links.ends import SourceEnd, TargetEnd
 from gomq_py.links.local import Connector
-from gomq_py.links.remote_hosts import THREADS_MOST, Lookups
+from gomq_py.net.connecting import THREADS_MOST, Lookups
 from tests.support.federated import start_gomq
 from tests.support.hanging import hanging_peers
 from tests.support.links import connect, ended, fill, numbers, take_all, until

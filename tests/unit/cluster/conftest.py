@@ -42,7 +42,8 @@ def begin(leader, files, made, root):
         (root / ".cluster").exists() or identity.of_follower(PlainFiles(), root)
         arguments = {
             "files": files, "root": root, "secret": SECRET, "host": "127.0.0.1", "port": leader.port,
-            "name": "second", "identity": identity.read(root), "flush_s": 0.0, **options}
+            "name": "second", "file": identity.IdentityFile(PlainFiles(), root, identity.read(root)),
+            "flush_s": 0.0, **options}
         one = Follower(**arguments)
         made.append(one)
         one.start()

@@ -83,6 +83,7 @@ def test_node_without_an_answer_of_etcd_shows_why(etcd, begin):
     figures = shown(node)
 
     assert (figures["etcd_error"], figures["nodes"], figures["in_sync"]) == ("no etcd answers", [], [])
+    assert figures["reason"] == "etcd: no etcd answers"
 
 
 def test_rubbish_in_the_name_of_a_node_leaves_its_id(etcd, begin):
@@ -157,3 +158,16 @@ def test_follower_forgets_nobody(etcd, begin):
 
     with pytest.raises(ClusterError, match="does not lead"):
         forget(etcd, node, TWO)
+
+
+def test_successor_is_found_by_name_and_must_be_in_sync(etcd, begin):
+    put_node(etcd, TWO, "two")
+    put_node(etcd, THREE, "three")
+    node = lead(etcd, begin, TWO)
+
+    for named in ("two", "two:5679", TWO):
+        assert administration.successor(node.coordination, ONE, named) == TWO
+    with pytest.raises(ClusterError, match="three is not in sync"):
+        administration.successor(node.coordination, ONE, "three")
+    with pytest.raises(ClusterError, match="leads already"):
+        administration.successor(node.coordination, ONE, ONE)

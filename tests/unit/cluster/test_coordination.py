@@ -2,7 +2,7 @@
 import gevent
 import pytest
 
-from gomq_py.cluster import coordination
+from gomq_py.cluster import coordination, leadership
 from gomq_py.cluster.coordination import Coordination, Folder
 from gomq_py.cluster.core.in_sync import Progress
 from gomq_py.cluster.core.promises import Promises
@@ -86,13 +86,13 @@ class Holds:
 class Node:
     """A Member that notes what it is told."""
 
-    def __init__(self, etcd, clock, node=ONE, cluster="", epoch=0, **options):
-        self.folder = Folder(cluster, epoch)
+    def __init__(self, etcd, clock, node=ONE, cluster="", epoch=0, position=0, **options):
+        self.folder = Folder(cluster, epoch, position=position)
         self.hears_leader = self.is_hanging = False
         self.is_flushed = True
         self.told = []
         self.refuses_to_take = None
-        self.gate, self.alarms, self.links, self.holds = Gate(Scheduler()), Alarms(), Links(), Holds()
+        self.scheduler, self.alarms, self.links, self.holds = Scheduler(), Alarms(), Links(), Holds()
         self.promises = Promises()
         self.leadership = None
         self.coordination = Coordination(
@@ -116,14 +116,21 @@ class Node:
         self.folder = Folder(cluster, epoch)
         self.told.append(("take", epoch))
 
+    def note(self, position):
+        self.folder = self.folder._replace(position=position)
+
     def elected(self, leadership, is_first):
         self.leadership, self.is_first = leadership, is_first
-        leadership.serve(self.gate, self.alarms, self.links, self.holds)
+        leadership.serve(Gate(self.scheduler), self.alarms, self.links, self.holds)
         leadership.start()
         self.told.append("elected")
 
     def lead_on(self, epoch):
         self.told.append(("lead on", epoch))
+
+    def end_links(self):
+        self.told.append("end links")
+        self.leader_at_end = leader_in(self.coordination._coordinator)
 
     def deposed(self, reason):
         self.told.append("deposed")
@@ -187,7 +194,7 @@ def test_first_node_begins_the_cluster_and_opens(etcd, begin):
     assert node.told == ["settle", ("take", 1), "elected"]
     assert (leader_in(etcd).node, in_sync_in(etcd)) == (ONE, InSyncRecord(1, {ONE: 1}))
     assert node.folder.cluster == etcd.model.read().cluster.value.decode()
-    assert not node.gate.is_shut and node.alarms.on == {}
+    assert not node.scheduler.is_shut and node.alarms.on == {}
     kept = []
     node.promises.ask(5, kept.append)
     assert kept == [None]
@@ -244,6 +251,24 @@ def test_election_whose_answer_is_lost_is_won_when_it_is_seen(etcd, begin):
     assert leader_in(etcd).epoch == 1
 
 
+def test_member_is_elected_with_no_older_copy_of_its_folder(etcd, clock, begin, monkeypatch):
+    """The copy is of the same epoch, and nobody leads when the folder is put back."""
+    monkeypatch.setattr(leadership, "NOTE_S", 0.0)
+    put_cluster(etcd, {ONE: 3})
+    node = begin(cluster="c" * 32, epoch=3)
+    wait(lambda: node.is_open)
+    node.promises.ask(7, lambda error: None)
+    wait(lambda: in_sync_in(etcd).positions == {ONE: 7})
+    node.coordination.stop()
+
+    older = begin(cluster="c" * 32, epoch=4, position=6)
+    wait(lambda: "was put back" in getattr(older.coordination.decision, "reason", ""))
+    older.folder = older.folder._replace(position=7)
+    older.coordination.look()
+
+    wait(lambda: older.is_open)
+
+
 def test_failed_flush_keeps_a_node_from_a_campaign(etcd, begin):
     put_cluster(etcd, {ONE: 3, TWO: 3})
     node = begin(cluster=HERE, epoch=3)
@@ -265,12 +290,12 @@ def test_leader_without_answers_is_fenced_past_its_deadline_and_opens_again(etcd
     clock.now_s += 0.2
     wait(lambda: node.leadership.is_fenced)
     node.promises.ask(7, kept.append)
-    assert node.gate.is_shut and "contact with etcd" in node.alarms.on and kept == []
+    assert node.scheduler.is_shut and "contact with etcd" in node.alarms.on and kept == []
 
     etcd.fault = None
     clock.now_s += 0.85  # the next keepalive is due, and the lease has not ended
     wait(lambda: not node.leadership.is_fenced)
-    assert not node.gate.is_shut and node.alarms.on == {} and kept == [None]
+    assert not node.scheduler.is_shut and node.alarms.on == {} and kept == [None]
     assert leader_in(etcd).epoch == 1
 
 
@@ -297,7 +322,7 @@ def test_leader_that_finds_another_one_is_deposed_and_refuses_its_promises(etcd,
     put_leader(etcd, TWO, 2)
 
     wait(lambda: "deposed" in node.told)
-    assert isinstance(answers[0], ClusterError) and node.gate.is_shut
+    assert isinstance(answers[0], ClusterError) and node.scheduler.is_shut
     node.promises.ask(10, answers.append)
     assert isinstance(answers[1], ClusterError)
 
@@ -434,6 +459,22 @@ def test_stop_lets_another_node_be_elected_at_once(etcd, begin):
     assert leader_in(etcd) is None and "deposed" not in node.told
 
 
+@pytest.mark.parametrize("how, is_deposed", [
+    (lambda coordination: coordination.hand_over(), False),
+    (lambda coordination: coordination.resign("an operator asks"), True),
+])
+def test_leader_that_hands_over_delivers_nothing_and_hangs_up_first(etcd, begin, how, is_deposed):
+    """A follower that hears its leader waits, so that the leader may be elected again."""
+    node = begin()
+    wait(lambda: node.is_open)
+
+    how(node.coordination)
+
+    assert node.told.count("end links") == 1 and node.leader_at_end is not None
+    assert leader_in(etcd) is None and node.leadership.is_fenced
+    assert ("deposed" in node.told) == is_deposed
+
+
 def test_emptied_etcd_fences_the_leader(etcd, begin):
     node = begin()
     wait(lambda: node.is_open)
@@ -536,3 +577,19 @@ def test_loss_of_an_earlier_lease_is_no_loss_of_the_present_one(etcd, begin):
 
     node.coordination.kept_alive(node.coordination.lease_id, None, True)
     assert node.coordination.lease_id == 0
+
+
+def test_leader_that_resigns_for_a_named_node_ends_its_links_when_that_one_leads(etcd, begin):
+    """The others hear it until then, and let the named one lead first."""
+    put_cluster(etcd, {ONE: 3, TWO: 3})
+    node = begin(cluster=HERE, epoch=3)
+    node.links.progress = {TWO: Progress(0, True)}
+    wait(lambda: node.is_open)
+
+    resigning = gevent.spawn(node.coordination.resign, "asked", True)
+    wait(lambda: etcd.model.read().leader is None)
+    before = list(node.told)
+    put_leader(etcd, TWO, 5)
+    resigning.join()
+
+    assert "deposed" not in before and node.told[-1] == "deposed"

@@ -34,7 +34,7 @@ def test_follower_syncs_and_goes_on_with_the_stream(leader, begin, root):
     assert leader.is_sync and leader.hashes == [(1, [])]
     assert (hello.cluster_id, hello.run, hello.position, hello.name) == (NO_ID, NO_ID, 0, "second")
     assert content(root) == {"folder": None, "file": b"abc", "folder/log": b"xyz"}
-    assert identity.read(root) == one.identity == identity.Identity(CLUSTER, hello.node_id, 1)
+    assert identity.read(root) == one.identity == identity.Identity(CLUSTER, hello.node_id, 1, position=5)
     wait_for(
         one, state="streaming", received=7, flushed=7, leader_position=7, lag_octets=0, lag_s=0.0, error="")
 
@@ -340,8 +340,8 @@ def test_follower_stops_in_the_middle_of_a_sync(leader, begin, root):
 
 
 def test_follower_that_never_started_stops(begin, made, leader, root):
-    identity.of_follower(PlainFiles(), root)
-    one = Follower(PlainFiles(), root, SECRET, "127.0.0.1", leader.port, "x", identity.read(root))
+    file = identity.IdentityFile(PlainFiles(), root, identity.of_follower(PlainFiles(), root))
+    one = Follower(PlainFiles(), root, SECRET, "127.0.0.1", leader.port, "x", file)
 
     one.stop()
 

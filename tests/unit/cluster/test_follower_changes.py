@@ -7,10 +7,11 @@ from gevent import socket
 
 from gomq_py.cluster import applier, follower, identity
 from gomq_py.cluster.wire import events, frames
+from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.hub.turns import give_way
 from gomq_py.storage.disk.plain_files import PlainFiles
 from tests.support.played_leader import (
-    CLUSTER, RUN, SECRET, PlayedLeader, content, sync, wait_for, wait_for_error,
+    CLUSTER, RUN, SECRET, VERSION, PlayedLeader, content, sync, wait_for, wait_for_error,
 )
 from tests.support.waiting import wait_until
 
@@ -124,6 +125,40 @@ def test_follower_whose_folder_fails_says_so_and_leaves(leader, begin, files, mo
     leader.await_end()
 
     assert leader.refused == "[Errno 5] broken"
+
+
+def test_failed_flush_is_known_after_a_restart(leader, begin, files, root, monkeypatch):
+    """What the folder reads may not be on the disk, so a sync takes nothing from it, and no node leads with
+    it, until a sync is swapped in or the machine boots anew.
+    """
+    one = begin(flush_s=0.0)
+    leader.accept()
+    sync(leader)
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "sync", fail)
+        leader.tell(events.written(1, 0, b"xyz"), position=6)
+        leader.await_end()
+        wait(lambda: not identity.read(root).is_whole)
+        one.stop()
+
+    begin()
+    leader.accept()
+    sync(leader)
+
+    assert leader.hashes == [(1, [])]
+    assert identity.read(root).is_whole
+
+
+def test_folder_of_promises_without_a_flush_is_not_whole_after_a_loss_of_power(
+        leader, begin, root, monkeypatch):
+    begin()
+    leader.accept(counts_received=True)
+    sync(leader)
+    assert identity.read(root).is_whole
+
+    monkeypatch.setattr(identity, "boot_id", lambda: b"another\n")
+
+    assert not identity.read(root).is_whole and identity.read(root).reads_as_on_disk
 
 
 def test_flush_during_a_sync_leaves_the_folder_as_it_was(leader, begin, root):
@@ -242,7 +277,7 @@ def test_later_epoch_is_on_the_disk_before_the_first_acknowledgement(leader, beg
         return applier.in_thread(function, *arguments)
 
     monkeypatch.setattr(identity, "write", late)
-    monkeypatch.setattr(follower, "in_thread", in_thread)
+    monkeypatch.setattr(identity, "in_thread", in_thread)
     leader.accept(epoch=4)
     leader.tell(events.written(1, 0, b"xyz"), position=6)
     for _ in range(20):
@@ -256,6 +291,37 @@ def test_later_epoch_is_on_the_disk_before_the_first_acknowledgement(leader, beg
 
     assert not leader.is_sync and written == [4]
     assert identity.read(root) == one.identity == identity.Identity(CLUSTER, one.identity.node_id, 4)
+
+
+def test_position_is_noted_in_the_folder_and_acknowledged(leader, begin, root, monkeypatch):
+    one = begin()
+    leader.accept()
+    sync(leader)
+    assert identity.read(root).position == leader.noted == 5
+
+    leader.tell(events.written(1, 0, b"xyz"), position=6)
+    leader.await_ack(6, 6)
+    leader.tell(position=6)
+    monkeypatch.setattr(follower, "NOTE_S", 0.0)
+    while leader.noted == 5:
+        leader.tell(position=6)
+        leader.read()
+
+    assert identity.read(root).position == one.identity.position == leader.noted == 6
+
+
+def test_no_position_is_noted_in_a_later_epoch_at_first(leader, begin, root):
+    """It would be one of an epoch in which nothing was noted."""
+    begin()
+    leader.accept()
+    sync(leader)
+
+    leader.accept(epoch=4)
+    leader.tell(events.written(1, 0, b"xyz"), position=6)
+    leader.await_ack(6, 6)
+
+    assert identity.read(root) == identity.Identity(CLUSTER, identity.read(root).node_id, 4)
+    assert leader.noted == 0
 
 
 def test_leader_of_a_lower_epoch_is_left_after_that(leader, begin):
@@ -333,3 +399,87 @@ def test_follow_ends_a_try_to_connect_that_takes_long(leader, begin, monkeypatch
 
     leader.accept(secret=SECRET)
     sync(leader)
+
+
+# a leader that has followed the same run
+
+LATER_RUN = b"l" * 16
+
+
+def begin_exact(leader, begin):
+    """A follower with the file 1, and position 9, whose copy is exact."""
+    one = begin()
+    leader.accept()
+    sync(leader)
+    leader.tell(events.flushed(), position=6)
+    leader.tell(events.flushed(), position=7)
+    leader.tell(events.written(1, 0, b"xy"), position=9)
+    leader.await_ack(9, 9)
+    return one
+
+
+def test_follower_goes_on_in_the_same_folder_at_a_leader_that_has_followed_the_same_run(
+        leader, begin, other, root):
+    one = begin_exact(leader, begin)
+    one.follow(address(other))
+    inode = (root / "file").stat().st_ino
+
+    hello = other.accept(epoch=2, run=LATER_RUN)
+    other.tell(events.written(1, 2, b"z"), position=10)
+    other.await_ack(10, 10)
+
+    assert (hello.run, hello.position) == (RUN, 9) and not other.is_sync
+    assert content(root)["file"] == b"xyz" and (root / "file").stat().st_ino == inode
+    assert identity.read(root).epoch == 2
+    one.follow(None)
+    one.follow(address(other))
+    assert (other.accept(epoch=2, run=LATER_RUN).run) == LATER_RUN
+
+
+@pytest.mark.parametrize("operations", [
+    (events.written(1, 0, b"xy"),),  # no flush since the sync: it may have read what was not told yet
+    (events.flushed(), events.flushed(), events.written(1, 0, b"x")),
+], ids=["behind a sync", "in the middle of a range"])
+def test_copy_that_may_differ_from_the_next_leaders_is_synced(leader, begin, other, operations):
+    one = begin()
+    leader.accept()
+    sync(leader)
+    for operation in operations:
+        leader.tell(operation, position=9)
+    leader.await_ack(9, 9)
+    one.follow(address(other))
+
+    assert other.accept(epoch=2, run=LATER_RUN).run == RUN
+    hello = other.accept(epoch=2, run=LATER_RUN)
+
+    assert hello.run == NO_ID and other.is_sync
+
+
+def test_follower_whose_sync_was_cut_off_goes_on_where_it_was_before(leader, begin, other, root):
+    """The first leader after the lost one has lost that run, and is lost itself."""
+    one = begin_exact(leader, begin)
+    one.follow(address(other))
+    other.accept(epoch=2, run=b"o" * 16, can_resume=False)
+    other.tell(events.listed(5, 9, "file"), VERSION, position=0)
+    while not other.hashes:
+        other.read()
+    one.follow(address(leader))
+
+    hello = leader.accept(epoch=3, run=LATER_RUN)
+    leader.tell(events.written(1, 2, b"z"), position=10)
+    leader.await_ack(10, 10)
+
+    assert (hello.run, hello.position) == (RUN, 9) and not leader.is_sync
+    assert content(root)["file"] == b"xyz"
+    wait_for(one, state="streaming", error="")
+
+
+def test_damaged_folder_does_not_go_on(leader, begin, other, files, monkeypatch):
+    one = begin_exact(leader, begin)
+    monkeypatch.setattr(files, "put", fail)
+    leader.tell(events.written(1, 0, b"x"), position=10)
+    leader.await_end()
+    one.follow(address(other))
+
+    assert other.accept(epoch=2, run=LATER_RUN).run == NO_ID
+    assert one.stop() is not None and one.former_run is None

@@ -176,7 +176,7 @@ def test_pause_is_short_again_only_behind_a_frame_of_the_stream(leader, begin):
         wait_for(one, state="connecting")
         leader.accept()
         wait_for(one, state="streaming")
-        assert one._pause_s == follower.FIRST_PAUSE_S * 2 ** (count + 1)
+        assert one._pause_s == follower.FIRST_PAUSE_S * follower.PAUSE_GROWTH ** (count + 1)
     leader.tell(position=5, kind=frames.HEARTBEAT)
 
     wait_until(lambda: one._pause_s == follower.FIRST_PAUSE_S, sleep=gevent.sleep)

@@ -1,6 +1,7 @@
 """Identity: the file .cluster."""
 import os
 
+import gevent
 import pytest
 
 from gomq_py.cluster import identity
@@ -15,7 +16,8 @@ from tests.support.mirror import Mirror
 ONE = Identity(b"c" * 16, b"n" * 16, 3)
 LINE = (
     b'{"cluster": "63636363636363636363636363636363", '
-    b'"node": "6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e", "epoch": 3, "promoted": "", "damaged": false}')
+    b'"node": "6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e", "epoch": 3, "promoted": "", "damaged": false, '
+    b'"position": 0, "torn": "", "doubted": "", "unflushed": ""}')
 
 
 def test_identity_is_read_as_it_was_written(tmp_path):
@@ -56,20 +58,28 @@ def test_leader_begins_a_cluster_and_stays_in_it(tmp_path):
     assert identity.of_leader(Files(), tmp_path) == first
 
 
+def opened(root):
+    return identity.IdentityFile(Files(), root, identity.of_member(Files(), root))
+
+
 def test_elected_node_takes_the_epoch_of_its_election(tmp_path):
-    identity.write(Files(), tmp_path, ONE._replace(promoted="other:5679", damaged=True))
+    identity.write(Files(), tmp_path, ONE._replace(promoted="other:5679", damaged=True, position=9))
 
-    elected = identity.of_elected(Files(), tmp_path, ONE.cluster_id, 7)
+    file = opened(tmp_path)
+    file.take(ONE.cluster_id, 7)
 
-    assert elected == identity.read(tmp_path) == ONE._replace(epoch=7, damaged=True)
+    assert file.identity == identity.read(tmp_path) == ONE._replace(epoch=7, damaged=True)
 
 
 def test_elected_node_without_a_cluster_is_in_that_one(tmp_path):
-    elected = identity.of_elected(Files(), tmp_path, b"c" * 16, 1)
+    file = opened(tmp_path)
+    file.take(b"c" * 16, 1)
+    elected = file.identity
 
     assert elected == identity.read(tmp_path)
     assert (elected.cluster_id, elected.epoch) == (b"c" * 16, 1) and elected.node_id != NO_ID
-    assert identity.of_elected(Files(), tmp_path, b"c" * 16, 2) == elected._replace(epoch=2)
+    file.take(b"c" * 16, 2)
+    assert identity.read(tmp_path) == elected._replace(epoch=2)
 
 
 @pytest.mark.parametrize("cluster_id, epoch, text", [
@@ -80,9 +90,21 @@ def test_folder_of_another_cluster_or_a_later_epoch_is_not_led(tmp_path, cluster
     identity.write(Files(), tmp_path, ONE)
 
     with pytest.raises(ClusterError, match=text):
-        identity.of_elected(Files(), tmp_path, cluster_id, epoch)
+        opened(tmp_path).take(cluster_id, epoch)
 
     assert identity.read(tmp_path) == ONE
+
+
+def test_changes_of_two_greenlets_are_both_kept(tmp_path):
+    """A leader finds damage while it is elected again."""
+    identity.write(Files(), tmp_path, ONE)
+    file = opened(tmp_path)
+
+    gevent.joinall([
+        gevent.spawn(file.change, damaged=True), gevent.spawn(file.take, ONE.cluster_id, 4)],
+        raise_error=True)
+
+    assert file.identity == identity.read(tmp_path) == ONE._replace(epoch=4, damaged=True)
 
 
 def test_promoted_follower_begins_an_epoch(tmp_path):

@@ -16,7 +16,7 @@ from gomq_py.hub.turns import give_way
 from gomq_py.storage.disk.files import Files
 from tests.support.mirror import folder_content
 from tests.support.plain_follower import PlainFollower
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 SECRET = b"a secret of sixteen octets"
 CLUSTER = b"c" * 16
@@ -562,6 +562,19 @@ def test_drain_ends_when_nodes_have_everything(world):
     follower.acknowledges = True
 
     assert draining.get() == frozenset()
+
+
+def test_drain_ends_with_its_leader(world):
+    """Which is deposed meanwhile."""
+    follower = world.follower()
+    world.check(follower)
+    draining = gevent.spawn(world.leader.drain, ["gone"], 60)
+    give_way()
+
+    world.leader.close()
+
+    with gevent.Timeout(in_time(20)):
+        assert draining.get() == {"gone"}
 
 
 def test_drain_names_the_nodes_that_lack_something(world):

@@ -74,7 +74,7 @@ def test_promise_waits_for_what_the_follower_has_flushed(world):
     position = world.promise()
     follower.wait_for(position)
     acknowledge(follower, position, position - 1)
-    wait(lambda: world.leader.links[0].received == position)
+    wait(lambda: world.leader.links[0].acked.received == position)
     assert not world.kept
 
     acknowledge(follower, position, position)
@@ -133,7 +133,7 @@ def test_acknowledgements_that_advance_are_read_without_a_rest(world, monkeypatc
     for position in range(1, world.stream.position + 1):
         acknowledge(follower, position, position)
 
-    wait(lambda: world.leader.links[0].flushed == world.stream.position)
+    wait(lambda: world.leader.links[0].acked.flushed == world.stream.position)
 
 
 def test_followers_go_on_in_a_later_epoch_without_a_sync(world):

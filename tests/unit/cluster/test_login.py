@@ -195,6 +195,17 @@ def test_leader_that_goes_on_where_the_follower_did_not_ask_is_left(run):
     assert (one.epoch, one.run) == (4, run)
 
 
+def test_follower_goes_on_at_a_leader_that_has_followed_the_same_run():
+    one, other = follower(run=b"x" * 16), leader(can_resume=lambda run, position: run == b"x" * 16)
+
+    log_in(one, other)
+
+    assert (one.run, one.is_sync, one.is_successor) == (RUN, False, True)
+    same = follower()
+    log_in(same, leader())
+    assert not same.is_successor
+
+
 def test_welcome_whose_flags_were_changed_on_the_way_is_refused():
     """Without TLS: a follower that takes what it has received for safe would be trusted with promises."""
     one, other = follower(), leader()

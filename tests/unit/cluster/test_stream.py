@@ -5,6 +5,7 @@ import gevent
 import pytest
 
 from gomq_py.cluster import stream as module
+from gomq_py.cluster.former_run import FormerRun
 from gomq_py.cluster.stream import ENTRY_OCTETS, FRAME_OCTETS, PIECE_OCTETS, EventStream
 from gomq_py.cluster.wire import events, frames
 from gomq_py.storage.disk.files import Files
@@ -43,13 +44,20 @@ def files(stream):
 
 
 def frames_behind(stream, entry):
+    """The frames of epoch 7 that a link at ``entry`` would send."""
+    found = sent_behind(stream, entry)
+    assert {frame.epoch for frame in found} <= {7}
+    return found
+
+
+def sent_behind(stream, entry):
     """The frames that a link at ``entry`` would send."""
     reader, found = frames.FrameReader(), []
     while entry.next is not None:
         entry = entry.next
         reader.feed(stream.octets_of(entry))
         found.append(reader.next())
-        assert (found[-1].kind, found[-1].epoch) == (frames.EVENTS, 7)
+        assert found[-1].kind == frames.EVENTS
         assert found[-1].position == entry.position
     return found
 
@@ -385,3 +393,26 @@ def test_close_returns_when_all_is_freed(tmp_path, monkeypatch):
     stream.close()
 
     assert all(entry.next is None for entry in entries)
+
+
+def test_followers_of_the_former_run_find_their_place(tmp_path):
+    """A copy at position 9, whose last frames begin behind 3; the second one of position 7 is a part of the
+    next event.
+    """
+    stream = EventStream(tmp_path)
+    kept = [frames.Frame(frames.EVENTS, 6, position, b"%d" % position) for position in (5, 7, 7, 9)]
+    former = FormerRun(9, {}, 3, kept, True, {b"former": 9, b"earlier": 4})
+
+    stream.succeed(former, 7)
+    try:
+        stream.folder_created(str(tmp_path / "f"))
+
+        places = {position: stream.entry_at(b"former", position) for position in range(12)}
+        assert [position for position, entry in places.items() if entry is not None] == [3, 5, 7, 9]
+        for position, behind in ((3, [5, 7, 7, 9, 10]), (7, [7, 9, 10]), (9, [10])):
+            assert [frame.position for frame in sent_behind(stream, places[position])] == behind
+        assert stream.entry_at(b"earlier", 3) is places[3] and stream.entry_at(b"earlier", 5) is None
+        assert stream.entry_at(b"another", 5) is None and stream.entry_at(stream.run, 9) is places[9]
+        assert [frame.epoch for frame in sent_behind(stream, places[7])] == [6, 6, 7]
+    finally:
+        stream.close()

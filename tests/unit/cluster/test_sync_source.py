@@ -1,5 +1,6 @@
 """What a sync sends, seen by the order of its payloads: the listing, what differs, and the end."""
 import os
+from types import SimpleNamespace
 
 import gevent
 import pytest
@@ -75,6 +76,14 @@ class Sync:
     def chunks(self):
         return [(start, len(octets)) for name, _, start, octets in (
             call for call in self.calls if call[0] == "written")]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of syncs, which stands still."""
+    clock = SimpleNamespace(now_s=1000.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    return clock
 
 
 def write(root, content):
@@ -195,6 +204,25 @@ def test_file_that_is_renamed_before_its_content_is_read_is_looked_for_again(tmp
     assert sync.calls[-2:] == [("written", 1, 0, b"octets"), ("synced",)]
 
 
+def test_file_in_the_place_of_a_renamed_one_is_not_read_for_it(tmp_path, monkeypatch):
+    """A thread has renamed one and made the other, and the hub has told of neither."""
+    monkeypatch.setattr(module, "RENAMED_S", 0.001)
+    write(tmp_path, {"before": b"octets"})
+    sync = Sync(tmp_path, answers=False).seed()
+    running = gevent.spawn(sync.run)
+    wait_until(lambda: "listed_all" in sync.names(), sleep=gevent.sleep)
+    change = sync.files.renaming(sync.path("before"), sync.path("after"))
+    change.act()
+    write(tmp_path, {"before": b"others"})
+    sync.source.hashes(1, ())
+    wait_until(lambda: sync.source._tasks and sync.source._tasks[0].give_up_s, sleep=gevent.sleep)
+
+    change.told()
+    running.get()
+
+    assert sync.calls[-2:] == [("written", 1, 0, b"octets"), ("synced",)]
+
+
 def test_file_that_is_gone_is_awaited_no_longer(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "LOOK_S", 0.001)
     write(tmp_path, {"msgs": b"octets"})
@@ -259,8 +287,39 @@ def test_follower_that_does_not_answer_ends_the_sync(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "ANSWER_MOST_S", 0.01)
     write(tmp_path, {"msgs": b"octets"})
 
-    with pytest.raises(SyncError, match="no checksums for 0.01 s"):
+    with pytest.raises(SyncError, match="waited for 0.01 s longer"):
         Sync(tmp_path, answers=False).seed().run()
+
+
+def test_follower_that_drips_loses_its_turn(tmp_path, clock):
+    """It answers for one small file every 59 s, which is in time for each of them."""
+    write(tmp_path, {f"file.{number}": b"octets" for number in range(20)})
+    sync = Sync(tmp_path, answers=False).seed()
+    running = gevent.spawn(sync.run)
+    wait_until(lambda: "listed_all" in sync.names(), sleep=gevent.sleep)
+    answered = 0
+
+    while not running.ready():
+        clock.now_s += 59
+        answered += 1
+        sync.source.hashes(answered, ())
+        wait_until(
+            lambda: running.ready() or sync.names().count("written") == answered, sleep=gevent.sleep)
+
+    assert isinstance(running.exception, SyncError) and answered < 10
+
+
+def test_follower_that_takes_little_loses_its_turn(tmp_path, clock):
+    write(tmp_path, {f"file.{number}": b"octets" for number in range(200)})
+    sync = Sync(tmp_path).seed()
+
+    def wait_for_room():
+        clock.now_s += 29
+
+    sync.source._wait_for_room = wait_for_room
+
+    with pytest.raises(SyncError, match="too slow"):
+        sync.run()
 
 
 def test_file_that_stays_missing_ends_the_sync(tmp_path, monkeypatch):

@@ -27,10 +27,10 @@ def test_room_is_there_for_what_comes_later_too():
     body.room(3, ahead=2)[:] = b"fgh"
     body.room(2)[:] = b"de"
 
-    assert body.to_come() == 7
+    assert body.received == 3
     body.came(5)
 
-    assert bytes(body) == b"abcdefgh" and body.to_come() == 2
+    assert bytes(body) == b"abcdefgh" and body.received == 8
 
 
 def test_what_leads_stands_directly_before_the_body():

@@ -60,3 +60,26 @@ def test_damage_and_what_was_kept_of_it_is_a_finding_until_the_files_are_deleted
     kept.unlink()
     assert findings(node) == {}
     node.stop()
+
+
+class FollowerAPI:
+    """A follower's control socket, of which /api/cluster answers alone."""
+
+    address = "here"
+
+    def __init__(self, **figures):
+        self.figures = {"role": "follower", "elects": True, **figures}
+
+    def get(self, *path):
+        if path == ("cluster",):
+            return self.figures
+        raise APIError("this node follows", 503)
+
+
+def test_follower_tells_once_why_etcd_does_not_answer():
+    why = "http://etcd:2379 refuses: authentication failed"
+
+    found = list(examine(FollowerAPI(reason=f"etcd: {why}", etcd_error=why), "1"))
+
+    told = [(one.level, one.subject) for one in found if why in one.text]
+    assert told == [(BAD, "etcd")]

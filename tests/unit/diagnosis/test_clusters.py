@@ -49,9 +49,33 @@ def test_whole_cluster_and_single_broker_are_fine():
     assert told(figures(ONE, TWO, THREE, min_isr=2)) == [] == told({"role": "leader", "followers": []})
 
 
+def test_lost_node_that_min_isr_keeps_in_sync_stops_confirms():
+    found = figures(ONE, TWO, min_isr=2, nodes=(ONE, TWO))
+    found["nodes"][1]["state"] = "disconnected"
+
+    assert told(found) == [(
+        BAD, "1 of the 2 nodes that min_isr asks for are in sync and connected: nothing is confirmed")]
+
+
+def test_node_out_of_sync_is_told_from_others_of_its_machine():
+    found = figures(ONE, TWO)
+    found["nodes"][2].update(name="vm", address="vm:5683")
+
+    (one,) = clusters.findings(found)
+
+    assert one.subject == "vm (vm:5683)"
+
+
+def test_node_that_etcd_has_never_answered_has_one_problem():
+    """Whether others are in sync it cannot know."""
+    assert told(figures(nodes=(), etcd_error="wrong password", leader_node="")) == [(BAD, "wrong password")]
+
+
 @pytest.mark.parametrize("found, level, word", [
     (figures(ONE, min_isr=2), BAD, "1 of the 2 nodes"), (figures(ONE, TWO), WARNING, "is not in sync"),
     (figures(ONE, TWO, THREE, fenced=True), BAD, "fenced"), (figures(ONE), WARNING, "nobody takes over"),
+    (figures(ONE, TWO, THREE, fenced=True, reason="etcd was emptied"), BAD, "nothing: etcd was emptied"),
+    (figures(ONE, TWO, THREE, leader_node=""), BAD, "no node leads"),
     (figures(ONE, TWO, THREE, etcd_error="no answer"), WARNING, "no answer"),
     (figures(ONE, TWO, THREE, damaged=True), BAD, "damage was found"),
     (figures(ONE, TWO, THREE, settings_differ=[

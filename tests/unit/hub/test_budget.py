@@ -116,7 +116,7 @@ SHARED = {
     "lingering": ["sockets after the close"],
     "memory_budget": ["messages that links keep until they are confirmed"],
     "link_turns": ["turns of links to connect"],
-    "links.remote_hosts": ["threads for names that links look up"],
+    "net.connecting": ["threads for names that links look up"],
     "auth.hash_pool": ["threads for costly password hashes"],
     "http.clients": ["places at a management port"],
     "http.turns": ["turns of requests at a management port"],

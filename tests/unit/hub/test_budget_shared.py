@@ -24,7 +24,7 @@ from gomq_py.http.errors import Unavailable
 from gomq_py.hub.timers import HubTimers
 from gomq_py.hub.turns import PacedTurns
 from gomq_py.links.source_reader import LEAST_OCTETS, MemoryBudget
-from gomq_py.links.remote_hosts import Lookups
+from gomq_py.net.connecting import Lookups
 from tests.support.clocks import StepClock
 from tests.support.jobs import Doing
 from tests.support.queues import HandLoop
@@ -34,7 +34,7 @@ from tests.support.waiting import in_time, wait_until
 from tests.unit.hub.test_budget import LOOK_S, MIB, PATIENCE_S, Bodies, Output, Peer, dripping
 from tests.unit.hub.test_backpressure import Clock, Queue, waiting
 from tests.unit.hub.test_scheduler import Turning
-from tests.unit.links.test_remote_hosts_lookups import NameServer
+from tests.unit.net.test_connecting import NameServer
 from tests.unit.source_tree import ROOT
 
 GREEDY, HONEST = ("greedy", "/"), ("honest", "/")

@@ -115,7 +115,7 @@ def test_wait_returns_when_the_gate_opens(scheduler):
     gate.shut()
     waiting = gevent.spawn(gate.wait)
     gevent.idle()
-    assert gate.is_shut and not waiting.dead
+    assert scheduler.is_shut and not waiting.dead
 
     gate.open()
 

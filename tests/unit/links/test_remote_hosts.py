@@ -6,7 +6,8 @@ from gevent import socket
 
 from gomq_py.config.settings import Settings
 from gomq_py.links import remote_hosts
-from gomq_py.links.remote_hosts import HostRefused, HostRules, Lookups
+from gomq_py.links.remote_hosts import HostRefused, HostRules
+from gomq_py.net.connecting import Lookups
 from tests.support.hanging import full_backlog
 from tests.support.waiting import in_time
 

@@ -2,7 +2,8 @@
 import pytest
 
 from gomq_py.cluster.core.elector import (
-    ADOPT, DAMAGED_S, HEARING_S, Again, Campaign, Clear, Deposed, Elector, Follow, Lead, Wait,
+    ADOPT, DAMAGED_S, FOREIGN_S, HEARING_S, Again, Bootstrap, Campaign, Clear, Deposed, Elector, Follow,
+    Lead, Wait,
 )
 from gomq_py.cluster.core.records import MAX_EPOCH, InSyncRecord, LeaderRecord
 from tests.unit.cluster.core.place import CLUSTER, OTHER, A, B, C, Place
@@ -63,7 +64,6 @@ def test_who_has_won_leads(place, elector):
     assert lead == Lead(
         6, CLUSTER, place.etcd.kept["leader"].create_revision, InSyncRecord(6, {A: 5, B: 5}),
         place.etcd.kept["isr"].mod_revision)
-    assert elector.is_leading
     assert place.decides(elector) == lead
 
 
@@ -119,6 +119,24 @@ def test_who_may_lack_promises_waits(place, members, epoch, is_whole, words):
     decision = place.decides(Elector(A, CLUSTER, epoch, "a:1", is_whole))
 
     assert words in decision.reason and decision.again_s is None
+
+
+@pytest.mark.parametrize("epoch, position, is_elected", [
+    (5, 6, False), (5, 7, True), (5, 8, True), (4, 9, False), (6, 0, True)])
+def test_an_older_folder_of_the_same_epoch_waits(place, epoch, position, is_elected):
+    """A position of the next epoch counts from zero."""
+    place.keep(epoch=6)
+    place.etcd.put("isr", InSyncRecord(6, {A: 5, B: 5}, {A: 7}).encode())
+
+    decision = place.decides(Elector(A, CLUSTER, epoch, "a:1", position=position))
+
+    assert type(decision) is (Campaign if is_elected else Wait)
+
+
+def test_who_may_lack_promises_leads_where_nobody_has_more(place):
+    place.keep(members=(A,))
+
+    assert type(place.decides(Elector(A, CLUSTER, 5, "a:1", is_whole=False))) is Campaign
 
 
 def test_a_copy_of_a_member_is_not_elected(place, elector):
@@ -189,6 +207,30 @@ def test_the_only_member_waits_for_nobody(place):
     place.keep(members=(A,))
 
     assert type(place.decides(Elector(A, CLUSTER, 5, "a:1", is_damaged=True))) is Campaign
+
+
+@pytest.mark.parametrize("value", [b"rubbish", LeaderRecord(B, 5, "b:1").encode()])
+def test_a_leader_that_no_election_has_written_is_deleted_after_a_while(place, elector, value):
+    """It has no lease and would stay for ever; a leader that lives writes its own over it."""
+    place.keep()
+    place.etcd.put("leader", value)
+    first = place.decides(elector)
+    place.now_s += FOREIGN_S
+
+    assert type(first) is not Clear and type(place.decides(elector, hears_leader=True)) is not Clear
+    clear = place.decides(elector)
+    outcome = place.etcd.transact(clear.transaction)
+    assert type(elector.viewed(outcome.view, place.now_s, elector.revision)) is Campaign
+
+
+def test_a_node_that_may_not_lead_deletes_no_leader(place):
+    place.keep(members=(B, C))
+    place.etcd.put("leader", b"rubbish")
+    elector = Elector(A, CLUSTER, 5, "a:1")
+    place.decides(elector)
+    place.now_s += FOREIGN_S
+
+    assert type(place.decides(elector)) is Wait
 
 
 # elections whose answer was lost
@@ -282,7 +324,18 @@ def test_who_began_a_cluster_and_died_at_once_goes_on(place):
 def test_a_new_node_does_not_take_a_cluster_over(place):
     place.keep(members=(A,))
 
-    assert "not in sync" in place.decides(Elector(B, "", 0, "b:1")).reason
+    reason = place.decides(Elector(B, "", 0, "b:1")).reason
+
+    assert "not in sync" in reason and "a new, empty cluster" in reason
+
+
+def test_a_new_node_begins_a_cluster_when_the_keys_of_a_lost_one_are_deleted(place):
+    place.keep(members=(A,))
+    elector = Elector(B, "", 0, "b:1")
+    place.decides(elector)
+    place.etcd.empty()
+
+    assert type(place.decides(elector)) is Bootstrap
 
 
 # a leader
@@ -314,8 +367,8 @@ def test_another_leader_deposes(place, elector):
     place.etcd.end_lease(elector.lease)
     place.led_by(B, 7)
 
-    assert "leads in epoch 7" in place.decides(elector).reason
-    assert not elector.is_leading
+    decision = place.decides(elector)
+    assert isinstance(decision, Deposed) and "leads in epoch 7" in decision.reason
 
 
 def test_a_deposed_leader_stays_so(place, elector):
@@ -373,8 +426,8 @@ def test_a_leader_is_fenced_by_an_emptied_etcd(place, elector, gone):
     for key in gone:
         place.etcd.delete(key)
 
-    assert ADOPT in place.decides(elector).reason
-    assert elector.is_leading
+    decision = place.decides(elector)
+    assert isinstance(decision, Wait) and ADOPT in decision.reason
 
 
 def test_a_leader_is_fenced_by_an_etcd_that_was_put_back(place, elector):
@@ -410,7 +463,47 @@ def test_a_leader_whose_value_was_overwritten_goes_on(place, elector):
     lead = place.wins(elector)
     place.etcd.put("leader", b"rubbish", elector.lease)
 
+    assert place.decides(elector)._replace(mend=None) == lead
+
+
+@pytest.mark.parametrize("value", [b"rubbish", b"r" * 1000000, LeaderRecord(B, 6, "b:1").encode()])
+def test_a_leader_writes_its_own_record_again(place, elector, value):
+    """Without its lease the key would stay when this leader is gone, and nobody could be elected."""
+    place.keep()
+    lead = place.wins(elector)
+    place.etcd.put("leader", value)
+
+    outcome = place.etcd.transact(place.decides(elector).mend)
+
+    kept = outcome.view.leader
+    assert (LeaderRecord.decode(kept.value), kept.lease) == (LeaderRecord(A, 6, "a:1"), elector.lease)
     assert place.decides(elector) == lead
+
+
+def test_a_leader_leaves_the_record_of_a_successor_alone(place, elector):
+    place.keep()
+    place.wins(elector)
+    place.etcd.put("leader", b"rubbish")
+    mend = place.decides(elector).mend
+    place.etcd.delete("leader")
+    place.led_by(B, 7)
+
+    assert not place.etcd.transact(mend).is_done
+
+
+@pytest.mark.parametrize("value", [b"rubbish", LeaderRecord(B, 7, "b:1").encode()])
+def test_a_leader_deletes_what_was_written_in_the_place_of_its_record(place, elector, value):
+    """No election has written it, and so this leader is not deposed."""
+    place.keep()
+    place.wins(elector)
+    place.etcd.delete("leader")
+    place.etcd.put("leader", value)
+
+    clear = place.decides(elector)
+    outcome = place.etcd.transact(clear.transaction)
+
+    assert type(clear) is Clear and outcome.view.leader is None
+    assert type(elector.viewed(outcome.view, place.now_s, elector.revision)) is Again
 
 
 # views out of order

@@ -17,12 +17,13 @@ class Place:
         self.etcd = EtcdModel(lambda: 0.0)
         self.etcd.put("leader", LeaderRecord(A, 5, "a:1").encode())
         self.asked = self.promised = 0
+        self.waits = False  # somebody, for what was promised before
         self.progress = {}
         self.in_sync = None
 
-    def begin(self, *members, epoch=4, **arguments):
+    def begin(self, *members, epoch=4, positions={}, **arguments):
         """Begin with these members of an epoch."""
-        record = InSyncRecord(5, dict.fromkeys((A, *members), epoch))
+        record = InSyncRecord(5, dict.fromkeys((A, *members), epoch), positions)
         self.etcd.put("isr", record.encode())
         self.in_sync = InSync(
             A, 5, self.etcd.kept["leader"].create_revision, record, self.etcd.kept["isr"].mod_revision,
@@ -31,7 +32,8 @@ class Place:
     def step(self):
         """The next step. Returns its Transaction, or None."""
         self.now_s += STEP_S
-        return self.in_sync.step(self.now_s, self.progress, self.asked, self.promised)
+        asked = self.asked if self.asked > self.promised or self.waits else None
+        return self.in_sync.step(self.now_s, self.progress, asked, self.promised)
 
     def settle(self, seconds=STEP_S):
         """Steps for some seconds, whose transactions are done. Returns the members."""
@@ -40,6 +42,10 @@ class Place:
             if transaction is not None:
                 self.in_sync.done(self.etcd.transact(transaction))
         return set(self.in_sync.members)
+
+    def positions(self):
+        """The positions in etcd."""
+        return dict(InSyncRecord.decode(self.etcd.kept[IN_SYNC].value).positions)
 
     def stored(self):
         """The members in etcd."""
@@ -53,6 +59,32 @@ def place():
 
 def streams(flushed):
     return Progress(flushed, True)
+
+
+def test_positions_that_members_have_noted_stand_in_the_set(place):
+    """Those of members that do not stream stay, and those of nodes outside do not count."""
+    place.begin(B, epoch=5)
+    place.progress = {B: Progress(9, True, noted=7), C: Progress(0, False, noted=3)}
+    place.in_sync.noted = 8
+    place.settle()
+    assert place.positions() == {A: 8, B: 7}
+    assert place.step() is None
+
+    place.progress = {B: Progress(0, False), C: streams(9)}
+    place.settle(1)
+
+    assert place.positions() == {A: 8, B: 7} and C in place.in_sync.members
+
+
+def test_position_of_an_earlier_epoch_does_not_count(place):
+    place.begin(B, positions={A: 20, B: 30})
+    place.settle()
+    assert place.positions() == {B: 30}
+
+    place.progress = {B: Progress(9, True, noted=0)}
+    place.settle()
+
+    assert place.positions() == {} and place.stored() == {A: 5, B: 5}
 
 
 # the beginning
@@ -141,6 +173,17 @@ def test_a_member_that_syncs_is_removed_while_somebody_waits(place):
         place.settle(1)
 
     assert set(place.in_sync.members) == {A}
+
+
+def test_a_member_that_syncs_is_removed_while_its_epoch_is_waited_for(place):
+    """Somebody asks for what is promised, but may_promise holds all promises until B's epoch is stored."""
+    place.begin(B, epoch=4)
+    place.waits = True
+    place.progress = {B: Progress(0, False)}
+    place.settle()
+
+    assert not place.in_sync.may_promise and place.settle(3) == {A}
+    assert place.in_sync.may_promise
 
 
 def test_a_removed_member_is_required_until_the_removal_is_answered(place):
@@ -422,6 +465,17 @@ def test_a_set_of_another_epoch_deposes(place):
     place.in_sync.done(place.etcd.transact(transaction))
 
     assert place.in_sync.is_deposed
+
+
+def test_a_set_of_an_earlier_epoch_is_written_anew(place):
+    """An operator has put it there; nobody else was elected, since `leader` is this one's."""
+    place.begin(B, epoch=5)
+    place.etcd.put("isr", InSyncRecord(4, {A: 4, B: 4}).encode())
+    place.in_sync.leave(B)
+
+    members = place.settle(2 * STEP_S)
+
+    assert not place.in_sync.is_deposed and members == {A} and place.stored() == {A: 5}
 
 
 def test_a_set_that_somebody_else_has_changed_is_taken(place):

@@ -74,6 +74,17 @@ def test_nothing_is_changed_under_a_leader(place, what):
 
 
 @pytest.mark.parametrize("what", [adopt, force_leader])
+def test_a_leader_that_no_election_has_written_is_in_nobodys_way(place, what):
+    if what is force_leader:
+        place.keep(members=(B, C))
+    place.etcd.put("leader", b"rubbish")
+
+    override(place, what)
+
+    assert type(place.decides(Elector(A, CLUSTER, 5, "a:1"))) is Campaign
+
+
+@pytest.mark.parametrize("what", [adopt, force_leader])
 def test_a_folder_of_no_cluster_is_refused(place, what):
     with pytest.raises(NotPossible):
         what(place.etcd.read(), A, "", 0)

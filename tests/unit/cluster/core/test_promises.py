@@ -27,7 +27,7 @@ def test_without_required_nodes_the_local_disk_is_enough(promises, answers):
     ask(promises, answers, 3)
 
     assert answers == [(3, None)]
-    assert (promises.promised, promises.wanted, len(promises)) == (3, 3, 0)
+    assert (promises.promised, promises.asked, len(promises)) == (3, None, 0)
 
 
 def test_a_promise_waits_for_the_slowest_required_node(promises, answers):
@@ -38,7 +38,7 @@ def test_a_promise_waits_for_the_slowest_required_node(promises, answers):
     promises.acknowledged(B, 2)
 
     assert answers == [(1, None), (2, None)]
-    assert (promises.promised, promises.wanted, len(promises)) == (2, 3, 1)
+    assert (promises.promised, promises.asked, len(promises)) == (2, 3, 1)
 
 
 def test_a_node_that_is_not_required_counts_for_nothing(promises, answers):

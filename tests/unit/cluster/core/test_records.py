@@ -17,7 +17,8 @@ IN_SYNC = {"epoch": 7, "members": {A: 7, B: 0}}
 
 @pytest.mark.parametrize("record", [
     LeaderRecord(A, 7, "broker-1:5679"), LeaderRecord(B, MAX_EPOCH, "[::1]:1"),
-    InSyncRecord(7, {A: 7, B: 0}), NodeRecord("broker 1", "10.0.0.1:65535"),
+    InSyncRecord(7, {A: 7, B: 0}), InSyncRecord(7, {A: 7, B: 0}, {A: 9}),
+    NodeRecord("broker 1", "10.0.0.1:65535"),
 ])
 def test_a_record_is_read_as_written(record):
     assert type(record).decode(record.encode()) == record
@@ -28,6 +29,8 @@ def test_the_stored_form_is_the_documented_one():
         b'{"node":"%s","epoch":7,"address":"broker-1:5679"}' % A.encode())
     assert InSyncRecord(7, {A: 7, B: 0}).encode() == (
         b'{"epoch":7,"members":{"%s":0,"%s":7}}' % (B.encode(), A.encode()))
+    assert InSyncRecord(7, {A: 7}, {A: 9}).encode() == (
+        b'{"epoch":7,"members":{"%s":7},"positions":{"%s":9}}' % (A.encode(), A.encode()))
 
 
 @pytest.mark.parametrize("change", [
@@ -47,6 +50,8 @@ def test_a_malformed_leader_is_refused(change):
     {"epoch": 0}, {"epoch": 6}, {"members": {}}, {"members": [A]}, {"members": None}, {"members": {"a": 1}},
     {"members": {A: -1}}, {"members": {A: None}}, {"members": {A: False}}, {"members": {A: 8}}, {"more": 1},
     {"members": {f"{number:032x}": 1 for number in range(1025)}},
+    {"positions": [A]}, {"positions": {"c" * 32: 1}},
+    {"positions": {A: 0}}, {"positions": {A: True}}, {"positions": {A: MAX_EPOCH + 1}},
 ])
 def test_a_malformed_set_is_refused(change):
     with pytest.raises(RecordError):

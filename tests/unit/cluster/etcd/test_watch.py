@@ -8,6 +8,7 @@ import gevent
 import pytest
 
 from gomq_py.cluster.etcd import watch as watches
+from gomq_py.cluster.etcd.connection import MOST_OCTETS
 from tests.support.waiting import wait_until
 from tests.unit.cluster.etcd.conftest import EMPTY_VIEW, HEADER, refusal, said
 
@@ -110,7 +111,7 @@ def test_many_events_wake_seldom(served, client, streams, watching):
     None, b"rubbish\r\n", chunk(b"rubbish\n"), chunk(b"[]\n"), line({}), line({"result": None}),
     line({"result": {"canceled": True, "cancel_reason": "etcdserver: permission denied"}}),
     line({"error": {"grpc_code": 14, "http_code": 503, "message": "etcdserver: no leader"}}),
-    chunk(b"x" * 70_000) * 20,
+    chunk(b"x" * 70_000) * (MOST_OCTETS // 65_536),
 ])
 def test_stream_that_ends_or_says_nonsense_wakes_and_is_replaced(octets, served, client, streams, watching):
     wakes = watching(client(served(streams.answer)))

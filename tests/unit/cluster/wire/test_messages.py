@@ -22,7 +22,7 @@ MESSAGES = [
     ("6e6f", Refused("no")),
     ("0000000000000009 00000002 00000000e3069283 0000000000000000", Hashes(9, (0xe3069283, 0))),
     ("0000000000000009 00000000", Hashes(9, ())),
-    ("0000000000000102 0000000000000101", Ack(258, 257)),
+    ("0000000000000102 0000000000000101 0000000000000100", Ack(258, 257, 256)),
     ("0000000000000102", Heartbeat(258)),
     (
         "6e" * 16 + "63" * 16 + "0000000000000004" + "0d" * 32 + "016e 05 616d717073 70",
@@ -88,14 +88,16 @@ def test_text_of_a_refusal_is_cut():
     assert Refused("\udcff").encode() == b"?"
 
 
-def test_welcome_says_0_to_3():
-    with pytest.raises(MessageError, match="a WELCOME says 4 in place of 0 to 3"):
-        Welcome.decode(bytes(32) + b"\x04")
+def test_welcome_says_0_to_7():
+    with pytest.raises(MessageError, match="a WELCOME says 8 in place of 0 to 7"):
+        Welcome.decode(bytes(32) + b"\x08")
 
 
 def test_ack_cannot_flush_more_than_was_received():
-    with pytest.raises(MessageError, match="an ACK says 2 are flushed of 1 received"):
-        Ack.decode(bytes.fromhex("0000000000000001 0000000000000002"))
+    with pytest.raises(MessageError, match="an ACK says 2 are flushed of 1 received, 0 noted"):
+        Ack.decode(bytes.fromhex("0000000000000001 0000000000000002 0000000000000000"))
+    with pytest.raises(MessageError, match="an ACK says 1 are flushed of 1 received, 2 noted"):
+        Ack.decode(bytes.fromhex("0000000000000001 0000000000000001 0000000000000002"))
 
 
 def test_heartbeat_may_lack_the_clock():

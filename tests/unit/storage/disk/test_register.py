@@ -99,3 +99,26 @@ def test_link_to_a_folder_is_refused_unless_it_is_left_out(tmp_path):
     Register(()).seed(root, {"queues"})
     with pytest.raises(DataDirError):
         Register(()).seed(root, ())
+
+
+def test_copy_of_another_folder_keeps_its_ids_and_positions(told, files, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).touch()
+    files.register.go_on({str(tmp_path / "a"): 7, str(tmp_path / "b"): 3}, 50)
+
+    files.register.seed(str(tmp_path), ())
+    files.create(tmp_path / "c", 4096)
+
+    assert files.register.paths == {7: f"{tmp_path}/a", 3: f"{tmp_path}/b", 8: f"{tmp_path}/c"}
+    assert files.register.told == 51 and told == [("created", 8, f"{tmp_path}/c", 4096)]
+
+
+@pytest.mark.parametrize("ids", [{"a": 7}, {"a": 7, "b": 3, "c": 9}])
+def test_folder_with_other_files_than_its_copies_has_diverged(told, files, tmp_path, ids):
+    for name in ("a", "b"):
+        (tmp_path / name).touch()
+    files.register.go_on({str(tmp_path / name): file_id for name, file_id in ids.items()}, 50)
+
+    files.register.seed(str(tmp_path), ())
+
+    assert told == [("diverged",)] and files.register.told == 51

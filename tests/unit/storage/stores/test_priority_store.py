@@ -190,7 +190,7 @@ def test_a_fault_of_one_level_closes_the_store_and_is_told_once(bench, priority)
     bench.publish((b"a", 1), (b"b", 2))
     error = OSError(5, "Input/output error")
 
-    bench.store.used_levels()[0].fence(error)
+    bench.store.browsed()[0].fence(error)
 
     assert [told[1] for told in bench.fenced] == [error] and bench.fenced[0][0] is bench.store
     with pytest.raises(StoreClosed):

@@ -6,8 +6,8 @@ import pytest
 from gevent import socket
 from gevent.event import Event
 
-from gomq_py.links import remote_hosts as rooms
-from gomq_py.links.remote_hosts import Lookups, Unresolved
+from gomq_py.net import connecting as rooms
+from gomq_py.net.connecting import Lookups, Unresolved
 from tests.support.links import until
 from tests.support.waiting import in_time
 

@@ -1,0 +1,72 @@
+"""Former run: what a follower knows of its leader's run when it becomes the leader itself.
+
+Made by follower, used by stream. All copies of one run are alike at a position, and know files by the same
+ids. So the new leader keeps ids and positions, and the other followers go on in the same folders, behind what
+they have, without a sync.
+"""
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gomq_py.cluster.wire.frames import Frame
+
+# Most runs that a copy remembers: several leaders may follow each other before a node finds one.
+RUNS = 8
+# Memory for the last frames that were applied, which a new leader sends to followers that are behind it; each
+# takes FRAME_OCTETS besides its payload. Followers of one leader are less than a second apart.
+LAST_OCTETS, FRAME_OCTETS = 4 << 20, 300
+# A copy is exact behind so many flushes of the leader: what a thread of the leader had written when the sync
+# read it was told with the flush that was under way then, or with the next one.
+EXACT_FLUSHES = 2
+
+
+class FormerRun(NamedTuple):
+    """A copy at ``position``. ``runs``: {id of a run: position up to which this copy has its events};
+    ``paths``: {id: path} of the files; ``frames``: the last ones, without a gap, up to ``position``, the
+    first of which goes on behind ``begin``.
+
+    ``is_exact``: whether another copy of the run at the same position is the same. A sync reads what a thread
+    of the leader has written and not told yet, and a long range comes in several frames.
+    """
+
+    position: int
+    paths: Mapping[int, str]
+    begin: int
+    frames: Sequence[Frame]
+    is_exact: bool
+    runs: Mapping[bytes, int] = {}
+
+
+class Past:
+    """What an applier knows of the data folder besides its Replica: ``former``: how the folder stays until a
+    sync is swapped in; ``trusts_disk``: False after a failed flush or read, since when files may be other on
+    the disk than they read.
+    """
+
+    def __init__(self, trusts_disk: bool) -> None:
+        self.former: FormerRun | None = None
+        self.trusts_disk = trusts_disk
+        self._begin = self._octets = 0
+        self._frames: deque[Frame] = deque()
+        self._is_cut = False  # an event was applied in part
+
+    def begin(self, position: int) -> None:
+        """Begin anew, with a sync that was swapped in at this position."""
+        self.former, self.trusts_disk = None, True
+        self._frames.clear()
+        self._begin, self._octets, self._is_cut = position, 0, False
+
+    def applied(self, frame: Frame, before: int) -> None:
+        """Keep a frame that was applied behind the position ``before``, in place of older ones."""
+        self._is_cut = frame.position == before
+        self._frames.append(frame)
+        self._octets += len(frame.payload) + FRAME_OCTETS
+        while self._octets > LAST_OCTETS:
+            dropped = self._frames.popleft()
+            self._octets -= len(dropped.payload) + FRAME_OCTETS
+            self._begin = dropped.position
+
+    def present(self, position: int, replica: Any) -> FormerRun:
+        """The state of a folder that its Replica has brought to ``position``."""
+        is_exact = replica.flushes >= EXACT_FLUSHES and not self._is_cut
+        return FormerRun(position, replica.paths, self._begin, tuple(self._frames), is_exact)
