@@ -4,16 +4,12 @@
 """
 from gomq_py.cluster import elected
 from gomq_py.cluster.applier import Applier
-from gomq_py.cluster.core.lease import Lease
 from gomq_py.cluster.elected import ElectedMembership
-from gomq_py.cluster.follower import Follower
 from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.leadership import Leadership
 from gomq_py.cluster.replica import Replica
 from gomq_py.cluster.staging import Staging
 from gomq_py.hub.gate import Gate
-from gomq_py.storage.stores.unsealed import Unsealed
-from tests.simulation.clock import CLOCK
 
 MUTANTS = {}
 
@@ -95,30 +91,3 @@ def gate_not_shut():
 def clock_not_looked_at():
     """A leader is fenced when it looks at its followers next."""
     Leadership._look_at_clock = lambda leadership: None
-
-
-@mutant
-def keepalive_counts_from_its_answer():
-    """The deadline of a lease counts from when a keepalive was answered, and not from when it was sent."""
-    def answered(lease, sent_s, is_alive):
-        original(lease, CLOCK.now_s if is_alive else sent_s, is_alive)
-
-    original = Lease.answered
-    Lease.answered = answered
-
-
-@mutant
-def leads_without_a_flush():
-    """A node that is elected flushes nothing that it has received; its boot seals that all the same."""
-    def stop(follower):
-        follower._applier._flush_at = None
-        return original(follower)
-
-    def seal(unsealed):
-        for segment in unsealed._segments:
-            unsealed._seal(*segment)
-        unsealed._segments = []
-        unsealed.close()
-
-    original = Follower.stop
-    Follower.flush, Follower.stop, Unsealed.seal = lambda follower: None, stop, seal
