@@ -46,8 +46,8 @@ class Leader:
     the system chooses. ``tls``: a function that makes an accepted socket a TLS socket, which then owns it, or
     None.
 
-    ``why_no_sync()`` returns why followers that need a sync, or come from a former leader, are refused now, or
-    "". It may switch.
+    ``why_no_sync()`` returns why followers that need a sync, or come from a former leader, are refused now,
+    or "". It may switch.
     ``found_damage``: see SyncSource.
     ``acknowledger``: the Acknowledger of promises that wait for followers; None: none do.
     ``find_listener(name)`` returns the listener of this node that serves clients of followers, or None.
