@@ -49,7 +49,8 @@ class Leader:
         port                   0: the system chooses
         tls                    a function that makes an accepted socket a TLS socket, which then owns it, or
                                None
-        why_no_sync()          returns why followers that need a sync are refused now, or ""; may switch
+        why_no_sync()          returns why followers that need a sync, or come from a former leader, are
+                               refused now, or ""; may switch
         found_damage           see SyncSource
         acknowledger           the Acknowledger of promises that wait for followers, or None
         find_listener(name)    returns this node's listener for clients of followers, or None
@@ -299,7 +300,7 @@ class Leader:
             text = self._adoption.why_not(login.hello)
         elif any(other.is_alive for other in self._links if other.hello.node_id == login.hello.node_id):
             text = COPIED
-        elif login.is_sync:
+        elif login.is_sync or login.is_successor:  # one that goes on would repeat what the boot did to damage
             text = self.why_no_sync()
         if text:
             refused = messages.Refused(text).encode()

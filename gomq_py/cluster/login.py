@@ -40,7 +40,7 @@ class CopiedFolder(LoginRefused):
 
 class LeaderLogin:
     """The leader's side. Once ``done``, ``hello`` is the follower's messages.Hello, and ``is_sync`` tells
-    whether it needs a sync; or ``hello`` is a messages.Forward.
+    whether it needs a sync, ``is_successor`` is as in messages.Welcome; or ``hello`` is a messages.Forward.
 
     ``can_resume(run, position)``: whether the stream still has all events behind the position.
     ``counts_received``: see messages.Welcome.
@@ -56,6 +56,7 @@ class LeaderLogin:
         self._next = {frames.HELLO: self._greeted, frames.FORWARD: self._asked_to_forward}
         self.hello: Any = None
         self.is_sync = True
+        self.is_successor = False
         self.done = False
 
     def feed(self, frame):
@@ -83,13 +84,13 @@ class LeaderLogin:
         if not hmac.compare_digest(digest, _sign(self._secret, self._role, self._signed)):
             raise LoginRefused("the follower has another secret")
         _check_follower(self.hello, self._challenge)
-        hello, is_successor = self.hello, False
+        hello = self.hello
         self.is_sync = isinstance(hello, messages.Hello)
         if self.is_sync and NO_ID not in (hello.cluster_id, hello.run):
             self.is_sync = not self._can_resume(hello.run, hello.position)
-            is_successor = not self.is_sync and hello.run != self._challenge.run
+            self.is_successor = not self.is_sync and hello.run != self._challenge.run
         self.done = True
-        welcome = messages.Welcome(b"", self.is_sync, self._counts_received, is_successor)
+        welcome = messages.Welcome(b"", self.is_sync, self._counts_received, self.is_successor)
         signature = _sign(self._secret, b"leader", self._signed + bytes([welcome.flags]))
         return self._frame(frames.WELCOME, welcome._replace(digest=signature))
 

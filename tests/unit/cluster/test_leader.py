@@ -442,6 +442,25 @@ def test_follower_that_needs_a_sync_is_refused_where_the_leader_refuses_syncs(wo
     assert caplog.text.count("this node has met damage") == 1
 
 
+def test_follower_of_a_former_leader_goes_on_unless_the_boot_has_met_damage(world):
+    """It would repeat in its own, sound, folder what the boot did to damaged messages."""
+    one = world.follower()
+    world.check(one)
+    one.close()
+    wait(lambda: not world.leader.followers)
+    world.stream._runs = {b"later run".ljust(16): float("inf"), one.run: one.position}
+
+    world.leader.why_no_sync = lambda: "this node has met damage"
+    with pytest.raises(LoginRefused, match="this node has met damage"):
+        world.follower(resume=one)
+
+    world.leader.why_no_sync = str
+    put(world, "msgs", b"goes on")
+    again = world.follower(resume=one)
+    world.check(again)
+    assert not again.is_sync and again.run == world.stream.run
+
+
 def test_leader_whose_file_is_damaged_ends_the_sync_and_refuses_the_next(world, monkeypatch):
     monkeypatch.setattr(sync_source, "lost_in", lambda path: "octets 128 to 200 do not check")
     put(world, "msgs.1", b"damaged")

@@ -84,6 +84,22 @@ def test_promise_waits_for_what_the_follower_has_flushed(world):
     assert world.leader.progress == {COPY: Progress(position, True, True)}
 
 
+def test_follower_that_begins_to_stream_is_told_once(world):
+    """The in-sync set changes at once then, because promises wait for it."""
+    heard = []
+    world.leader.on_streaming = lambda: heard.append(world.leader.progress[COPY].is_streaming)
+    follower = silent(world)
+    put(world, "msgs", b"before")
+    follower.wait_for(world.stream.position)
+    assert not heard
+
+    for _ in range(2):
+        acknowledge(follower, follower.position, follower.position)
+        wait(lambda: world.leader.links[0].flushed == follower.position)
+
+    assert heard == [True]
+
+
 def test_acknowledgement_before_the_sync_is_whole_counts_for_nothing(world, monkeypatch):
     """Such as that of a follower in the middle of it, whose folder has another state."""
     put(world, "msgs", os.urandom(MIB))
