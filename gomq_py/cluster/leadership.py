@@ -8,6 +8,7 @@ A leader is *fenced* past the deadline of its lease, and while it does not know 
 promised or delivered, publishers are held, and connections stay open.
 """
 import time
+from functools import partial
 from typing import Any
 
 import gevent
@@ -32,9 +33,8 @@ MOST_S = 1e6
 DEPOSED = "this node leads no more, and nobody knows whether its successor has this"
 
 
-def boot_time_s() -> float:
-    """Seconds of the clock that goes on while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+boot_time_s = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+"""Seconds of the clock that goes on while the machine sleeps. Read in each turn of the loop."""
 
 
 class Leadership:
