@@ -9,17 +9,25 @@ from gomq_py.cluster.core.promises import Promises
 
 
 class Acknowledger:
-    """Asks ``promises``. ``counts_received``: a change counts once a follower has received it, since the
-    leader itself flushes nothing (--no-sync). Add this to the Durability before doors open.
+    """Asks ``promises``. ``want(position, hurries)`` has followers get what they lack up to a position, and
+    flush it if ``hurries``: EventStream.want. ``counts_received``: a change counts once a follower has
+    received it, since the leader itself flushes nothing (--no-sync). Add this to the Durability before doors
+    open.
     """
 
-    __slots__ = ("counts_received", "promises", "when_safe", "acknowledged")
+    __slots__ = ("counts_received", "promises", "acknowledged", "_want")
 
-    def __init__(self, promises: Promises, counts_received: bool = False):
+    def __init__(
+            self, promises: Promises, want: Callable[[int, bool], None], counts_received: bool = False):
         self.counts_received = counts_received
         self.promises = promises
-        self.when_safe: Callable = promises.ask
+        self._want = want
         self.acknowledged: Callable[[str, int], None] = promises.acknowledged
+
+    def when_safe(self, position: int, callback: Callable) -> None:
+        """See Promises.ask."""
+        self._want(position, not self.counts_received)
+        self.promises.ask(position, callback)
 
     def __str__(self) -> str:
         return "the cluster"

@@ -157,7 +157,7 @@ class Leader:
         """Wait until these nodes have on their disks what was told so far. Returns those that have not, after
         ``timeout_s`` at most. May switch.
         """
-        self._stream.close_frame()
+        self._stream.flushing()
         with gevent.Timeout(timeout_s, False):
             while lacking := self._lacking(nodes):
                 self._has_heard.clear()

@@ -50,6 +50,7 @@ class Replica:
         self._dirty = set()  # ids
         self._dirty_folders = set()
         self.is_behind_flush = False  # the last operations ended with flushed()
+        self.is_hurried = False  # hurry() was called since the last flush
         # whether a flush or a read has failed: files may then be other on the disk than they read
         self.is_doubtful = False
         self._folder = files.open_folder(self._root)
@@ -75,7 +76,7 @@ class Replica:
                     self._flush_each()
         self._dirty.clear()
         self._dirty_folders.clear()
-        self.is_behind_flush = False
+        self.is_behind_flush = self.is_hurried = False
 
     # the operations: see cluster.wire.events
 
@@ -142,6 +143,10 @@ class Replica:
     def flushed(self):
         """Flush before the next operation."""
         self.is_behind_flush = True
+
+    def hurry(self):
+        """Have ``flush`` called soon."""
+        self.is_hurried = True
 
     def listed_folder(self, path):
         """Only a Staging knows this."""
