@@ -75,7 +75,7 @@ def crc32c(seed, p, start, count):
     """Return the CRC-32C (Castagnoli) of ``count`` octets. ``seed``: the CRC of the octets before these, or
     any start value.
     """
-    return _crc32c(bytes(p[start:start + count]), seed)
+    return _crc32c(memoryview(p)[start:start + count], seed)
 
 
 def pointer(buffer):

@@ -29,9 +29,11 @@ class GomqBroker:
 
     name = "gomq-py"
 
-    def __init__(self, folder, management=False, metered=False, mqtt=False, tls=False, checkout=ROOT):
+    def __init__(
+            self, folder, management=False, metered=False, mqtt=False, tls=False, checkout=ROOT,
+            arguments=()):
         """``metered``: with a meter inside, see ``pieces``. ``checkout``: another folder of gomq-py, which is
-        run with its own interpreter where it has one in ``.venv``.
+        run with its own interpreter where it has one in ``.venv``. ``arguments``: further flags.
         """
         self._folder = Path(folder)
         self._checkout = Path(checkout)
@@ -44,8 +46,8 @@ class GomqBroker:
         self._log = self._folder / "gomq-py.log"
         self._management_ports = ("0", "0") if management else ("-1", "-1")
         self._mqtt_port = "0" if mqtt else "-1"
+        self._arguments = arguments
         self._process = None
-        self.uri = ""
 
     def start(self):
         """Start and wait until it is ready. Raises BrokerFailed."""
@@ -54,7 +56,7 @@ class GomqBroker:
             "--config", str(SHIPPED_CONFIG), "--data-dir", str(self._folder / "gomq-data"),
             "--bind", "127.0.0.1", "--port", "0", "--mqtt-port", self._mqtt_port, "--http-port",
             self._management_ports[0],
-            "--metrics-http-port", self._management_ports[1], "--control-unix-path", "",
+            "--metrics-http-port", self._management_ports[1], "--control-unix-path", "", *self._arguments,
         ]
         if self._certificate:
             command += [
@@ -66,10 +68,12 @@ class GomqBroker:
                 command, cwd=self._checkout, stdin=subprocess.PIPE if self._metered else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if self._metered else log, stderr=log, start_new_session=True)
         _wait(lambda: "ready after" in self._text(), self._process, self._text)
-        self.uri = (
-            f"amqp://guest:guest@{re.search(r'listening amqp (127.0.0.1:[0-9]+)', self._text())[1]}/%2f"
-        )
         return self
+
+    @property
+    def uri(self):
+        """Its URL."""
+        return f"amqp://guest:guest@127.0.0.1:{self._port('amqp')}/%2f"
 
     def pieces(self):
         """(the longest piece of the hub's CPU time, all of them) since the last call, in ms."""
@@ -94,8 +98,9 @@ class GomqBroker:
         return self._port("amqps")
 
     def _port(self, protocol):
-        found = re.search(rf"listening {protocol} 127.0.0.1:([0-9]+)", self._text())
-        return int(found[1]) if found else 0
+        # a node that is elected listens anew
+        found = re.findall(rf"listening {protocol} 127.0.0.1:([0-9]+)", self._text())
+        return int(found[-1]) if found else 0
 
     @property
     def amqps_uri(self):
@@ -105,12 +110,12 @@ class GomqBroker:
     @property
     def http_port(self):
         """The port of the management API."""
-        return int(re.search(r"listening http 127.0.0.1:([0-9]+)", self._text())[1])
+        return self._port("http")
 
     @property
     def metrics_port(self):
         """The port of the metrics."""
-        return int(re.search(r"listening metrics 127.0.0.1:([0-9]+)", self._text())[1])
+        return self._port("metrics")
 
     @property
     def pid(self):
@@ -156,7 +161,7 @@ class MosquittoBroker:
 
     def start(self):
         """Start and wait until it is ready. Raises BrokerFailed."""
-        (port,) = _free_ports(1)
+        (port,) = free_ports(1)
         configuration = self._folder / "mosquitto.conf"
         lines = [
             f"listener {port} 127.0.0.1", "allow_anonymous true", "max_queued_messages 0",
@@ -216,7 +221,7 @@ class RabbitBroker:
         """Start and wait until it is ready. Raises BrokerFailed."""
         self._folder.mkdir()
         (self._folder / "plugins").write_text(f"[{','.join(self._plugins)}].")
-        port, distribution_port, mapper_port, self.http_port, amqps_port = _free_ports(5)
+        port, distribution_port, mapper_port, self.http_port, amqps_port = free_ports(5)
         lines = []
         if self._plugins:
             # what the API collects is no plugin's cost
@@ -292,7 +297,7 @@ def _amqps_uri(port, files):
     return f"amqps://guest:guest@127.0.0.1:{port}/%2f?cacertfile={quote(str(files.authority), safe='')}"
 
 
-def _free_ports(count):
+def free_ports(count):
     """Ports that nobody listens on just now."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [sock.getsockname()[1] for sock in sockets]

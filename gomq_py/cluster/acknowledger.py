@@ -10,17 +10,26 @@ from gomq_py.cluster.core.promises import Promises
 
 class Acknowledger:
     """Asks ``promises`` (core.promises.Promises). Must be added to the Durability before doors open.
-    ``counts_received``: a change counts once a follower has received it, because the leader itself flushes
-    nothing (--no-sync).
+
+        want(position, hurries)    sends followers what they lack up to a position, to be flushed at once if
+                                   ``hurries``: EventStream.want
+        counts_received            a change counts once a follower has received it, because the leader itself
+                                   flushes nothing (--no-sync)
     """
 
-    __slots__ = ("counts_received", "promises", "when_safe", "acknowledged")
+    __slots__ = ("counts_received", "promises", "acknowledged", "_want")
 
-    def __init__(self, promises: Promises, counts_received: bool = False):
+    def __init__(
+            self, promises: Promises, want: Callable[[int, bool], None], counts_received: bool = False):
         self.counts_received = counts_received
         self.promises = promises
-        self.when_safe: Callable = promises.ask
+        self._want = want
         self.acknowledged: Callable[[str, int], None] = promises.acknowledged
+
+    def when_safe(self, position: int, callback: Callable) -> None:
+        """See Promises.ask."""
+        self._want(position, not self.counts_received)
+        self.promises.ask(position, callback)
 
     def __str__(self) -> str:
         return "the cluster"

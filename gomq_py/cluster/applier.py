@@ -24,9 +24,6 @@ QUEUE_OCTETS = 16 << 20
 BATCH_OCTETS = 4 << 20
 # Longest time between a change and its flush.
 FLUSH_S = 0.2
-# For so long after a flush of the leader each batch is flushed at once: the leader is flushing it, too, for
-# somebody who waits. So both disks work at the same time.
-HURRY_S = 0.05
 
 
 class Applier:
@@ -55,7 +52,6 @@ class Applier:
         self._next_identity = None
         self._frames = deque()
         self._flush_at = None  # time of the next flush; None: nothing was applied since the last one
-        self._hurried_until = 0.0
         self._wake, self._room, self._idle, self._turned = Event(), Event(), Event(), Event()
         self._idle.set()
         self._is_stopping = False
@@ -171,7 +167,6 @@ class Applier:
             now_s = time.monotonic()
             is_due = self._flush_at is not None and (
                 self._is_stopping and not self._frames or now_s >= self._flush_at)
-            is_due = is_due or bool(batch) and not self._frames and now_s < self._hurried_until
             if batch or is_due:
                 self._idle.clear()
                 try:
@@ -247,9 +242,8 @@ class Applier:
             if is_staged and target.is_whole:
                 target = self._complete()
                 is_due = True
-            elif not is_staged and target.is_behind_flush:
-                is_due = True  # the leader has flushed this: a promise may wait for it
-                self._hurried_until = time.monotonic() + HURRY_S
+            elif not is_staged and target.is_hurried:
+                is_due = True
                 break
         if self.staging is not None or not is_due:
             return done, False

@@ -65,7 +65,8 @@ class ElectedMembership:
         self._root = os.path.abspath(settings.data_dir)
         self._stream = EventStream(self._root)
         self._promises = Promises()
-        self._acknowledger = Acknowledger(self._promises, counts_received=not settings.sync)
+        self._acknowledger = Acknowledger(
+            self._promises, self._stream.want, counts_received=not settings.sync)
         self._disk = DiskWatch()
         self._connect = connect or partial(_client_of_etcd, settings)
         self._coordinator: Any = None

@@ -264,6 +264,7 @@ class FollowerLink:
             if now_s > self._heard_s + SILENT_S:
                 raise LinkError(f"it was silent for {SILENT_S:g} s")
             if now_s >= self._taken_s + BEAT_S:
+                self._stream.close_frame()
                 self._wake.set()
 
     def _next(self):

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from gomq_py.cluster.wire import events
 from gomq_py.cluster.wire.frames import Frame
 
 # Most runs that a copy remembers: several leaders may follow each other before a node finds one.
@@ -37,6 +38,11 @@ class FormerRun(NamedTuple):
     runs: Mapping[bytes, int] = {}
 
 
+def is_part(frame: Frame, before: int) -> bool:
+    """Whether a frame behind the position ``before`` has a part of an event only."""
+    return frame.position == before and frame.payload != events.hurry()
+
+
 class Past:
     """What an applier knows of the data folder besides its Replica: ``former``: how the folder stays until a
     sync is swapped in; ``trusts_disk``: False after a failed flush or read, since when files may be other on
@@ -58,7 +64,7 @@ class Past:
 
     def applied(self, frame: Frame, before: int) -> None:
         """Keep a frame that was applied behind the position ``before``, in place of older ones."""
-        self._is_cut = frame.position == before
+        self._is_cut = is_part(frame, before)
         self._frames.append(frame)
         self._octets += len(frame.payload) + FRAME_OCTETS
         while self._octets > LAST_OCTETS:

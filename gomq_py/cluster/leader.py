@@ -163,7 +163,7 @@ class Leader:
         """Wait until these nodes have on their disks what was told so far, or this leader is closed. Returns
         those that have not, after ``timeout_s`` at most. May switch.
         """
-        self._stream.close_frame()
+        self._stream.flushing()
         with gevent.Timeout(timeout_s, False):
             while (lacking := self._lacking(nodes)) and self._listener is not None:
                 self._has_heard.clear()

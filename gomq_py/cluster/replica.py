@@ -51,6 +51,7 @@ class Replica:
         self._dirty_folders = set()
         self.is_behind_flush = False  # the last operations ended with flushed()
         self.flushes = 0  # count of flushed()
+        self.is_hurried = False  # hurry() was called since the last flush
         # whether a flush or a read has failed: files may then be other on the disk than they read
         self.is_doubtful = False
         self._folder = files.open_folder(self._root)
@@ -76,7 +77,7 @@ class Replica:
                     self._flush_each()
         self._dirty.clear()
         self._dirty_folders.clear()
-        self.is_behind_flush = False
+        self.is_behind_flush = self.is_hurried = False
 
     # the operations: see cluster.wire.events
 
@@ -144,6 +145,10 @@ class Replica:
         """Flush before the next operation."""
         self.is_behind_flush = True
         self.flushes += 1
+
+    def hurry(self):
+        """Have ``flush`` called soon."""
+        self.is_hurried = True
 
     def listed_folder(self, path):
         """Raise ReplicaError: only a Staging receives listings."""

@@ -1,10 +1,12 @@
 """Stream: turns the changes of the leader's files into frames, once for all followers.
 
-Above storage.disk.replication, below the links to followers (cluster.leader). Events of one turn of the loop
-go into one frame, up to FRAME_OCTETS. Frames are kept in a chain, from which each link sends at its own pace.
-So a follower that comes back soon needs no sync; one that is too far behind finds its place dropped and
-begins anew. Never blocks, never switches, never raises to the storage. Long appended ranges
-(replication.Range) are read when the first link needs them, in pieces of PIECE_OCTETS.
+Used by storage.disk.register, which tells it each change, and by the links to followers (cluster.leader).
+Events go into one frame until a flush that a client waits for begins, for HELD_S at most and up to
+FRAME_OCTETS: each frame costs a send and an acknowledgement, which are more than its events. Frames are kept
+in a chain, from which each link sends at its own pace. So a follower that comes back soon needs no sync; one
+that is too far behind finds its place dropped and begins anew. Never blocks, never switches, never raises to
+the storage. Long appended ranges (replication.Range) are read when the first link needs them, in pieces of
+PIECE_OCTETS.
 """
 import os
 import time
@@ -13,16 +15,19 @@ from collections import deque
 
 import gevent
 
+from gomq_py.cluster.former_run import is_part
 from gomq_py.cluster.wire import events, frames
 from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.turns import give_way
 from gomq_py.observability.log import logger
-from gomq_py.storage.disk.replication import LATER_OCTETS, Range, Replicator
+from gomq_py.storage.disk.replication import Range, Replicator
 
 LOG = logger("cluster")
 # A frame is closed at this size: large enough that its header and checksum cost little, small enough to be
 # made within a millisecond.
 FRAME_OCTETS = 256 * 1024
+# Longest time for events in a frame that is not closed, where nothing waits for them.
+HELD_S = 0.005
 # Part of a long range in one frame.
 PIECE_OCTETS = 256 * 1024
 # Memory for made frames: a second of a fast leader, so that a short cut of the network needs no sync.
@@ -31,8 +36,7 @@ KEPT_OCTETS = 64 << 20
 UNREAD_OCTETS = 1 << 30
 # Shorter frames are sent as they are: a packet of the network carries them either way.
 COMPRESSED_OCTETS = 1024
-# Memory of a frame besides its octets.
-ENTRY_OCTETS = 300
+ENTRY_OCTETS = 300  # memory of a frame besides its octets
 # Without a follower nothing is kept after this time.
 ALONE_S = 60.0
 # Entries between two marks, from which a search begins: 256 steps take some 10 us.
@@ -113,6 +117,47 @@ class Piece:
         self.count = count
 
 
+class Room:
+    """A buffer for payloads: the first ``filled`` octets are of the frame that is not closed, and from
+    FRAME_OCTETS on there is room for a piece of a long range.
+    """
+
+    __slots__ = ("octets", "filled")
+
+    def __init__(self):
+        self.octets = bytearray(FRAME_OCTETS + events.WRITTEN_OVERHEAD + PIECE_OCTETS)
+        self.filled = 0
+
+    def put(self, operation):
+        """Put an operation behind the others."""
+        end = self.filled + len(operation)
+        self.octets[self.filled:end] = operation
+        self.filled = end
+
+    def put_written(self, file_id, file, start, end):
+        """Put a range of a file behind the others: at most PIECE_OCTETS."""
+        at = self.filled + events.WRITTEN_OVERHEAD
+        with memoryview(self.octets)[at:] as room:
+            count = file.read_into(room, start, end)
+        events.put_written(self.octets, self.filled, file_id, start, count)
+        self.filled = at + count
+
+    def put_piece(self, piece):
+        """Put a Piece to FRAME_OCTETS. Returns the end of its operation."""
+        at = events.put_written(self.octets, FRAME_OCTETS, piece.file_id, piece.start, piece.count)
+        with memoryview(self.octets)[at:at + piece.count] as room:
+            count = piece.content.take_into(room)
+        if count != piece.count:
+            raise EOFError(f"a file of {piece.count} octets more at {piece.start} ends after {count}")
+        return at + count
+
+    def frame(self, start, end, epoch, position, compresses):
+        """A frame whose payload is [start, end)."""
+        with memoryview(self.octets)[start:end] as payload:
+            return frames.encode(
+                frames.EVENTS, payload, epoch, position, compresses and end - start >= COMPRESSED_OCTETS)
+
+
 class EventStream(Replicator):
     """The events of one run of the leader.
 
@@ -127,7 +172,7 @@ class EventStream(Replicator):
 
     __slots__ = (
         "epoch", "position", "octets", "made", "kept", "unread", "wakes", "kept_most", "_inside",
-        "_compresses", "_unread_most", "_pending", "_is_due", "_chain", "_first", "_last", "_marks", "_added",
+        "_compresses", "_unread_most", "_room", "_closer", "_chain", "_first", "_last", "_marks", "_added",
         "_dead", "_freeing", "_is_keeping", "_followers", "_runs", "_timer", "_has_failed",
     )
 
@@ -142,8 +187,8 @@ class EventStream(Replicator):
         self._compresses = compresses
         self.kept_most = kept_most
         self._unread_most = unread_most
-        self._pending = bytearray()  # of the frame that is not closed yet
-        self._is_due = False
+        self._room = None  # where frames are put together, while they are kept
+        self._closer = None  # libev timer, active while events other than flushed() are pending
         # The chain: links may be at any of these entries; the frames behind _first are kept.
         self._chain = Chain()
         self._first = self._last = Entry(self._chain, 0, True, 0)
@@ -170,8 +215,8 @@ class EventStream(Replicator):
         self._tell(events.folder_created, self._path(path))
 
     def appended(self, file_id, file, start, end):
-        if end - start < LATER_OCTETS:
-            self._tell(_written, file_id, file, start, end)
+        if end - start <= PIECE_OCTETS:
+            self._tell_written(file_id, file, start, end)
             return
         self.position += 1
         if self._is_keeping:
@@ -182,7 +227,7 @@ class EventStream(Replicator):
 
     def overwritten(self, file_id, file, start, end):
         if end - start <= PIECE_OCTETS:
-            self._tell(_written, file_id, file, start, end)
+            self._tell_written(file_id, file, start, end)
             return
         self.position += 1
         if self._is_keeping:
@@ -203,13 +248,25 @@ class EventStream(Replicator):
     def folder_removed(self, path):
         self._tell(events.folder_removed, self._path(path))
 
-    def flushed(self):
+    def flushing(self):
         """End a frame here: a follower acknowledges its position after its own flush."""
-        self._tell(events.flushed)
         try:
-            self.close_frame()
+            if self._is_keeping:
+                self._room.put(events.hurry())
+                self.close_frame()
         except Exception as error:
             self._fail(error)
+
+    def flushed(self):
+        """Sent with the next event, because it matters to later events alone, or with a link's beat."""
+        self.position += 1
+        if self._is_keeping:
+            try:
+                self._room.put(events.flushed())
+                if self._room.filled >= FRAME_OCTETS:
+                    self.close_frame()
+            except Exception as error:
+                self._fail(error)
 
     def diverged(self):
         self.position += 1
@@ -224,13 +281,13 @@ class EventStream(Replicator):
         self.position, self.epoch = former.position, epoch
         self._runs.update(former.runs)
         self._first = self._last = Entry(self._chain, former.begin, True, 0)
-        self._is_keeping = True
+        self._room, self._is_keeping = Room(), True
         self._timer = gevent.spawn_later(ALONE_S, self._stop_keeping)
         before = former.begin
         for frame in former.frames:
             octets = frames.encode(
                 frames.EVENTS, frame.payload, frame.epoch, frame.position, self._compresses)
-            self._append(Entry(self._chain, frame.position, frame.position > before, 0, octets))
+            self._append(Entry(self._chain, frame.position, not is_part(frame, before), 0, octets))
             before = frame.position
 
     # for links
@@ -242,8 +299,8 @@ class EventStream(Replicator):
             self._timer.kill()
             self._timer = None
         if not self._is_keeping:
-            self._begin_anew()
             self._is_keeping = True
+            self._begin_anew()
 
     def detach(self):
         """Note that a follower has gone. ALONE_S after the last one nothing is kept any more."""
@@ -279,6 +336,16 @@ class EventStream(Replicator):
                 entry = entry.next
         return entry if entry is not None and entry.position == position and entry.is_whole else None
 
+    def want(self, position, hurries=True):
+        """Send all events up to ``position`` now, because a promise waits for them; ``hurries``: for their
+        flush. Events that were told before a flush are on their way already.
+        """
+        if position > self._last.position:
+            if hurries:
+                self.flushing()
+            else:
+                self.close_frame()
+
     def octets_of(self, entry):
         """The frame of an Entry, which may have to be read. Returns None, and begins the chain anew, if that
         fails.
@@ -304,31 +371,48 @@ class EventStream(Replicator):
 
     def _tell(self, encode, *arguments):
         self.position += 1
-        if not self._is_keeping:
-            return
+        if self._is_keeping:
+            try:
+                self._room.put(encode(*arguments))
+                self._told()
+            except Exception as error:
+                self._fail(error)
+
+    def _tell_written(self, file_id, file, start, end):
+        self.position += 1
+        if self._is_keeping:
+            try:
+                self._room.put_written(file_id, file, start, end)
+                self._told()
+            except Exception as error:
+                self._fail(error)
+
+    def _told(self):
+        if self._room.filled >= FRAME_OCTETS:
+            self._close(self.position, True)
+        elif self._closer is None:
+            self._closer = gevent.get_hub().loop.timer(HELD_S)
+            self._closer.start(self._close_due)
+
+    def _close_due(self):
         try:
-            pending = self._pending
-            pending += encode(*arguments)
-            if len(pending) >= FRAME_OCTETS:
-                self._close(self.position, True)
-            elif not self._is_due:
-                self._is_due = True
-                gevent.get_hub().loop.run_callback(self._close_due)
+            self.close_frame()
         except Exception as error:
             self._fail(error)
 
-    def _close_due(self):
-        self._is_due = False
-        self.close_frame()
+    def _stop_closer(self):
+        closer, self._closer = self._closer, None
+        if closer is not None:
+            closer.stop()
+            closer.close()
 
     def _close(self, position, is_whole):
-        pending = self._pending
-        if not pending:
+        self._stop_closer()
+        if not (count := self._room.filled if self._room else 0):
             return
-        self._pending = bytearray()
-        self.octets += len(pending)
-        compresses = self._compresses and len(pending) >= COMPRESSED_OCTETS
-        frame = frames.encode(frames.EVENTS, pending, self.epoch, position, compresses)
+        self._room.filled = 0
+        self.octets += count
+        frame = self._room.frame(0, count, self.epoch, position, self._compresses)
         self._append(Entry(self._chain, position, is_whole, self.octets, frame))
 
     def _add_pieces(self, file_id, file, start, end):
@@ -337,7 +421,7 @@ class EventStream(Replicator):
         self._close(self.position - 1, True)
         for at in range(start, end, PIECE_OCTETS):
             until = min(end, at + PIECE_OCTETS)
-            self._pending += _written(file_id, file, at, until)
+            self._room.put_written(file_id, file, at, until)
             is_last = until == end
             self._close(self.position if is_last else self.position - 1, is_last)
 
@@ -355,11 +439,8 @@ class EventStream(Replicator):
 
     def _read(self, entry):
         piece = entry._piece
-        octets = piece.content.take(piece.count)
-        if len(octets) != piece.count:
-            raise EOFError(f"a file of {piece.count} octets more at {piece.start} ends after {len(octets)}")
-        written = events.written(piece.file_id, piece.start, octets)
-        frame = frames.encode(frames.EVENTS, written, self.epoch, entry.position, self._compresses)
+        end = self._room.put_piece(piece)
+        frame = self._room.frame(FRAME_OCTETS, end, self.epoch, entry.position, self._compresses)
         entry._octets, entry._piece = frame, None
         entry.cost += len(frame)
         self.kept += len(frame)
@@ -397,7 +478,8 @@ class EventStream(Replicator):
 
     def _begin_anew(self):
         """Drop all frames. Every link is lost, and begins with a sync."""
-        self._pending = bytearray()
+        self._stop_closer()
+        self._room = Room() if self._is_keeping else None
         self._chain.is_dropped = True
         self._last.next, self._dead = self._dead, self._first
         self._chain = Chain()
@@ -449,7 +531,3 @@ class EventStream(Replicator):
 
 def _position(entry):
     return entry.position
-
-
-def _written(file_id, file, start, end):
-    return events.written(file_id, start, file.read(start, end))

@@ -49,7 +49,7 @@ class Pair(Driver):
         super().begin()
         (self.stream,) = self.listeners
         self.promises = Promises()
-        acknowledger = Acknowledger(self.promises)
+        acknowledger = Acknowledger(self.promises, self.stream.want)
         self.life.broker.durability.add(acknowledger)
         mine = identity.of_leader(PlainFiles(), self.disk.root)
         self.leader = Leader(

@@ -28,7 +28,8 @@ class PromisingNode(LeadingNode):
 
     def __init__(self, root, port=0):
         self.promises = Promises()
-        super().__init__(root, port, acknowledger=Acknowledger(self.promises))
+        super().__init__(root, port, acknowledger=Acknowledger(
+            self.promises, lambda *arguments: self.stream.want(*arguments)))
 
     def require(self, count=1):
         """Wait until so many followers are there, and let promises wait for them from now on."""

@@ -10,6 +10,7 @@ endian. A path is its length (u16) and UTF-8 with surrogateescape, relative to t
     5  RENAMED         id u64, source, target       10  LISTED          id u64, size u64, path
        (id 0: a folder)                             11  LISTED_ALL      the listing is complete
     6  UNLINKED        id u64, path                 12  SYNCED          the sync is complete
+                                                   13  HURRY           flush now: a promise waits
 
 ``file_id`` is the register's (storage.disk.register); storage.disk.replication explains each event.
 """
@@ -17,8 +18,8 @@ from struct import Struct
 
 (
     CREATED, FOLDER_CREATED, WRITTEN, RESIZED, RENAMED, UNLINKED, FOLDER_REMOVED, FLUSHED, LISTED_FOLDER,
-    LISTED, LISTED_ALL, SYNCED,
-) = range(1, 13)
+    LISTED, LISTED_ALL, SYNCED, HURRY,
+) = range(1, 14)
 
 _ID, _ID_AND_SIZE, _WRITTEN = Struct(">Q"), Struct(">QQ"), Struct(">QQI")
 _LENGTH = Struct(">H")
@@ -51,6 +52,14 @@ def folder_created(path):
 def written(file_id, start, octets):
     """Encode a write. ``octets``: bytes-like, at most a frame with WRITTEN_OVERHEAD."""
     return b"".join((_OP_WRITTEN.pack(WRITTEN, file_id, start, len(octets)), octets))
+
+
+def put_written(room, at, file_id, start, count):
+    """Put what comes before the ``count`` octets of ``written`` into a bytearray. Returns where the octets
+    begin.
+    """
+    _OP_WRITTEN.pack_into(room, at, WRITTEN, file_id, start, count)
+    return at + WRITTEN_OVERHEAD
 
 
 def resized(file_id, size):
@@ -88,6 +97,10 @@ def listed_all():
 
 def synced():
     return b"\x0c"
+
+
+def hurry():
+    return b"\x0d"
 
 
 def decode(payload, follower):
@@ -202,4 +215,5 @@ _READERS = {
     LISTED: ("listed", _Fields.id_size_and_path),
     LISTED_ALL: ("listed_all", _nothing),
     SYNCED: ("synced", _nothing),
+    HURRY: ("hurry", _nothing),
 }

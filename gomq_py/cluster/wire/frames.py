@@ -38,6 +38,8 @@ KINDS = {
 _LZ4 = 1
 # LZ4 is used where it saves at least 1/8: a smaller gain is not worth the follower's decompression.
 _LEAST_GAIN = 8
+# Part of a long payload that is compressed first, for 3 us: 256 KiB in vain take 120.
+_SAMPLE_OCTETS = 4096
 
 
 class FrameError(Exception):
@@ -63,7 +65,7 @@ def encode(kind, payload, epoch=0, position=0, compress=False):
     sent = _compressed(payload) if compress else None
     flags = 0 if sent is None else _LZ4
     if sent is None:
-        sent = bytes(payload)
+        sent = payload
     head = bytearray(HEADER.pack(MAGIC, VERSION, kind, flags, epoch, position, raw, len(sent), 0))
     _CRC.pack_into(head, _CRC_AT, _checksum(head, sent))
     return b"".join((head, sent))
@@ -163,8 +165,17 @@ def _compressed(payload):
     block = lz4_block()
     if block is None or not payload:
         return None
+    if len(payload) > 4 * _SAMPLE_OCTETS:
+        middle = len(payload) // 2
+        sample = payload[middle:middle + _SAMPLE_OCTETS]
+        if not _gains(block.compress(sample, store_size=False), _SAMPLE_OCTETS):
+            return None
     sent = block.compress(payload, store_size=False)
-    return sent if len(sent) <= len(payload) - len(payload) / _LEAST_GAIN else None
+    return sent if _gains(sent, len(payload)) else None
+
+
+def _gains(sent, raw):
+    return len(sent) <= raw - raw / _LEAST_GAIN
 
 
 def _decompressed(sent, raw):

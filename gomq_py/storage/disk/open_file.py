@@ -88,6 +88,16 @@ class File:
             return self.map[start:end]
         return os.pread(self.fd, end - start, start)
 
+    def read_into(self, target, start, end):
+        """Copy the bytes [start, end) to the beginning of ``target``, a memoryview. Returns how many there
+        were before the file's end.
+        """
+        if self.map is None:
+            return os.preadv(self.fd, (target[:end - start],), start)
+        with memoryview(self.map)[start:end] as octets:
+            target[:len(octets)] = octets
+            return len(octets)
+
     def remap(self, fd=-1):
         """Map the whole file again, at its present size. ``fd``: a descriptor for a file that keeps none.
 

@@ -27,7 +27,7 @@ class NullRegister:
         return 0
 
     seed = created = folder_created = appended = overwritten = resized = ignore
-    renamed = unlinked = folder_removed = flushed = ignore
+    renamed = unlinked = folder_removed = flushing = flushed = ignore
 
 
 class Register:
@@ -120,6 +120,10 @@ class Register:
     def folder_removed(self, path):
         self.folders.pop(path, None)
         self._tell("folder_removed", path)
+
+    def flushing(self):
+        for replicator in self.replicators:
+            replicator.flushing()
 
     def flushed(self):
         self._tell("flushed")

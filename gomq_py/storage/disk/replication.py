@@ -59,6 +59,11 @@ class Replicator:
         """An empty folder was removed."""
         raise NotImplementedError
 
+    def flushing(self):
+        """A flush of what was told so far begins, and a caller waits for it: a follower should flush, too.
+        This is no event.
+        """
+
     def diverged(self):
         """A file was changed without a report: every copy must be compared with the folder."""
         raise NotImplementedError
@@ -91,14 +96,21 @@ class Range:
         """The next ``count`` bytes, fewer at the end. Call this until the end, or call ``drop``. Raises
         OSError; then the range is given up.
         """
-        start, self._at = self._at, min(self._at + count, self.end)
+        octets = bytearray(count)
+        return bytes(octets[:self.take_into(memoryview(octets))])
+
+    def take_into(self, target):
+        """As ``take``, for as many bytes as ``target`` has room for, a memoryview. Returns their count."""
+        start, self._at = self._at, min(self._at + len(target), self.end)
         if self._file is None:
-            return self._octets[start - self.start:self._at - self.start]
+            octets = self._octets[start - self.start:self._at - self.start]
+            target[:len(octets)] = octets
+            return len(octets)
         is_last = True
         try:
-            octets = self._file.read(start, self._at)
+            count = self._file.read_into(target, start, self._at)
             is_last = self._at == self.end
-            return octets
+            return count
         finally:
             if is_last:
                 self.drop()

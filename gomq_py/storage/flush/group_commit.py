@@ -415,6 +415,8 @@ class GroupCommit:
             self.position = self._register.told
         jobs += self._flushing.jobs_of(batch.logs, batch.folders)
         if jobs:
+            if self._in_flight and self._register.replicators:
+                self._register.flushing()
             self._flush(batch, jobs, len(self._in_flight) + next_flush.joined)
             if self._killed:
                 return  # killed during the flush: no callbacks

@@ -196,35 +196,19 @@ def test_flush_without_anything_received_returns(begin):
     assert begin(host="", port=0).flush() is None
 
 
-def test_events_behind_a_flush_of_the_leader_are_flushed_at_once(leader, begin):
-    """A promise waits for them there."""
-    begin(flush_s=60.0)
-    leader.accept()
-    sync(leader)
-
-    leader.tell(events.written(1, 0, b"xyz"), events.flushed(), position=7)
-
-    leader.await_ack(7, 7)
-
-
-@pytest.mark.parametrize("hurry_s", [3600.0, 0.0])
-def test_events_soon_after_a_flush_of_the_leader_are_flushed_with_its_next_one(
-        leader, begin, hurry_s, monkeypatch):
+@pytest.mark.parametrize("before", [(), (events.flushed(),)])
+def test_events_that_a_promise_waits_for_are_flushed_at_once(leader, begin, before):
     """Both disks are at work at the same time."""
-    monkeypatch.setattr(applier, "HURRY_S", hurry_s)
     one = begin(flush_s=60.0)
     leader.accept()
     sync(leader)
-    leader.tell(events.written(1, 0, b"xyz"), events.flushed(), position=7)
-    leader.await_ack(7, 7)
+    leader.tell(events.written(1, 0, b"xyz"), *before, position=7)
+    leader.await_ack(7, 5)
+    assert one.status.flushed == 5
 
-    leader.tell(events.written(1, 0, b"abc"), position=8)
+    leader.tell(*before, events.written(1, 0, b"abc"), events.hurry(), position=8)
 
-    if hurry_s:
-        leader.await_ack(8, 8)
-    else:
-        leader.await_ack(8, 7)
-        assert one.status.flushed == 7
+    leader.await_ack(8, 8)
 
 
 def test_what_waits_behind_a_flush_does_not_delay_its_acknowledgement(leader, begin, files, monkeypatch):
@@ -237,7 +221,7 @@ def test_what_waits_behind_a_flush_does_not_delay_its_acknowledgement(leader, be
 
     octets = b"".join(
         frames.encode(
-            frames.EVENTS, events.written(1, 0, b"%03d" % position) + events.flushed() * (position % 2), 1,
+            frames.EVENTS, events.written(1, 0, b"%03d" % position) + events.hurry() * (position % 2), 1,
             position)
         for position in range(6, 10))
     leader.connection.sendall(octets)

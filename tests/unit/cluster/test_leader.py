@@ -79,10 +79,22 @@ def put_short_ones(world, octets, name="short"):
     for at in range(0, octets, 1 << 15):
         world.files.write(file, at, os.urandom(1 << 15))
         give_way()
+    world.stream.close_frame()
 
 
 def wait(condition, **options):
     return wait_until(condition, sleep=gevent.sleep, **options)
+
+
+def test_flush_that_no_change_follows_is_told_in_the_next_beat(world):
+    put(world, "msgs", b"x")
+    follower = world.follower()
+    world.check(follower)
+
+    world.files.register.flushed()
+
+    wait(lambda: follower.flushed_count == 1)
+    assert follower.position == world.stream.position
 
 
 def test_new_follower_gets_what_is_there_and_then_what_happens(world):

@@ -21,7 +21,8 @@ class PromisingWorld(World):
 
     def __init__(self, root, counts_received=False):
         self.promises = Promises()
-        super().__init__(root, acknowledger=Acknowledger(self.promises, counts_received))
+        super().__init__(root, acknowledger=Acknowledger(
+            self.promises, lambda *arguments: self.stream.want(*arguments), counts_received))
         self.promises.require([COPY])
         self.promises.hold(False)
         self.kept = []
@@ -288,6 +289,7 @@ def test_publishers_are_held_before_frames_are_dropped(world):
 
     while not alarms.raised:
         put(world, str(world.stream.position), b"x")
+        world.stream.close_frame()
         gevent.sleep(0)
 
     assert world.leader.links and not place.is_dropped

@@ -69,7 +69,7 @@ def calls_of(*found):
     return heard.calls
 
 
-def test_changes_of_one_turn_are_one_frame(stream, files, tmp_path):
+def test_changes_until_a_flush_are_one_frame(stream, files, tmp_path):
     place = stream.end()
     file = files.create(tmp_path / "msgs", 4096)
     files.make_folder(tmp_path / "folder")
@@ -80,41 +80,70 @@ def test_changes_of_one_turn_are_one_frame(stream, files, tmp_path):
     files.rename(file.path, tmp_path / "folder" / "msgs", file)
     files.unlink(file.path)
     files.remove_folder(tmp_path / "folder")
-    assert place.next is None, "the frame is made at the end of the turn"
-
     gevent.sleep(0)
+    assert place.next is None
+
+    with no_switch():
+        files.register.flushing()
 
     frame, = frames_behind(stream, place)
     assert (frame.position, stream.position, files.register.told) == (8, 8, 8)
     assert calls_of(frame) == [
         ("created", 1, 4096, "msgs"), ("folder_created", "folder"), ("written", 1, 10, b"octets"),
         ("written", 1, 0, b"head"), ("resized", 1, 8192), ("renamed", 1, "msgs", "folder/msgs"),
-        ("unlinked", 1, "folder/msgs"), ("folder_removed", "folder"),
+        ("unlinked", 1, "folder/msgs"), ("folder_removed", "folder"), ("hurry",),
     ]
 
 
-def test_frame_ends_where_the_leader_has_flushed(stream, files, tmp_path):
+def test_frame_ends_where_a_flush_begins(stream, files, tmp_path):
     """A follower acknowledges positions of frames: a promise must not wait for what comes behind its flush.
     """
     place = stream.end()
     files.make_folder(tmp_path / "one")
-    files.register.flushed()
+    files.register.flushing()
     files.make_folder(tmp_path / "two")
-    stream.close_frame()
+    files.register.flushed()
+    files.make_folder(tmp_path / "three")
+    files.register.flushing()
 
     found = frames_behind(stream, place)
 
     assert [(frame.position, calls_of(frame)) for frame in found] == [
-        (2, [("folder_created", "one"), ("flushed",)]), (3, [("folder_created", "two")])]
+        (1, [("folder_created", "one"), ("hurry",)]),
+        (4, [("folder_created", "two"), ("flushed",), ("folder_created", "three"), ("hurry",)])]
 
 
-def test_changes_of_later_turns_are_further_frames(stream, files, tmp_path):
+def test_flush_of_what_was_sent_is_told_alone(stream, files, tmp_path):
+    files.make_folder(tmp_path / "one")
     place = stream.end()
-    for name in ("one", "two"):
-        files.make_folder(tmp_path / name)
-        gevent.sleep(0)
 
-    assert [frame.position for frame in frames_behind(stream, place)] == [1, 2]
+    files.register.flushing()
+
+    assert [(frame.position, calls_of(frame)) for frame in frames_behind(stream, place)] == [
+        (1, [("hurry",)])]
+
+
+@pytest.mark.parametrize("hurries", [True, False])
+def test_what_a_promise_waits_for_is_sent_unless_it_was(stream, files, tmp_path, hurries):
+    """Such as a record of a log, which is told of behind the flush."""
+    place = stream.end()
+    files.make_folder(tmp_path / "one")
+
+    stream.want(1, hurries)
+    stream.want(1, hurries)
+
+    assert [calls_of(frame) for frame in frames_behind(stream, place)] == [
+        [("folder_created", "one"), ("hurry",)][:1 + hurries]]
+
+
+def test_changes_that_nothing_waits_for_are_sent_soon(stream, files, tmp_path):
+    first = stream.end()
+    files.make_folder(tmp_path / "one")
+    second = wait_until(lambda: first.next, sleep=gevent.sleep)
+    files.make_folder(tmp_path / "two")
+    third = wait_until(lambda: second.next, sleep=gevent.sleep)
+
+    assert [second.position, third.position] == [1, 2]
 
 
 def test_frame_is_closed_when_it_is_large(stream, files, tmp_path):
@@ -259,7 +288,7 @@ def test_storage_hears_of_no_fault_and_followers_begin_anew(stream, files, tmp_p
     place = stream.end()
     woken = []
     stream.wakes.add(lambda: woken.append(1))
-    monkeypatch.setattr(type(file), "read", lambda *_: 1 / 0)
+    monkeypatch.setattr(type(file), "read_into", lambda *_: 1 / 0)
 
     files.appended(file, 0, 10)
     files.overwritten(file, 0, 10)
@@ -278,7 +307,7 @@ def test_long_range_that_cannot_be_read_makes_followers_begin_anew(stream, files
     file = files.create(tmp_path / "msgs", MIB)
     place = stream.end()
     files.write(file, 0, bytes(MIB))
-    monkeypatch.setattr(type(file), "read", lambda *_: b"short")
+    monkeypatch.setattr(type(file), "read_into", lambda *_: 5)
 
     assert stream.octets_of(place.next) is None
 
@@ -333,8 +362,9 @@ class Told:
     """A file of which 60 octets are told at a time."""
 
     @staticmethod
-    def read(start, end):
-        return b"x" * (end - start)
+    def read_into(target, start, end):
+        target[:end - start] = b"x" * (end - start)
+        return end - start
 
 
 def fill(stream, count):

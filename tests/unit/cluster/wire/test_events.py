@@ -26,6 +26,7 @@ OPERATIONS = [
     ("0a 0000000000000004 0000000000000005 0001 61", ("listed", 4, 5, "a")),
     ("0b", ("listed_all",)),
     ("0c", ("synced",)),
+    ("0d", ("hurry",)),
 ]
 NAMES = [operation[0] for _, operation in OPERATIONS]
 
@@ -82,7 +83,7 @@ def test_operation_that_is_cut_short_is_malformed(octets, operation):
 
 @pytest.mark.parametrize("octets, text", [
     ("00", "unknown operation 0 at octet 0 of 1"),
-    ("08 0d", "unknown operation 13 at octet 1 of 2"),
+    ("08 0e", "unknown operation 14 at octet 1 of 2"),
     ("08 ff", "unknown operation 255 at octet 1 of 2"),
     ("01 0000000000000000 0000000000000000 0001 61", "file id 0 is no file's"),
     ("01 0000000000000001 8000000000000000 0001 61", "file 1 cannot have 9223372036854775808 bytes"),

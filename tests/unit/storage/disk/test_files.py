@@ -467,10 +467,10 @@ def test_range_whose_file_cannot_be_read_gives_it_back(tmp_path, monkeypatch):
     file = Files().create(tmp_path / "msgs", LATER_OCTETS)
     content = Range(file, 0, LATER_OCTETS)
 
-    def read(_file, start, end):
+    def read_into(_file, target, start, end):
         raise OSError(errno.EIO, "unreadable")
 
-    monkeypatch.setattr(type(file), "read", read)
+    monkeypatch.setattr(type(file), "read_into", read_into)
 
     with pytest.raises(OSError, match="unreadable"):
         content.take(10)

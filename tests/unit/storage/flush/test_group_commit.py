@@ -133,7 +133,7 @@ class Told:
         return lambda *_: self.order.append(name)
 
 
-def test_end_of_a_flush_is_told_behind_its_logs_and_before_stores_and_callbacks_hear(tmp_path):
+def test_flush_is_told_when_it_begins_and_behind_its_logs_before_stores_and_callbacks_hear(tmp_path):
     told = Told()
     files = Unflushed((told,))
     committer, store = GroupCommit(files), FakeStore("a")
@@ -150,7 +150,21 @@ def test_end_of_a_flush_is_told_behind_its_logs_and_before_stores_and_callbacks_
     committer.wait()
     committer.stop()
 
-    assert told.order == ["appended", "flushed", "store", "callback"]
+    assert told.order == ["flushing", "appended", "flushed", "store", "callback"]
+
+
+def test_flush_that_nobody_waits_for_is_not_told_when_it_begins(tmp_path):
+    told = Told()
+    files = Unflushed((told,))
+    committer, store = GroupCommit(files), FakeStore("a")
+    store.file = files.create(tmp_path / "msgs", 4096)
+    store.sync_files = lambda acks_too: [store.file]
+    told.order.clear()
+    committer.mark(store)
+
+    committer.stop()
+
+    assert told.order == ["flushed"]
 
 
 @pytest.mark.parametrize("with_log", [False, True])
