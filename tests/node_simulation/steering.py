@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import gevent
 
-from gomq_py.cluster import boot_keepalives, elected, leader, link, login, refusals
+from gomq_py.cluster import boot_keepalives, elected, identity, leader, link, login, refusals
 from gomq_py.cluster.boot_keepalives import BootKeepalives
 from gomq_py.cluster.stream import EventStream
 from gomq_py.hub import loop_socket
@@ -24,6 +24,7 @@ def steer(world):
     """For the rest of this process of the machine."""
     steering.steer(world)
     elected.PlainFiles = data_dir.Files = lambda: gevent.get_hub().process.files(())
+    identity.boot_id = data_dir.boot_id
     elected._client_of_etcd = Coordinator
     for module in (elected, link, refusals):
         module.socket = SOCKETS
