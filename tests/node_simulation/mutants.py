@@ -2,9 +2,9 @@
 
 ``MUTANTS[name]()`` puts one into this process, for good.
 """
-from gomq_py.cluster import elected
 from gomq_py.cluster.applier import Applier
 from gomq_py.cluster.elected import ElectedMembership
+from gomq_py.cluster.identity import IdentityFile
 from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.leadership import Leadership
 from gomq_py.cluster.replica import Replica
@@ -23,7 +23,7 @@ def mutant(function):
 @mutant
 def acknowledged_when_received():
     """What a follower has received counts before it is flushed."""
-    Leader._counted = lambda leader, link: link.received
+    Leader._counted = lambda leader, link: link.acked.received
 
 
 @mutant
@@ -66,13 +66,11 @@ def deposed_leader_keeps_its_promises():
 @mutant
 def identity_not_written_when_elected():
     """The epoch of an elected node is in its memory only."""
-    def of_elected(files, root, cluster_id, epoch):
-        found = elected.identities.read(root)
-        return found._replace(cluster_id=cluster_id, epoch=epoch)
+    def take(file, cluster_id, epoch, unflushed=""):
+        file.identity = file.identity._replace(
+            cluster_id=cluster_id, epoch=epoch, position=0, unflushed=unflushed)
 
-    ElectedMembership.take = lambda membership, cluster, epoch: setattr(
-        membership, "_identity", of_elected(
-            membership._files, membership._root, bytes.fromhex(cluster), epoch))
+    IdentityFile.take = take
 
 
 @mutant

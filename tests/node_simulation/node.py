@@ -111,7 +111,9 @@ class NodeProcess(Process):
     @property
     def delivers(self):
         """Whether it is at work, and its gate is open."""
-        return self.leads and not self.node.hub.gate.is_shut and self.world.now_s >= self._stalled_until_s
+        return (
+            self.leads and self.node.hub.gate._is_open.is_set()
+            and self.world.now_s >= self._stalled_until_s)
 
     def moment(self, what):
         super().moment(what)

@@ -4,13 +4,14 @@ from types import SimpleNamespace
 
 import gevent
 
-from gomq_py.cluster import boot_keepalives, elected, leader, link, login, refusals
+from gomq_py.cluster import boot_keepalives, elected, identity, leader, link, login, refusals
 from gomq_py.cluster.boot_keepalives import BootKeepalives
 from gomq_py.cluster.stream import EventStream
 from gomq_py.hub import loop_socket
+from gomq_py.net import connecting
 from gomq_py.storage.disk import data_dir
 from tests.node_simulation.etcd import Coordinator
-from tests.node_simulation.network import SOCKETS, Dialling, Lasting
+from tests.node_simulation.network import SOCKETS, Dialling, Lasting, dialled
 from tests.simulation import steering
 from tests.simulation.clock import CLOCK
 from tests.simulation.network import Listening, WaitingSocket
@@ -23,11 +24,13 @@ def steer(world):
     """For the rest of this process of the machine."""
     steering.steer(world)
     elected.PlainFiles = data_dir.Files = lambda: gevent.get_hub().process.files(())
+    identity.boot_id = data_dir.boot_id
     elected._client_of_etcd = Coordinator
     for module in (elected, link, refusals):
         module.socket = SOCKETS
     loop_socket._PLAIN += Dialling, Lasting
-    leader.bind_tcp = _bound
+    connecting._connected = dialled
+    elected.bind_tcp = leader.bind_tcp = _bound
     _draw_nonces()
     _keep_order()
     boot_keepalives._start_thread = lambda function, arguments: Pool(1).spawn(function, *arguments)
