@@ -96,7 +96,7 @@ def test_follower_that_begins_to_stream_is_told_once(world):
 
     for _ in range(2):
         acknowledge(follower, follower.position, follower.position)
-        wait(lambda: world.leader.links[0].flushed == follower.position)
+        wait(lambda: world.leader.links[0].acked.flushed == follower.position)
 
     assert heard == [True]
 
