@@ -90,7 +90,6 @@ class Node:
         OSError, StoreError; the caller must then call ``close``.
         """
         settings = self.settings
-        broker: Any = None
         if self._membership is not None:
             self._membership.check_content(self._data_dir.path)
         self._data_dir.open()
