@@ -59,7 +59,7 @@ cdef class RecordScanner:
     cdef int _fill(self) except -1
 
 # typed, so Python sees no attribute: other modules cimport them
-cdef unsigned int ACKED, RUN_START, RUN_END, REQUEUED, COUNT, DUE
+cdef unsigned int ACKED, RUN_START, RUN_END, REQUEUED, COUNT, DUE, EXCUSED
 cdef Py_ssize_t ENTRY_BYTES
 
 @cython.locals(at=Py_ssize_t)

@@ -284,7 +284,7 @@ def test_what_is_picked_is_opened_at_once_also_when_a_thread_is_about_to(bench):
     stand_before_closed(bench)
     number = bench.store.read_segment.number
 
-    assert bench.store.pick(bench.store.location_of(number, 128))
+    assert bench.store.pick(record.location_of(0, number, 128))
 
     bench.finish_aside()
     assert bench.pool.openings.count == 0
