@@ -98,7 +98,8 @@ class Channel(HotChannel):
                     tables.check(value, len(payload))
         handler = HANDLERS.get(type(method))
         if handler is None:
-            raise CommandInvalid("unimplemented method")
+            # RabbitMQ 4.3's codes: 503 for class connection (10), 541 for methods that only a broker sends
+            raise (CommandInvalid if method.ID >> 16 == 10 else InternalError)("unimplemented method")
         connection = self.connection
         # As events.on_behalf_of(): events caused by the method name the user.
         before, connection.events.actor = connection.events.actor, connection.user.name
