@@ -1,5 +1,5 @@
-"""Modulus hash exchange: each message goes to one bound destination, chosen by a hash of its routing key modulo
-their count; equal keys go to the same destination as long as the destinations stay.
+"""Modulus hash exchange: each message goes to one bound destination, chosen by a hash of its routing key
+modulo their count. Equal keys go to the same destination as long as the destinations stay.
 """
 from binascii import crc32
 from bisect import insort

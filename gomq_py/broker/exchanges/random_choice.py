@@ -36,8 +36,8 @@ class RandomExchange(Exchange):
 
 
 class LocalRandomExchange(RandomExchange):
-    """Type ``x-local-random``: as ``x-random``, for bindings with an empty key. RabbitMQ prefers queues of the
-    node that got the message; here every queue is one.
+    """Type ``x-local-random``: as ``x-random``, for bindings with an empty key. RabbitMQ chooses among queues
+    of the node that got the message; here every queue is one.
     """
 
     type = "x-local-random"

@@ -1,7 +1,7 @@
 """Delivery limit: how often a message is requeued before it is dead-lettered. Applied by queues.limits.
 
-In quorum queues only failures count, as in RabbitMQ 4.3: basic.reject, and the end of a channel that holds the
-message. basic.nack and basic.recover give it back as often as they like.
+In quorum queues only failures count, as in RabbitMQ 4.3: basic.reject, and the end of a channel that holds
+the message. basic.nack and basic.recover give it back as often as they like.
 """
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, QUORUM, Feature, Flag
@@ -26,7 +26,7 @@ ROWS = (
         policy="delivery-limit", operator=True, check_policy=policy_checks.number, word="delivery limit",
         setting="delivery_limit", merge=_merge,
         flag=Flag(name="--delivery-limit", kind=int, help="How often a message may come back."),
-        effect="A message that came back more often dies. 20 for quorum queues, where only failures count; below 0 "
-               "there is no limit.",
+        effect="A message that came back more often dies. 20 for quorum queues, where only failures count; "
+               "below 0 there is no limit.",
     ),
 )

@@ -20,17 +20,17 @@ AHEAD_BYTES = 1 << 20
 
 class Recovered:
     """What the broker knows of an earlier run's segment. While its acks file is open, ``counts``,
-    ``excused`` and ``dues`` are that file's (record.Acks); ``patchy``: the file's entries have gaps, after a power cut;
-    ``sealed_entries``: count of entries by the file's seal, or -1. ``delivered``: records before this
-    position were delivered in an earlier run.
+    ``excused`` and ``dues`` are that file's (record.Acks); ``patchy``: the file's entries have gaps, after a
+    power cut; ``sealed_entries``: count of entries by the file's seal, or -1. ``delivered``: records before
+    this position were delivered in an earlier run.
 
     ``proven``: the msgs file has been read by the system up to this position, so its mapping is safe to
     touch. ``proof``: the Proof of the bytes that a thread reads now, or None.
     """
 
     __slots__ = (
-        "counts", "excused", "dues", "patchy", "sealed_entries", "delivered", "proven", "proof", "next_ordinal",
-        "looked_at", "_runs", "_run_count", "_run_at", "_checked_at", "_damaged_at", "_damaged_end",
+        "counts", "excused", "dues", "patchy", "sealed_entries", "delivered", "proven", "proof",
+        "next_ordinal", "looked_at", "_runs", "_run_count", "_run_at", "_checked_at", "_damaged_at", "_damaged_end",
         "_wanted_end",
     )
 

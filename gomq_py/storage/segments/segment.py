@@ -269,9 +269,9 @@ class Segment:
         record.put_mark(self.ack_p, head_format.DELIVERED_AT, seed, position)
 
     def put_count(self, position, count, entry, due, kind):
-        """Write a record's count of this ``kind`` and ``due`` (record.due_value; -1: none) into the acks file.
-        ``entry``: index + 1 of its entry of this kind to overwrite, with the DUE entry behind it; 0: add
-        entries.
+        """Write a record's count of this ``kind`` and ``due`` (record.due_value; -1: none) into the acks
+        file. ``entry``: index + 1 of its entry of this kind to overwrite, with the DUE entry behind it; 0:
+        add entries.
 
         Returns that entry's index + 1; 0 if only room for acks is left: a restart forgets the count.
         """

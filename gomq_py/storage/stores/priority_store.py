@@ -143,9 +143,6 @@ class PriorityStore(_store.Store):
         """Save for later runs that an unacked message must wait until ``due_s``, in Unix seconds."""
         return self._of(location).wait_until(location, count, due_s)
 
-    def excuse(self, location, more):
-        return self._of(location).excuse(location, more)
-
     def delete(self, location):
         """Remove an unacked message for good."""
         store = self._of(location)

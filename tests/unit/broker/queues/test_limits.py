@@ -442,9 +442,8 @@ def test_redelivery_says_how_often_the_message_came_back_where_that_is_limited(b
             assert message.get_body() == b"body" and message.describe()["redelivered"]
 
 
-@pytest.mark.parametrize("priority", [{}, {"x-max-priority": 3}])
-def test_quorum_queue_counts_failures_alone_and_tells_all_deliveries(bench, priority):
-    queue = bench.limited({"x-queue-type": "quorum", "x-dead-letter-exchange": "x", **priority})
+def test_quorum_queue_counts_failures_alone_and_tells_all_deliveries(bench):
+    queue = bench.limited({"x-queue-type": "quorum", "x-dead-letter-exchange": "x"})
     bench.publish(queue, b"a")
     message = Message()
     failures = 0

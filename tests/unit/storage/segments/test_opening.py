@@ -4,6 +4,7 @@ import threading
 import gevent
 import pytest
 
+from gomq_py.storage.format import record
 from gomq_py.storage.message import Message
 from gomq_py.storage.segments.opening import UNWANTED_MS
 from gomq_py.storage.segments.recovered import AHEAD_BYTES, PROVEN_BYTES

@@ -72,7 +72,7 @@ def test_failed_deliveries_are_counted_over_restarts(tmp_path, restart):
 
 @pytest.mark.parametrize("restart", [StoreBench.reopen, StoreBench.crash])
 def test_deliveries_without_a_failure_are_counted_over_restarts(tmp_path, restart):
-    """What is given back after each other delivery, over five runs; the last delivery of each is lost with it."""
+    """What is given back after each other delivery, over five runs; each run loses its last."""
     bench = bench_with(tmp_path, 1)
     for run in range(1, 6):
         location, shown = bench.shift()
