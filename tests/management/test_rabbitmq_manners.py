@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.support.waiting import in_time
+from tests.support.waiting import in_time, wait_until
 
 LOCKED = "cannot obtain exclusive access to locked queue"
 GET = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
@@ -293,3 +293,32 @@ def test_limits_that_rabbitmq_has_emptied_are_none(api, name):
     assert api.get(f"vhost-limits/{name}").json() in ([], [{"vhost": name, "value": {}}])
     assert [api.put(f"queues/{name}/{number}").status_code for number in range(2)] == [201, 201]
     api.delete(f"vhosts/{name}")
+
+
+def test_definitions_say_what_they_are_of(api):
+    cluster = api.get("cluster-name").json()["name"]
+    for place, told in (
+        ("definitions", {"rabbitmq_definition_format": "cluster", "original_cluster_name": cluster}),
+        ("definitions/%2F", {"rabbitmq_definition_format": "single_virtual_host", "original_vhost_name": "/"}),
+    ):
+        exported = api.get(place).json()
+        assert told.items() <= exported.items()
+        assert api.post(place, exported).status_code == 204
+
+
+def test_queue_tells_its_delivery_limit_what_waits_and_its_consumers_their_timeout(api, channel, name):
+    """RabbitMQ 4.3's fields."""
+    channel.queue_declare(name, durable=True, arguments={
+        "x-queue-type": "quorum", "x-delivery-limit": 7, "x-consumer-timeout": 60_000,
+        "x-delayed-retry-type": "all", "x-delayed-retry-min": 600_000})
+    channel.queue_declare(f"{name}.plain")
+    channel.basic_publish("", name, b"x")
+    channel.basic_nack(channel.basic_get(name)[0].delivery_tag, requeue=True)
+    channel.basic_consume(name, lambda *_: None, consumer_tag="c")
+
+    wait_until(lambda: api.get(f"queues/%2F/{name}").json()["messages_delayed"] == 1)
+    shown, plain = (api.get(f"queues/%2F/{one}").json() for one in (name, f"{name}.plain"))
+    assert (shown["delivery_limit"], shown["consumer_details"][0]["consumer_timeout"]) == (7, 60_000)
+    assert (plain["messages_delayed"], "delivery_limit" in plain) == (0, False)
+    channel.basic_cancel("c")
+    channel.queue_delete(name)

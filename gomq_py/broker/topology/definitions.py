@@ -50,6 +50,8 @@ def sections(broker):
     """Yield the keys of the broker's definitions with their values: (key, text or iterator of entries)."""
     vhosts = list(broker.vhosts.values())
     yield from header().items()
+    yield "rabbitmq_definition_format", "cluster"
+    yield "original_cluster_name", broker.cluster_name
     yield "users", map(_user, list(broker.users))
     yield (
         "vhosts", ({"name": vhost.name, **vhost.metadata(), "metadata": vhost.metadata()} for vhost in vhosts)
@@ -69,6 +71,8 @@ def sections(broker):
 def sections_of_vhost(vhost):
     """Yield one vhost's definitions as (key, text or iterator of entries), without the vhost's name."""
     yield from header().items()
+    yield "rabbitmq_definition_format", "single_virtual_host"
+    yield "original_vhost_name", vhost.name
     for key, entries in _OF_A_VHOST.items():
         yield key, map(_without_vhost, entries(vhost))
 
