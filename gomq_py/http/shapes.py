@@ -219,7 +219,7 @@ def consumer(one, connection):
         "ack_required": not one.no_ack, "prefetch_count": one.prefetch,
         "arguments": jsonable(one.arguments or {}), "active": True,
         "activity_status": "up", "channel_details": channel_details(channel, connection),
-        "consumer_timeout": one.source.consumer_timeout_ms or None,
+        "consumer_timeout": one.holder.timeout_ms() or None,
     }
 
 

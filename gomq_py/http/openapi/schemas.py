@@ -143,7 +143,8 @@ COMPONENTS = {
             "buckets": some(some(ANYTHING)), "seconds": NUMBER, "failures": COUNT}),
     }),
     "Memory": record({"memory": {
-        **record({"strategy": TEXT, "total": record(counts("rss", "allocated", "erlang")), "mapped_files": COUNT}),
+        **record({
+            "strategy": TEXT, "total": record(counts("rss", "allocated", "erlang")), "mapped_files": COUNT}),
         "additionalProperties": COUNT}}),
     "VHost": record({
         **texts("name", "description", "default_queue_type"), "tags": some(TEXT),
@@ -385,7 +386,8 @@ COMPONENTS = {
         **dict.fromkeys(("parameters", "policies", "queues", "exchanges", "bindings"), some(OPEN)),
         "rabbitmq_definition_format": {"enum": ["cluster", "single_virtual_host"]},
     }, {
-        **dict.fromkeys(("users", "vhosts", "permissions", "topic_permissions", "global_parameters"), some(OPEN)),
+        **dict.fromkeys(
+            ("users", "vhosts", "permissions", "topic_permissions", "global_parameters"), some(OPEN)),
         **texts("original_cluster_name", "original_vhost_name"),
     }),
     "Peeked": record({
