@@ -299,7 +299,8 @@ def test_definitions_say_what_they_are_of(api):
     cluster = api.get("cluster-name").json()["name"]
     for place, told in (
         ("definitions", {"rabbitmq_definition_format": "cluster", "original_cluster_name": cluster}),
-        ("definitions/%2F", {"rabbitmq_definition_format": "single_virtual_host", "original_vhost_name": "/"}),
+        ("definitions/%2F", {
+            "rabbitmq_definition_format": "single_virtual_host", "original_vhost_name": "/"}),
     ):
         exported = api.get(place).json()
         assert told.items() <= exported.items()

@@ -30,8 +30,8 @@ class Recovered:
 
     __slots__ = (
         "counts", "excused", "dues", "patchy", "sealed_entries", "delivered", "proven", "proof",
-        "next_ordinal", "looked_at", "_runs", "_run_count", "_run_at", "_checked_at", "_damaged_at", "_damaged_end",
-        "_wanted_end",
+        "next_ordinal", "looked_at", "_runs", "_run_count", "_run_at", "_checked_at", "_damaged_at",
+        "_damaged_end", "_wanted_end",
     )
 
     def __init__(self):

@@ -55,7 +55,8 @@ def test_fields_that_servers_read_differently_are_refused(octets):
 @pytest.mark.parametrize(("target", "found"), [
     ("http://mq.example:15672/api/queues/%2F?page=1", ("mq.example:15672", "/api/queues/%2F?page=1")),
     ("HTTPS://mq", ("mq", "/")), ("http://mq?a=b", ("mq", "/?a=b")), ("http://a//b", ("a", "//b")),
-    ("/api/http://mq/x", (None, "/api/http://mq/x")), ("*", (None, "*")), ("ftp://mq/x", (None, "ftp://mq/x")),
+    ("/api/http://mq/x", (None, "/api/http://mq/x")), ("*", (None, "*")),
+    ("ftp://mq/x", (None, "ftp://mq/x")),
 ])
 def test_target_that_is_a_whole_uri_is_split_into_its_host_and_its_path(target, found):
     assert heads.origin_form(target) == found

@@ -10,8 +10,8 @@ from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts
 from gomq_py.broker.queues.unacked import Unacked
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicCancel, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicQos,
-    BasicQosOk, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, QueueDeclare, QueueDeclareOk, TxSelect,
-    TxSelectOk,
+    BasicQosOk, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, QueueDeclare, QueueDeclareOk,
+    TxSelect, TxSelectOk,
 )
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.broker.queues.queue import Queue
@@ -376,7 +376,8 @@ def test_channel_is_closed_where_no_consumer_can_be_cancelled(tmp_path, why, mon
         if why == "transaction":
             client.call(TxSelect(), TxSelectOk)
             client.call(ChannelOpen(), ChannelOpenOk, 2)
-            client.call(QueueDeclare(queue="q", durable=True, arguments=OWN_TIMEOUTS["queue"][0]), QueueDeclareOk)
+            declare = QueueDeclare(queue="q", durable=True, arguments=OWN_TIMEOUTS["queue"][0])
+            client.call(declare, QueueDeclareOk)
             client.call(BasicConsume(queue="q"), BasicConsumeOk)
             client.publish("q", b"a", channel=2)
             client.expect_message(BasicDeliver)

@@ -31,7 +31,8 @@ def reason(kind, arguments):
 
 @pytest.mark.parametrize("kind", [CLASSIC, QUORUM, STREAM])
 @pytest.mark.parametrize("arguments", [
-    {}, {"x-priority": 5}, {"x-priority": -(1 << 40)}, {"x-consumer-timeout": 5000}, {"x-cancel-on-ha-failover": True},
+    {}, {"x-priority": 5}, {"x-priority": -(1 << 40)},
+    {"x-consumer-timeout": 5000}, {"x-cancel-on-ha-failover": True},
     {"x-never-heard-of": [1]},
     {"x-stream-filter": "eu"}, {"x-stream-filter": {"n": 1}, "x-filter-match-type": "ALL"},
     {"x-stream-match-unfiltered": True}, {"x-stream-prefetch-bytes": 0},
