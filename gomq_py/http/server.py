@@ -277,7 +277,8 @@ class ManagementHandler(WSGIHandler):
         whole = super().read_request(raw_requestline)
         if self._incoming.ended:
             raise _HeadRefused  # the library accepts a truncated head
-        host, self.path = heads.origin_form(self.path)
+        host, target = heads.origin_form(self.path)
+        self.path: Any = target
         if host is not None:
             del self.headers["Host"]
             self.headers["Host"] = host
