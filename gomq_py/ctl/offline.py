@@ -141,7 +141,7 @@ class Definitions:
             (vhost, *key, json.loads(record["value"])) for vhost, key, record in self._each("parameters")
         ]
         return {
-            **header(), **self._users.exported(),
+            **header("cluster"), **self._users.exported(),
             "vhosts": [_vhost(name, description.record) for name, description in self._vhosts.items()],
             "parameters": [{"component": component, "name": name, "vhost": vhost, "value": value}
                            for vhost, component, name, value in parameters if component != POLICY],

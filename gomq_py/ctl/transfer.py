@@ -11,6 +11,9 @@ from gomq_py.diagnosis.difference import Difference
 from gomq_py.ctl.output import shown
 
 
+_OF_EXCHANGES = "name", "vhost", "type", "durable", "auto_delete", "internal", "arguments"
+
+
 @command("export_definitions")
 @click.argument("file", type=click.File("w"), default="-")
 @click.option(
@@ -86,7 +89,20 @@ def definitions_of(other):
             for key in ("description", "tags", "default_queue_type"):
                 if key in more:
                     entry.setdefault(key, more[key])
+        _add_internal(definitions.get("exchanges"), other)
     return definitions
+
+
+def _add_internal(exchanges, other):
+    """Add the internal exchanges, which RabbitMQ leaves out, although it exports their bindings."""
+    if not isinstance(exchanges, list):
+        return
+    known = {(entry.get("vhost"), entry.get("name")) for entry in exchanges}
+    for entry in other.get("exchanges"):
+        if entry.get("internal") and not entry["name"].startswith("amq.") and (
+            (entry["vhost"], entry["name"]) not in known
+        ):
+            exchanges.append({key: entry[key] for key in _OF_EXCHANGES if key in entry})
 
 
 def bring_in(session, definitions, dry_run, where, leaves=True):

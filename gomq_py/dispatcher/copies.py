@@ -19,7 +19,7 @@ _DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
 _OF_THE_WAY = {
     wire.DUE_HEADER, "x-delay", "x-death", "x-first-death-exchange", "x-first-death-queue",
     "x-first-death-reason", "x-last-death-exchange", "x-last-death-queue", "x-last-death-reason",
-    "x-delivery-count", "x-deduplication-header",
+    "x-acquired-count", "x-delivery-count", "x-deduplication-header",
     # Other recipients have the message: a copy returns to this queue alone.
     "CC", "BCC",
 }

@@ -34,7 +34,6 @@ from gomq_py.observability.log import logger
 
 LOG = logger("federation")
 SUFFIXES = (" A", " B")
-# Reply code for an unknown type of exchange.
 COMMAND_INVALID = 503
 PRECONDITION_FAILED = 406
 # Header and end of a frame.
@@ -236,9 +235,9 @@ class ExchangeLink(FederationLink):
         try:
             channel.exchange_declare(
                 name, kind, durable=True, auto_delete=True, internal=True, arguments=arguments)
-        except ConnectionClosed as error:
+        except (ChannelClosed, ConnectionClosed) as error:
             # the next attempt makes a fanout exchange
-            self._is_plain = self._is_plain or error.reply_code == COMMAND_INVALID
+            self._is_plain = self._is_plain or lacks_type(error)
             raise
         channel.queue_bind(queue, name)
         bindings = self._bindings.begin()
@@ -381,6 +380,14 @@ class UpstreamTasks:
             do(channel)
             if not self._waiting and not self._is_stopped:
                 self._more.wait(LINGER_S)
+
+
+def lacks_type(error):
+    """True if a broker has refused an exchange because it does not know the type: with 503 or, from RabbitMQ
+    4.3 on, with 406, which has other reasons, too.
+    """
+    return error.reply_code == COMMAND_INVALID or (
+        error.reply_code == PRECONDITION_FAILED and "invalid exchange type" in error.reply_text)
 
 
 def there_of(connection):

@@ -45,6 +45,13 @@ class NameConverter(UnicodeConverter):
         return value.replace("%2F", "/").replace("%25", "%")
 
 
+class ExchangeConverter(NameConverter):
+    """Decodes the name of an exchange within a path, which may be empty: the default exchange."""
+
+    def __init__(self, url_map):
+        super().__init__(url_map, minlength=0)
+
+
 def create_app(node):
     """The WSGI app that manages ``node``."""
     app = Flask("gomq_py.http", static_folder=None)
@@ -55,6 +62,7 @@ def create_app(node):
     # Merging would redirect, and the redirect would escape twice: %2F became the vhost "%2F".
     app.url_map.merge_slashes = False
     app.url_map.converters["default"] = app.url_map.converters["name"] = NameConverter
+    app.url_map.converters["exchange"] = ExchangeConverter
     for resource in RESOURCES:
         app.register_blueprint(resource.blueprint)
     errors.register(app)

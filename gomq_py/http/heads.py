@@ -7,6 +7,7 @@ differently, is refused, and its connection is closed.
     request line   METHOD SP target SP HTTP/1.0|1.1 CRLF       (RFC 9112 §3)
     field line     name ":" OWS value OWS CRLF                 (§5; no white space before the colon, no
                    folding)
+    target         a path, or a whole URI, whose host then counts (§3.2.2)
     host           one Host in HTTP/1.1 (§3.2)
     length         one Content-Length of digits, or "Transfer-Encoding: chunked" in HTTP/1.1, never both (§6)
     chunk          hex digits [";" extension] CRLF octets CRLF (§7.1)
@@ -18,6 +19,7 @@ _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _TEXT = rb"[\t\x20-\x7e\x80-\xff]*"
 # The router parses the target; here it must hold neither white space nor control characters.
 _REQUEST_LINE = re.compile(_TOKEN + rb" [^\x00-\x20\x7f]+ HTTP/1\.[01]\r\n")
+_URI = re.compile(r"https?://([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 _FIELD_LINE = re.compile(rb"(" + _TOKEN + rb"):(" + _TEXT + rb")\r\n")
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[\t ]*;" + _TEXT + rb")?\r\n")
 _LENGTH = re.compile(r"[0-9]{1,18}")
@@ -40,6 +42,17 @@ def check_request_line(line):
     """Raises MalformedHead for a malformed request line."""
     if _REQUEST_LINE.fullmatch(line) is None:
         raise MalformedHead("the request line is malformed")
+
+
+def origin_form(target):
+    """Split a request target that is a whole URI into (its host, its path and query); (None, target) for any
+    other target.
+    """
+    found = _URI.fullmatch(target)
+    if found is None:
+        return None, target
+    host, path = found.groups()
+    return host, path if path.startswith("/") else f"/{path}"
 
 
 def read_fields(file):

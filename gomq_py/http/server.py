@@ -275,6 +275,11 @@ class ManagementHandler(WSGIHandler):
         whole = super().read_request(raw_requestline)
         if self._incoming.ended:
             raise _HeadRefused  # the library accepts a truncated head
+        host, target = heads.origin_form(self.path)
+        self.path: Any = target
+        if host is not None:
+            del self.headers["Host"]
+            self.headers["Host"] = host
         if self._requests >= self._settings.http_max_requests_per_connection:
             self.close_connection = True
         self._incoming.expect_body()

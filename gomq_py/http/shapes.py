@@ -161,8 +161,14 @@ def queue(one):
         "message_bytes_paged_out": 0, "messages_ram": 0, "messages_ready_ram": 0,
         "messages_unacknowledged_ram": 0, "messages_paged_out": 0, "head_message_timestamp": None,
         "memory": 0, "recoverable_slaves": None, "storage_version": 1, **NO_PROCESS, "slave_nodes": [],
-        "synchronised_slave_nodes": [],
+        "synchronised_slave_nodes": [], "messages_delayed": 0,
     }
+    if one.limits is not None:
+        limit, retries = one.limits.settings.delivery_limit, one.limits.retries
+        if limit is not None and limit >= 0:
+            shape["delivery_limit"] = limit
+        if retries is not None:
+            shape["messages_delayed"] = retries.count
     lengths = len(statistics.LENGTH_NAMES)
     view.put(shape, 0, lengths)
     shape["message_stats"] = view.put({}, lengths)
@@ -213,6 +219,7 @@ def consumer(one, connection):
         "ack_required": not one.no_ack, "prefetch_count": one.prefetch,
         "arguments": jsonable(one.arguments or {}), "active": True,
         "activity_status": "up", "channel_details": channel_details(channel, connection),
+        "consumer_timeout": one.holder.timeout_ms() or None,
     }
 
 

@@ -386,7 +386,7 @@ def test_delivery_limit(channel, name):
 
     def on_message(channel_, method, properties, _body):
         deliveries.append((method.redelivered, (properties.headers or {}).get("x-delivery-count", 0)))
-        channel_.basic_nack(method.delivery_tag, requeue=True)
+        channel_.basic_reject(method.delivery_tag, requeue=True)
     channel.basic_consume(name, on_message)
     wait_until(
         lambda: count(channel, graveyard), sleep=lambda _: channel.connection.process_data_events(0.05)

@@ -224,10 +224,10 @@ def test_connection_error_carries_code_and_text(connect):
     channel = connect().channel()
 
     with pytest.raises(exceptions.ConnectionClosedByBroker) as raised:
-        channel.exchange_declare("x", "wibble")
+        channel.basic_qos(prefetch_size=1)
 
     assert (raised.value.reply_code, raised.value.reply_text) == (
-        503, "COMMAND_INVALID - unknown exchange type 'wibble'"
+        540, "NOT_IMPLEMENTED - prefetch_size!=0 (1)"
     )
 
 

@@ -1,13 +1,14 @@
 """A broker in another program as the node of a cluster: it cannot begin anew as a follower, and stops."""
 import contextlib
-import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import gomq_py
 from gomq_py.cluster.core.records import InSyncRecord
+from gomq_py.cluster.leader import Leader
 from gomq_py.launcher import BootError
+from gomq_py.net.listener import BindError
 from tests.support.elected import ELECTION_S, SECRET
 from tests.support.ports import reserve
 from tests.support.waiting import wait_until
@@ -41,15 +42,18 @@ def test_embedded_node_leads_and_stops_when_it_is_deposed(broker, etcd):
     assert "leads its cluster no more" in str(caught.value.__cause__)
 
 
-def test_owner_hears_that_the_elected_broker_could_not_lead(etcd):
-    """Its port for followers is taken."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        broker = node(etcd, taken.getsockname()[1])
-        with ThreadPoolExecutor() as pool, contextlib.closing(broker):
-            serving = pool.submit(broker.serve_forever)
+def test_owner_hears_that_the_elected_broker_could_not_lead(etcd, monkeypatch):
+    """Its port for followers is taken after its start."""
+    def fail(leader):
+        raise BindError("port 5679 is in use")
 
-            with pytest.raises(BootError, match="cannot become the leader"):
-                serving.result(ELECTION_S)
+    monkeypatch.setattr(Leader, "open", fail)
+    broker = node(etcd, reserve())
+    with ThreadPoolExecutor() as pool, contextlib.closing(broker):
+        serving = pool.submit(broker.serve_forever)
+
+        with pytest.raises(BootError, match="cannot become the leader"):
+            serving.result(ELECTION_S)
 
 
 def test_embedded_node_is_not_promoted_by_hand(broker):

@@ -530,4 +530,5 @@ def test_definitions_of_a_stopped_broker_are_read_from_its_folder(tmp_path):
     offline = in_process(uri, "definitions", str(tmp_path / "data"))
 
     assert held.exit_code == 2 and "in use by PID" in held.stderr
+    assert running.pop("original_cluster_name")  # a name that nobody has set is the running broker's alone
     assert offline.exit_code == 0 and json.loads(offline.stdout) == running

@@ -1,9 +1,12 @@
 """Corner cases as a live RabbitMQ 3.10 answered them: who may read, whose queue it is, keys of bindings,
 short lists, refusals of policies.
 """
+import socket
 from urllib.parse import quote
 
 import pytest
+
+from tests.support.waiting import in_time, wait_until
 
 LOCKED = "cannot obtain exclusive access to locked queue"
 GET = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
@@ -229,3 +232,94 @@ def test_a_policy_is_refused_in_rabbitmqs_words(api, change, reason):
     assert refused.status_code == 400
     assert refused.json()["reason"].startswith(f"Validation failed\n\n{reason}")
     assert refused.json()["reason"].endswith("\n")
+
+
+@pytest.mark.parametrize(("origin", "status"), [("http://127.0.0.1", 204), ("http://elsewhere", 403)])
+def test_target_may_be_a_whole_uri_whose_host_counts(managed, origin, status):
+    """RFC 9112, 3.2.2. The field Host would be refused: guest logs in at this machine's own names alone."""
+    with socket.create_connection(("127.0.0.1", managed.ports["http"]), timeout=in_time(10)) as client:
+        client.sendall((
+            f"PUT http://127.0.0.1/api/vhosts/%2F HTTP/1.1\r\nHost: elsewhere\r\nOrigin: {origin}\r\n"
+            "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\nContent-Length: 0\r\n\r\n").encode())
+
+        assert client.recv(65536).split(b" ")[1] == b"%d" % status
+
+
+@pytest.mark.parametrize("path", [
+    "queues//{}", "queues///{}", "queues/%2F//{}", "/queues//{}", "queues//%2F/{}", "exchanges//amq.direct",
+    "bindings//e/amq.direct/q/{}", "exchanges//amq.direct/publish", "vhosts//%2F",
+])
+def test_doubled_slash_is_no_vhost(api, channel, name, path):
+    channel.queue_declare(name)
+
+    assert api.get(path.format(name), allow_redirects=False).status_code in (404, 405)
+
+
+def test_default_exchange_has_an_empty_name_in_every_path(api, channel, name):
+    channel.queue_declare(name)
+    place = "exchanges/%2F/"
+
+    sent = api.post(f"{place}/publish", {**MESSAGE, "routing_key": name})
+
+    assert sent.json() == {"routed": True}
+    assert channel.basic_get(name, auto_ack=True)[2] == b"x"
+    assert name in [one["destination"] for one in api.get(f"{place}/bindings/source").json()]
+    assert api.get(f"{place}/bindings/destination").json() == []
+    assert [one["routing_key"] for one in api.get(f"bindings/%2F/e//q/{name}").json()] == [name]
+    assert api.get(f"bindings/%2F/e//q/{name}/{name}").json()["source"] == ""
+    found = api.post(f"{place}/route", {"routing_key": name}).json()
+    assert [one["destination"] for one in found["steps"]] == [name]
+
+
+@pytest.mark.parametrize("place", ["definitions", "definitions/%2F"])
+@pytest.mark.parametrize(("asked", "told"), [
+    ("mine.json", "attachment; filename=mine.json"), ("a b", 'attachment; filename="a b"'),
+    ("a%22%0D%0AX-A: b", 'attachment; filename="a\\"X-A: b"'),
+    ("%C3%A4", "attachment; filename*=UTF-8''%C3%A4"), ("", None),
+])
+def test_definitions_to_be_downloaded_have_a_name(api, place, asked, told):
+    assert api.get(f"{place}?download={asked}").headers.get("Content-Disposition") == told
+
+
+def test_limits_that_rabbitmq_has_emptied_are_none(api, name):
+    """Its export has an empty list in place of an object."""
+    api.put(f"vhosts/{name}")
+    api.put(f"vhost-limits/{name}/max-queues", {"value": 1})
+
+    sent = api.post("definitions", {"parameters": [
+        {"component": "vhost-limits", "vhost": name, "name": "limits", "value": []}]})
+
+    assert sent.status_code == 204
+    assert api.get(f"vhost-limits/{name}").json() in ([], [{"vhost": name, "value": {}}])
+    assert [api.put(f"queues/{name}/{number}").status_code for number in range(2)] == [201, 201]
+    api.delete(f"vhosts/{name}")
+
+
+def test_definitions_say_what_they_are_of(api):
+    cluster = api.get("cluster-name").json()["name"]
+    for place, told in (
+        ("definitions", {"rabbitmq_definition_format": "cluster", "original_cluster_name": cluster}),
+        ("definitions/%2F", {
+            "rabbitmq_definition_format": "single_virtual_host", "original_vhost_name": "/"}),
+    ):
+        exported = api.get(place).json()
+        assert told.items() <= exported.items()
+        assert api.post(place, exported).status_code == 204
+
+
+def test_queue_tells_its_delivery_limit_what_waits_and_its_consumers_their_timeout(api, channel, name):
+    """RabbitMQ 4.3's fields."""
+    channel.queue_declare(name, durable=True, arguments={
+        "x-queue-type": "quorum", "x-delivery-limit": 7, "x-consumer-timeout": 60_000,
+        "x-delayed-retry-type": "all", "x-delayed-retry-min": 600_000})
+    channel.queue_declare(f"{name}.plain")
+    channel.basic_publish("", name, b"x")
+    channel.basic_nack(channel.basic_get(name)[0].delivery_tag, requeue=True)
+    channel.basic_consume(name, lambda *_: None, consumer_tag="c")
+
+    wait_until(lambda: api.get(f"queues/%2F/{name}").json()["messages_delayed"] == 1)
+    shown, plain = (api.get(f"queues/%2F/{one}").json() for one in (name, f"{name}.plain"))
+    assert (shown["delivery_limit"], shown["consumer_details"][0]["consumer_timeout"]) == (7, 60_000)
+    assert (plain["messages_delayed"], "delivery_limit" in plain) == (0, False)
+    channel.basic_cancel("c")
+    channel.queue_delete(name)

@@ -270,8 +270,8 @@ class QueueLedger(Ledger):
             if self.world.now_s <= message.published_s + ttl_s - CLOCK_S:
                 self.find(f"{copy} expired before its time")
 
-    def check_count(self, copy, count, hand):
-        """It came with this x-delivery-count."""
+    def check_count(self, copy, count, failures, hand):
+        """It came as often before, and failed so often: its x-delivery-count."""
         self.exercised["counted"] += 1
         message = self.book.messages[copy.number]
         is_one = not self._may_be_two(message, copy)
@@ -281,8 +281,8 @@ class QueueLedger(Ledger):
             hand.suspect(f"{copy} was given back, and came without a count")
         # What is in hand when a process ends is counted, and comes again.
         ends = self.ends - (0 if copy.deaths else message.ends)
-        if count > self.arguments.get("x-delivery-limit", QUORUM_LIMIT) + ends:
-            self.find(f"{copy} came with a count of {count}")
+        if failures > self.arguments.get("x-delivery-limit", QUORUM_LIMIT) + ends:
+            self.find(f"{copy} came with a count of {failures}")
         if hand.cuts == self.cuts:  # else it is of before the power cut, which may have taken its count
             self._counts[copy] = count
 
@@ -384,9 +384,10 @@ class Hand:
             root = ledger.book.queues[headers["x-first-death-queue"]]
             ledger.check_death(message, copy, headers, root)
             held = held._replace(root=root)
-        count = headers.get("x-delivery-count", 0)
+        failures = headers.get("x-delivery-count", 0)
+        count = headers.get("x-acquired-count", failures)
         if count or copy in ledger.counted:
-            ledger.check_count(copy, count, self)
+            ledger.check_count(copy, count, failures, self)
         self.held[copy] = held
         if not deaths and not message.delay_s:
             self._check_not_ahead(message)

@@ -98,7 +98,8 @@ class Channel(HotChannel):
                     tables.check(value, len(payload))
         handler = HANDLERS.get(type(method))
         if handler is None:
-            raise CommandInvalid("unimplemented method")
+            # 10: class connection. RabbitMQ 4.3's codes
+            raise (CommandInvalid if method.ID >> 16 == 10 else InternalError)("unimplemented method")
         connection = self.connection
         # As events.on_behalf_of(): events caused by the method name the user.
         before, connection.events.actor = connection.events.actor, connection.user.name
@@ -190,14 +191,10 @@ class Channel(HotChannel):
             self.watched = timeouts.is_watching(self)
 
     def consumer_timed_out(self, holder, error):
-        """Close the channel with ``error``: a delivery to ``holder`` was not acked in time."""
-        if self.state == OPEN:
-            consumer = "basic.get" if holder.consumer is None else f"consumer '{holder.consumer.tag}'"
-            LOG.warning(
-                "connection %s, channel %d: %s on queue '%s' in vhost '%s' has not acknowledged a delivery "
-                "in time", self.connection.name, self.id, consumer, holder.queue.name, self.vhost.name,
-            )
-            self.connection.fail_channel(self, error)
+        """Cancel the consumer that has not acked a delivery in time, or else close the channel with
+        ``error``. Returns True if the channel stays open.
+        """
+        return self.state == OPEN and consume.end_overdue(self, holder, error)
 
     def cannot_take(self, queue, octets):
         """Close the channel, because the properties of the queue's next message, ``octets``, are too large
@@ -222,13 +219,16 @@ class Channel(HotChannel):
         """
         # Impossible: the channel is closed or transactional, the message is not unacked, or RETURNED_MAX
         # messages requeued in this way still await the client's settlement.
-        if self.state != OPEN or self.transaction is not None or len(self.returned) >= RETURNED_MAX:
-            return False
-        if not self.reject(delivery_tag, False, RETURNED):
+        if not self.may_return(1) or not self.reject(delivery_tag, False, RETURNED):
             return False
         self.returned = self.returned or set()
         self.returned.add(delivery_tag)
         return True
+
+    def may_return(self, count):
+        """True if ``count`` messages can be requeued by return_one()."""
+        return (
+            self.state == OPEN and self.transaction is None and len(self.returned) + count <= RETURNED_MAX)
 
     # very many unacked messages
 

@@ -18,8 +18,9 @@ from gomq_py.amqp.wire.frames import HEADER_OVERHEAD, content_frames, method_fra
 from gomq_py.amqp.wire.methods import (
     BasicCancel, BasicCancelOk, BasicConsumeOk, BasicGetEmpty, BasicGetOk, BasicQosOk, BasicRecoverOk,
 )
-from gomq_py.broker.features.arguments import STREAM, check_common_arguments, check_own_arguments
+from gomq_py.broker.features.arguments import QUORUM, STREAM, check_common_arguments, check_own_arguments
 from gomq_py.broker.features.consumer_priority import priority_of
+from gomq_py.broker.features.consumer_timeout import timeout_of
 from gomq_py.broker.features.retry import RETURNED
 from gomq_py.broker.features.stream_offset import GENERATED_TAG, is_tracked, start_of
 from gomq_py.broker.features.stream_prefetch import prefetch_bytes_of
@@ -28,8 +29,10 @@ from gomq_py.broker.queues.peeking import count_refusal, next_properties_length
 from gomq_py.broker.verbs import queues
 from gomq_py.errors import Refused
 from gomq_py.late_imports import importing
+from gomq_py.observability.log import logger
 from gomq_py.storage.message import Message
 
+LOG = logger("amqp")
 # More octets than properties have.
 ANY_SIZE = 1 << 62
 
@@ -119,7 +122,7 @@ def basic_get(channel, method):
         tag = channel.unacked.add(
             holder, about["location"], len(body), channel.connection.scheduler.now_ms // 1000
         )
-        if queue.consumer_timeout_ms and not channel.watched:
+        if holder.timeout_ms() and not channel.watched:
             channel.watch_unacked()
     exchange, routing_key = _text(message.get_exchange()), _text(message.get_routing_key())
     answer = BasicGetOk(
@@ -156,6 +159,31 @@ def stop_reply_consumer(channel):
     consumer, channel.reply_consumer = channel.reply_consumer, None
     if consumer is not None:
         consumer.stop()
+
+
+def end_overdue(channel, holder, error):
+    """Cancel the consumer of a quorum queue that has not acked in time, and give its messages back; these are
+    no failures. Returns False after closing the channel instead, with ``error``: nothing can be cancelled,
+    the client would not understand, or the channel cannot remember the messages' tags.
+    """
+    consumer, queue, connection = holder.consumer, holder.queue, channel.connection
+    LOG.warning(
+        "connection %s, channel %d: %s on queue '%s' in vhost '%s' has not acknowledged a delivery in time",
+        connection.name, channel.id, "basic.get" if consumer is None else f"consumer '{consumer.tag}'",
+        queue.name, queue.vhost)
+    if (
+        consumer is None or channel.consumers.get(consumer.tag) is not consumer or queue.type != QUORUM
+        or not connection.capabilities.get("consumer_cancel_notify")
+        or not channel.may_return(channel.unacked.count)
+    ):
+        connection.fail_channel(channel, error)
+        return False
+    tags = [tag for tag, one, *_ in channel.unacked.entries(channel.unacked.count) if one is holder]
+    queue.remove_consumer(consumer)
+    consumer.cancel(error.text)
+    for tag in tags:
+        channel.return_one(tag)
+    return True
 
 
 def _recover(channel, method, then):
@@ -196,8 +224,10 @@ def _check_header(channel, queue):
 def _queue_consumer(channel, method, tag):
     name = named_queue(channel, method.queue)
     queue = queues.to_take_from(channel.caller, name)
-    arguments = method.arguments
-    check_common_arguments(described("queue", name, channel.vhost.name), queue.type, arguments)
+    arguments, entity = method.arguments, described("queue", name, channel.vhost.name)
+    check_common_arguments(entity, queue.type, arguments)
+    if queue.type == QUORUM:
+        check_own_arguments(entity, QUORUM, arguments)
     queue.check_exclusive(method.exclusive)
     if queue.type == STREAM:
         consumer = _stream_consumer(channel, method, queue, tag)
@@ -207,6 +237,8 @@ def _queue_consumer(channel, method, tag):
             priority=priority_of(arguments), arguments=arguments, prefetch=channel.prefetch_count,
             frame_max=channel.connection.limits.frame_max, on_cancel=_cancelled,
         )
+    if queue.type == QUORUM:
+        consumer.holder.own_timeout_ms = timeout_of(arguments)
     consumer.properties_max = channel.connection.properties_max
     consumer.large = channel.connection.hub.large_output
     consumer.timers = channel.connection.hub.timers

@@ -1,7 +1,8 @@
-"""Consumer timeouts: closes a channel that holds a delivery unacked for longer than its queue allows
-(``consumer_timeout_ms``). The message is then requeued.
+"""Consumer timeouts: cancels a consumer, or closes a channel, that holds a delivery unacked for longer than
+its queue or the consumer's argument allows. The message is then requeued.
 
-A channel is watched from its first delivery with a limit until a check finds no such delivery. Channels wait
+The limit is the holder's (``Holder.timeout_ms``); the unacked ring knows when each message was delivered. A
+channel is watched from its first delivery with a limit until a check finds no such delivery. Channels wait
 in buckets of one second, and one timer waits for the first bucket. So messages and idle channels cost
 nothing, and an overdue delivery is noticed up to two seconds late, never early.
 """
@@ -21,7 +22,7 @@ SLICE = 1000
 
 class ConsumerTimeouts:
     """Checks the channels of one server, and calls ``channel.consumer_timed_out(holder, error)`` if a
-    delivery stays unacked longer than its queue allows.
+    delivery stays unacked for too long; that returns True if the channel goes on.
 
     ``timers``: the hub's timers. ``clock()`` returns Unix seconds.
     """
@@ -99,7 +100,9 @@ class ConsumerTimeouts:
             channel.watch_unacked()
             return
         overdue = channel.unacked.overdue(int(now_ms))
-        channel.consumer_timed_out(overdue, timed_out(channel.id, overdue.queue.consumer_timeout_ms))
+        if channel.consumer_timed_out(overdue, timed_out(channel.id, overdue.timeout_ms())):
+            channel.watched = False
+            channel.watch_unacked()
 
     def _arm(self):
         if self._timer is not None:

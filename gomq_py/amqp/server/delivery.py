@@ -270,7 +270,7 @@ class AMQPConsumer(consumers.Consumer):
         # Deliveries are marked in the store before the client can answer.
         queue.write_out()
         self.output.send_filled(at)
-        if queue.consumer_timeout_ms and not self.channel.watched and not self.no_ack:
+        if not self.no_ack and self.holder.timeout_ms() and not self.channel.watched:
             self.channel.watch_unacked()
 
     def _deliver_large(self, size):
@@ -375,7 +375,7 @@ class AMQPConsumer(consumers.Consumer):
             self.channel.unacked.add(
                 self.holder, message.location, message.body_length, self.source.scheduler.now_ms // 1000
             )
-            if self.source.consumer_timeout_ms and not self.channel.watched:
+            if self.holder.timeout_ms() and not self.channel.watched:
                 self.channel.watch_unacked()
         self.source.write_out()
 

@@ -1,7 +1,9 @@
-"""Random exchange: each message goes to one randomly chosen bound destination, whatever its routing key."""
+"""Random exchanges: each message goes to one randomly chosen bound destination, whatever its routing key."""
 import random
 
 from gomq_py.broker.exchanges.exchange import Exchange
+from gomq_py.broker.values import written
+from gomq_py.errors import PreconditionFailed
 
 
 class RandomExchange(Exchange):
@@ -31,3 +33,15 @@ class RandomExchange(Exchange):
 
     def _removed_departed(self, binding):
         """Do nothing: part_with() has updated the index already."""
+
+
+class LocalRandomExchange(RandomExchange):
+    """Type ``x-local-random``: as ``x-random``, for bindings with an empty key. RabbitMQ chooses among queues
+    of the node that got the message; here every queue is one.
+    """
+
+    type = "x-local-random"
+
+    def check_binding(self, routing_key, arguments):
+        if routing_key:
+            raise PreconditionFailed(f"Non empty binding {written(routing_key)} key not permitted")

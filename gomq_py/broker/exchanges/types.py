@@ -8,7 +8,8 @@ from gomq_py.broker.exchanges.direct import DirectExchange
 from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.exchanges.federation_upstream import FederationUpstreamExchange
 from gomq_py.broker.exchanges.headers import HeadersExchange
-from gomq_py.broker.exchanges.random_choice import RandomExchange
+from gomq_py.broker.exchanges.modulus_hash import ModulusHashExchange
+from gomq_py.broker.exchanges.random_choice import LocalRandomExchange, RandomExchange
 from gomq_py.broker.exchanges.topic import TopicExchange
 from gomq_py.broker.features.alternate_exchange import ARGUMENTS as ALTERNATE_ARGUMENTS
 from gomq_py.broker.features.arguments import check_values
@@ -19,7 +20,8 @@ from gomq_py.errors import PreconditionFailed
 EXCHANGE_TYPES = {
     kind.type: kind for kind in (
         DirectExchange, FanoutExchange, HeadersExchange, TopicExchange, ConsistentHashExchange,
-        RandomExchange, DelayedExchange, FederationUpstreamExchange,
+        ModulusHashExchange, RandomExchange, LocalRandomExchange, DelayedExchange,
+        FederationUpstreamExchange,
     )
 }
 

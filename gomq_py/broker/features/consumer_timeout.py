@@ -1,10 +1,14 @@
-"""Consumer timeout: limits how long a message stays unacked. Applied by amqp.server.consumer_timeouts."""
+"""Consumer timeout: limits how long a message stays unacked. Applied by amqp.server.consumer_timeouts.
+
+As in RabbitMQ 4.3 a consumer of a quorum queue may have its own, and is cancelled; of other queues, and where
+the client does not understand that, the channel is closed.
+"""
 from gomq_py.broker.features import checks, policy_checks
-from gomq_py.broker.features.feature import NO_STREAM, Feature
+from gomq_py.broker.features.feature import NO_STREAM, QUORUM_ONLY, ConsumerArgument, Feature
 from gomq_py.broker.features.merging import limits
 from gomq_py.broker.values import MAX_TIMER_MS
 
-POLICY_KEY = "consumer-timeout"
+POLICY_KEY, ARGUMENT = "consumer-timeout", "x-consumer-timeout"
 
 
 def _merge(feature, arguments, policy):
@@ -17,9 +21,22 @@ def _merge(feature, arguments, policy):
 
 ROWS = (
     Feature(
-        argument="x-consumer-timeout", place=23, kinds=NO_STREAM, check=checks.milliseconds,
+        argument=ARGUMENT, place=23, kinds=NO_STREAM, check=checks.milliseconds,
         policy=POLICY_KEY, check_policy=policy_checks.count, word="consumer timeout",
         setting="consumer_timeout_ms", merge=_merge, by_queue=False,
-        effect="A channel that holds a message unacknowledged for so long is closed. 0: no limit.",
+        effect="A consumer that holds a message unacknowledged for so long is cancelled (quorum queues), or "
+        "its channel closed. 0: no limit.",
     ),
 )
+
+CONSUMER_ROWS = (
+    ConsumerArgument(
+        argument=ARGUMENT, kinds=QUORUM_ONLY, check=checks.milliseconds,
+        effect="The consumer's own timeout, instead of the queue's. 0: no limit.",
+    ),
+)
+
+
+def timeout_of(arguments):
+    """The timeout in checked arguments of a quorum queue's consumer, in ms; -1 if there is none."""
+    return min(arguments.get(ARGUMENT, -1), MAX_TIMER_MS)

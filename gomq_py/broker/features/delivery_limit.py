@@ -1,4 +1,8 @@
-"""Delivery limit: how often a message is requeued before it is dead-lettered. Applied by queues.limits."""
+"""Delivery limit: how often a message is requeued before it is dead-lettered. Applied by queues.limits.
+
+In quorum queues only failures count, as in RabbitMQ 4.3: basic.reject, and the end of a channel that holds
+the message. basic.nack and basic.recover give it back as often as they like.
+"""
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, QUORUM, Feature, Flag
 from gomq_py.broker.features.merging import smallest
@@ -10,9 +14,10 @@ OF_QUORUM_QUEUES = 20
 
 def _merge(feature, arguments, policy):
     is_given = feature.argument in arguments or feature.policy in policy
-    if queue_type_of(arguments) == QUORUM and not is_given:
-        return OF_QUORUM_QUEUES
-    return smallest(feature, arguments, policy)
+    limit = smallest(feature, arguments, policy)
+    if queue_type_of(arguments) == QUORUM and limit is None:
+        return -1 if is_given else OF_QUORUM_QUEUES  # -1: no limit, but the queue counts deliveries
+    return limit
 
 
 ROWS = (
@@ -21,6 +26,7 @@ ROWS = (
         policy="delivery-limit", operator=True, check_policy=policy_checks.number, word="delivery limit",
         setting="delivery_limit", merge=_merge,
         flag=Flag(name="--delivery-limit", kind=int, help="How often a message may come back."),
-        effect="A message that came back more often dies. 20 for quorum queues; below 0 there is no limit.",
+        effect="A message that came back more often dies. 20 for quorum queues, where only failures count; "
+               "below 0 there is no limit.",
     ),
 )

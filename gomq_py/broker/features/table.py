@@ -18,6 +18,7 @@ POLICY_KEYS = {row.policy: row for row in FEATURES if row.policy is not None}
 SETTINGS = tuple(row for row in FEATURES if row.setting is not None)
 # Rows of consumer arguments, in the order of checks.
 CONSUMER_ARGUMENTS = {
-    row.argument: row for module in (consumer_priority, stream_offset, stream_filter, stream_prefetch)
-    for row in module.CONSUMER_ROWS
+    row.argument: row for module in (
+        consumer_priority, consumer_timeout, stream_offset, stream_filter, stream_prefetch,
+    ) for row in module.CONSUMER_ROWS
 }

@@ -17,6 +17,8 @@ class LimitsComponent(Component):
     administrators_only = True
 
     def check(self, vhost, name, value):
+        if value == []:
+            return  # what RabbitMQ leaves in its exports when the last limit was cleared
         if not isinstance(value, dict):
             raise ParameterError("limits should be an object")
         for key, limit in value.items():
@@ -26,7 +28,7 @@ class LimitsComponent(Component):
                 raise ParameterError(f"{key} should be a number, actually was {limit!r}")
 
     def changed(self, vhost, name, value):
-        vhost.limits = {key: limit for key, limit in value.items() if limit >= 0}
+        vhost.limits = {key: limit for key, limit in dict(value).items() if limit >= 0}
 
     def cleared(self, vhost, name):
         vhost.limits = {}

@@ -9,7 +9,7 @@ cdef class QueueLimits(guard.QueueGuard):
     cdef readonly object settings
     cdef object dead_letters, timers, on_idle, timer, idle_timer
     cdef int64_t ttl_ms, max_length, max_bytes, delivery_limit, timer_ms, used_ms
-    cdef bint is_bounded, is_stuck, drops, has_exchange, slicing
+    cdef bint is_bounded, is_stuck, drops, has_exchange, slicing, counts_failures
     cdef Message message
     cdef readonly object seen, retries
     cdef int retried
@@ -26,11 +26,13 @@ cdef class QueueLimits(guard.QueueGuard):
     cpdef bint peek(self, Message message) except -1
     @cython.locals(queue=Queue, due_ms=int64_t)
     cpdef enforce(self)
-    @cython.locals(message=Message)
+    @cython.locals(message=Message, failures=int64_t, is_failure=bint)
     cpdef bint returned(self, uint64_t location, int how) except -1
     @cython.locals(due_ms=int64_t, by_queue_ms=int64_t)
     cdef int64_t _due_ms(self, Message message) except -1
-    cdef _show_count(self, Message message)
+    cdef int64_t _failures(self, Message message) except -1
+    @cython.locals(failures=int64_t)
+    cdef _show_counts(self, Message message)
     @cython.locals(location=uint64_t)
     cdef _drop(self, Message message, str reason)
     cdef _let_go(self, uint64_t location, str reason)

@@ -6,6 +6,7 @@ checked for expiry: before a delivery and at the end of the queue's turn; one ti
 expiry. Very many messages are removed in slices. Never switches.
 """
 from gomq_py.broker.features.deduplication import SeenIds, has_died_in
+from gomq_py.broker.features.feature import QUORUM
 from gomq_py.broker.features.length import DROP_HEAD, REJECT_PUBLISH_DLX
 from gomq_py.broker.features.retry import FAILED, LOST, RETURNED
 from gomq_py.broker.policies.queue_settings import PLAIN
@@ -46,6 +47,7 @@ class QueueLimits(guard.QueueGuard):
         "queue", "dead_letters", "timers", "on_idle", "settings", "ttl_ms", "max_length", "max_bytes",
         "delivery_limit", "is_bounded", "is_stuck", "drops", "has_exchange", "message", "timer", "timer_ms",
         "slicing", "idle_timer", "used_ms", "seen", "seen_id", "seen_ttl_ms", "retries", "retried",
+        "counts_failures",
     )
 
     def __init__(self, queue, dead_letters, timers, on_idle):
@@ -59,6 +61,7 @@ class QueueLimits(guard.QueueGuard):
         self.timer = self.idle_timer = self.settings = None
         self.timer_ms = self.used_ms = 0
         self.slicing = False
+        self.counts_failures = queue.type == QUORUM  # other queues count every return
         self.is_stuck = False  # too long, but the oldest message must stay until its consumer takes it
         self.configure(PLAIN)
 
@@ -173,8 +176,10 @@ class QueueLimits(guard.QueueGuard):
             )
             left_ms = self._left_ms(message) if message.delivery_count and self.retried and is_fresh else 0
             if is_fresh and left_ms == 0:
-                if message.delivery_count and (self.delivery_limit >= 0 or self.retried):
-                    self._show_count(message)
+                if message.delivery_count and (
+                    self.delivery_limit >= 0 or self.retried or self.counts_failures
+                ):
+                    self._show_counts(message)
                 return True
             if left == 0:
                 self._go_on_later()
@@ -209,16 +214,20 @@ class QueueLimits(guard.QueueGuard):
         """Dead-letter a returned message at its delivery limit, or start its back-off, and return True. False
         if neither applies. ``how``: LOST, RETURNED or FAILED.
         """
-        if self.delivery_limit < 0 and not self.retried & how:
+        is_failure = how != RETURNED or not self.counts_failures
+        if is_failure and self.delivery_limit < 0 and not self.retried & how:
             return False
         message = self.message
         if not self.queue.read(location, message):
             return False
-        if 0 <= self.delivery_limit <= message.delivery_count:
+        failures = self._failures(message)
+        if not is_failure:
+            self.queue.store.excuse(location, 1)
+        elif 0 <= self.delivery_limit <= failures:
             self._let_go(location, DELIVERY_LIMIT)
             return True
         if self.retried & how:
-            self.retries.wait(location, message.delivery_count + 1)
+            self.retries.wait(location, message.delivery_count + 1, failures + is_failure)
             return True
         return False
 
@@ -255,7 +264,7 @@ class QueueLimits(guard.QueueGuard):
         due_s = store.peeked_due_s(self.timers.now_ms() // 1000)
         if due_s == 0 and self.retried != LOST | RETURNED | FAILED:
             return 0  # this kind of return does not wait, or the delivery was lost with the broker
-        left_ms = self.retries.left_ms(message.delivery_count, due_s)
+        left_ms = self.retries.left_ms(self._failures(message), due_s)
         return left_ms if left_ms > 0 else 0
 
     def _is_duplicate(self, message):
@@ -275,13 +284,26 @@ class QueueLimits(guard.QueueGuard):
 
     # leaving
 
-    def _show_count(self, message):
-        """Set the header x-delivery-count, as RabbitMQ does for queues with a delivery limit."""
+    def _failures(self, message):
+        """How many earlier deliveries of a peeked or unacked message failed."""
+        if message.delivery_count == 0 or not self.counts_failures:
+            return message.delivery_count
+        # the store may know of more after a kill, which may lose the last delivery and not its return
+        return max(message.delivery_count - self.queue.store.excuse(message.location, 0), 0)
+
+    def _show_counts(self, message):
+        """Set the header x-delivery-count, the failed deliveries, as RabbitMQ does for queues with a delivery
+        limit; on quorum queues also x-acquired-count, all earlier deliveries.
+        """
         try:
             edit = PropertyEdit(message.get_properties())
         except Malformed:  # its consumer will see the fault
             return
-        edit.headers = set_key(edit.headers, "x-delivery-count", int(message.delivery_count))
+        if self.counts_failures:
+            edit.headers = set_key(edit.headers, "x-acquired-count", int(message.delivery_count))
+        failures = self._failures(message)
+        if failures:
+            edit.headers = set_key(edit.headers, "x-delivery-count", int(failures))
         message.own(edit.octets())
 
     def _due_ms(self, message):

@@ -1,4 +1,4 @@
-from libc.stdint cimport uint64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from gomq_py cimport octets
 from gomq_py.broker.queues.queue cimport Queue
 cimport cython
@@ -11,6 +11,7 @@ cdef class Holder:
     cdef readonly Py_ssize_t unacked_count
     cdef readonly uint32_t slot
     cdef readonly bint gone
+    cdef public int64_t own_timeout_ms
     cpdef settle(self, uint64_t location, int how)
     cpdef uint64_t timeout_ms(self) except? 0
 

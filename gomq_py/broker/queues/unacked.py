@@ -27,9 +27,11 @@ LONG = 2500
 
 
 class Holder:
-    """Owner of unacked messages of one ``queue``: a ``consumer``, or None for basic.get calls."""
+    """Owner of unacked messages of one ``queue``: a ``consumer``, or None for basic.get calls.
+    ``own_timeout_ms``: the consumer's own timeout, -1: the queue's.
+    """
 
-    __slots__ = ("queue", "consumer", "unacked_count", "slot", "gone")
+    __slots__ = ("queue", "consumer", "unacked_count", "slot", "gone", "own_timeout_ms")
 
     def __init__(self, queue, consumer, slot):
         self.queue = queue
@@ -37,6 +39,7 @@ class Holder:
         self.slot = slot
         self.unacked_count = 0
         self.gone = False
+        self.own_timeout_ms = -1
 
     def settle(self, location, how):
         """Settle a message with its queue. ``how``: ACK, LOST, RETURNED, FAILED or REJECT."""
@@ -51,7 +54,7 @@ class Holder:
 
     def timeout_ms(self):
         """Return how long a message may stay unacked in ms; 0: no limit."""
-        return self.queue.consumer_timeout_ms
+        return self.queue.consumer_timeout_ms if self.own_timeout_ms < 0 else self.own_timeout_ms
 
 
 class Unacked:

@@ -11,6 +11,7 @@ from gomq_py.broker.exchanges.direct import DirectExchange
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.exchanges.headers import X_MATCH, HeadersExchange
+from gomq_py.broker.exchanges.modulus_hash import ModulusHashExchange
 from gomq_py.broker.exchanges.random_choice import RandomExchange
 from gomq_py.broker.exchanges.topic import TopicExchange
 from gomq_py.broker.routing.routing import takes_onward
@@ -147,6 +148,8 @@ def _why(exchange, binding, key):
         return f"the headers satisfy the binding's arguments (x-match: {mode})"
     if isinstance(exchange, ConsistentHashExchange):
         return f"the hash falls to this destination, whose weight is {binding.routing_key}"
+    if isinstance(exchange, ModulusHashExchange):
+        return "the hash falls to this destination"
     if isinstance(exchange, RandomExchange):
         return "was chosen by chance among its bindings, the next message may go elsewhere"
     return f"an exchange of type {exchange.type} gives it to this binding"

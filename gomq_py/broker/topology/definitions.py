@@ -49,7 +49,7 @@ def exported(broker):
 def sections(broker):
     """Yield the keys of the broker's definitions with their values: (key, text or iterator of entries)."""
     vhosts = list(broker.vhosts.values())
-    yield from header().items()
+    yield from header("cluster", original_cluster_name=broker.cluster_name).items()
     yield "users", map(_user, list(broker.users))
     yield (
         "vhosts", ({"name": vhost.name, **vhost.metadata(), "metadata": vhost.metadata()} for vhost in vhosts)
@@ -68,7 +68,7 @@ def sections(broker):
 
 def sections_of_vhost(vhost):
     """Yield one vhost's definitions as (key, text or iterator of entries), without the vhost's name."""
-    yield from header().items()
+    yield from header("single_virtual_host", original_vhost_name=vhost.name).items()
     for key, entries in _OF_A_VHOST.items():
         yield key, map(_without_vhost, entries(vhost))
 
@@ -77,11 +77,11 @@ def _of_all(vhosts, entries):
     return (entry for vhost in vhosts for entry in entries(vhost))
 
 
-def header():
-    """The entries of an export that name the broker and version that wrote it."""
+def header(definition_format, **origin):
+    """The entries of an export that name the broker and version that wrote it, and its ``origin`` there."""
     return {
         "rabbit_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION, "product_name": "gomq-py",
-        "product_version": __version__,
+        "product_version": __version__, "rabbitmq_definition_format": definition_format, **origin,
     }
 
 

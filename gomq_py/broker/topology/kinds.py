@@ -165,7 +165,7 @@ class Kinds:
         return {**ours, **by_name}
 
     def exchange_type(self, name):
-        """The class for the name of an exchange type. Raises UnknownType, which closes an AMQP connection."""
+        """The class for the name of an exchange type. Raises UnknownType."""
         kind = self._exchange_types.get(name)
         if kind is None:
             raise _unknown_exchange_type(name)
@@ -197,7 +197,7 @@ class Kinds:
 
 
 def _unknown_exchange_type(name):
-    return UnknownType(f"unknown exchange type '{name}'" if name else "invalid exchange type ''")
+    return UnknownType(f"invalid exchange type '{name}'")
 
 
 def _plain_queue(parts):

@@ -44,7 +44,7 @@ def between(exchange, destination):
     return [one for one in exchange.bindings() if one.destination is destination]
 
 
-@blueprint.get("/api/bindings/<vhost>/e/<source>/<kind>/<destination>")
+@blueprint.get("/api/bindings/<vhost>/e/<exchange:source>/<kind>/<destination>")
 @access(MANAGEMENT)
 def list_between(vhost, source, kind, destination):
     """Return the bindings from an exchange to a destination; an empty list if either does not exist."""
@@ -61,7 +61,7 @@ def list_between(vhost, source, kind, destination):
     return listing(sliced(between(exchange, end), shapes.binding), kinds.BY_KEY)
 
 
-@blueprint.post("/api/bindings/<vhost>/e/<source>/<kind>/<destination>")
+@blueprint.post("/api/bindings/<vhost>/e/<exchange:source>/<kind>/<destination>")
 @access(MANAGEMENT)
 def post_binding(vhost, source, kind, destination):
     """Create a binding. Answers 201 with the binding's Location, also if the binding exists already."""
@@ -80,14 +80,14 @@ def post_binding(vhost, source, kind, destination):
     return no_content(201, location=f"{quote(destination, safe='')}/{quote(key, safe='')}")
 
 
-@blueprint.get("/api/bindings/<vhost>/e/<source>/<kind>/<destination>/<key>")
+@blueprint.get("/api/bindings/<vhost>/e/<exchange:source>/<kind>/<destination>/<key>")
 @access(MANAGEMENT)
 def get_binding(vhost, source, kind, destination, key):
     """Return one binding from an exchange to a queue or another exchange."""
     return json_answer(kinds.BINDINGS.build(_find(find_vhost(vhost), source, kind, destination, key)))
 
 
-@blueprint.delete("/api/bindings/<vhost>/e/<source>/<kind>/<destination>/<key>")
+@blueprint.delete("/api/bindings/<vhost>/e/<exchange:source>/<kind>/<destination>/<key>")
 @access(MANAGEMENT)
 def delete_binding(vhost, source, kind, destination, key):
     """Delete one binding from an exchange to a queue or another exchange."""

@@ -1,7 +1,9 @@
 """/api/definitions: exports and imports an operator's entire setup, in the JSON of RabbitMQ and LavinMQ."""
 from collections import Counter, deque
+from urllib.parse import quote
 
 from flask import Blueprint, request
+from werkzeug.http import dump_options_header
 
 from gomq_py.broker.exchanges.types import EXCHANGE_TYPES
 from gomq_py.broker.topology.definitions import DefinitionsError, Importer, sections, sections_of_vhost
@@ -29,9 +31,16 @@ LOOK = 100
 @blueprint.get("/api/definitions/<vhost>")
 @access(ADMINISTRATOR)
 def get_definitions(vhost=None):
-    """Return the definitions of one vhost or of the whole broker; with ``columns`` only these keys."""
+    """Return the definitions of one vhost or of the whole broker; with ``columns`` only these keys. Browsers
+    save the answer under the name in ``download``.
+    """
     parts, paths = _present(vhost and find_vhost(vhost)), paths_in(request.args)
-    return paced_answer(dumped(parts if paths is None else (part for part in parts if [part[0]] in paths)))
+    answer = paced_answer(dumped(parts if paths is None else (part for part in parts if [part[0]] in paths)))
+    name = "".join(filter(str.isprintable, request.args.get("download", "")))
+    if name:
+        options = {"filename": name} if name.isascii() else {"filename*": f"UTF-8''{quote(name, safe='')}"}
+        answer.headers["Content-Disposition"] = dump_options_header("attachment", options)
+    return answer
 
 
 def _present(vhost):

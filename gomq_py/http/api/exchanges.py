@@ -69,7 +69,7 @@ def delete_exchange(vhost, name):
     return no_content()
 
 
-@blueprint.get("/api/exchanges/<vhost>/<name>/bindings/source")
+@blueprint.get("/api/exchanges/<vhost>/<exchange:name>/bindings/source")
 @access(MANAGEMENT)
 def list_bindings_from(vhost, name):
     """Return the bindings that have the exchange as source; an empty list if it does not exist."""
@@ -81,7 +81,7 @@ def list_bindings_from(vhost, name):
     return listing(sliced(exchange.bindings(), shapes.binding), kinds.BY_DESTINATION)
 
 
-@blueprint.get("/api/exchanges/<vhost>/<name>/bindings/destination")
+@blueprint.get("/api/exchanges/<vhost>/<exchange:name>/bindings/destination")
 @access(MANAGEMENT)
 def list_bindings_to(vhost, name):
     """Return the bindings that have the exchange as destination; an empty list if it does not exist."""
@@ -91,7 +91,7 @@ def list_bindings_to(vhost, name):
     return listing(bindings, kinds.BY_SOURCE)
 
 
-@blueprint.post("/api/exchanges/<vhost>/<name>/publish")
+@blueprint.post("/api/exchanges/<vhost>/<exchange:name>/publish")
 @access(MANAGEMENT, MAX_PUBLISH_OCTETS)
 def publish(vhost, name):
     """Publish one message to the exchange; ``routed`` tells whether any queue took the message."""

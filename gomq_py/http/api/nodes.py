@@ -16,6 +16,14 @@ from gomq_py.observability import resources
 from gomq_py.observability.garbage import collect_everything
 
 blueprint = Blueprint("nodes", __name__)
+# RabbitMQ 4's purposes of memory, which rabbitmqadmin wants all.
+MEMORY_PURPOSES = (
+    "connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs",
+    "quorum_queue_procs", "quorum_queue_dlx_procs", "stream_queue_procs", "stream_queue_replica_reader_procs",
+    "stream_queue_coordinator_procs", "plugins", "metadata_store", "other_proc", "metrics", "mgmt_db",
+    "mnesia", "quorum_ets", "metadata_store_ets", "other_ets", "binary", "msg_index", "code", "atom",
+    "other_system", "allocated_unused", "reserved_unallocated",
+)
 
 
 def node_shape():
@@ -74,10 +82,12 @@ def get_node(name):
 @blueprint.get("/api/nodes/<name>/memory")
 @access(MONITORING)
 def get_memory(name):
-    """Return the memory that the node uses, as totals: there are no figures by purpose."""
+    """Return the memory that the node uses, as totals. Figures by purpose are 0, for clients that read them.
+    """
     check_node_name(name)
     used, resident = resources.used_memory(), resources.resident_memory()
     return json_answer({"memory": {
+        **dict.fromkeys(MEMORY_PURPOSES, 0), "other_system": used,
         "strategy": "rss", "total": {"rss": resident, "allocated": used, "erlang": 0},
         "mapped_files": resident - used,
     }})

@@ -17,7 +17,7 @@ from gomq_py.http.login import MANAGEMENT, access
 blueprint = Blueprint("routes", __name__)
 
 
-@blueprint.post("/api/exchanges/<vhost>/<name>/route")
+@blueprint.post("/api/exchanges/<vhost>/<exchange:name>/route")
 @access(MANAGEMENT)
 def try_route(vhost, name):
     """Return where a message with this ``routing_key``, these ``headers`` and ``properties`` would go, step

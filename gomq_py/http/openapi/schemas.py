@@ -142,8 +142,10 @@ COMPONENTS = {
         "etcd_calls": record({
             "buckets": some(some(ANYTHING)), "seconds": NUMBER, "failures": COUNT}),
     }),
-    "Memory": record({"memory": record({
-        "strategy": TEXT, "total": record(counts("rss", "allocated", "erlang")), "mapped_files": COUNT})}),
+    "Memory": record({"memory": {
+        **record({
+            "strategy": TEXT, "total": record(counts("rss", "allocated", "erlang")), "mapped_files": COUNT}),
+        "additionalProperties": COUNT}}),
     "VHost": record({
         **texts("name", "description", "default_queue_type"), "tags": some(TEXT),
         **truths("tracing", "protected_from_deletion"),
@@ -180,7 +182,7 @@ COMPONENTS = {
             "consumers", "message_bytes", "message_bytes_ready", "message_bytes_unacknowledged",
             "message_bytes_persistent", "message_bytes_ram", "message_bytes_paged_out", "messages_persistent",
             "messages_ram", "messages_ready_ram", "messages_unacknowledged_ram", "messages_paged_out",
-            "memory", "storage_version",
+            "memory", "storage_version", "messages_delayed",
         ), **SET_ASIDE,
         "consumer_utilisation": NUMBER, "consumer_capacity": NUMBER, "head_message_timestamp": NOTHING,
         "recoverable_slaves": NOTHING,
@@ -191,11 +193,13 @@ COMPONENTS = {
     }, {
         "owner_pid_details": record({}, {**texts("name", "peer_host"), "peer_port": COUNT}),
         "consumer_details": some(ref("Consumer")), "incoming": some(ANYTHING), "deliveries": some(ANYTHING),
+        "delivery_limit": COUNT,
     }),
     "Consumer": record({
         **texts("consumer_tag", "activity_status"), "queue": record(texts("name", "vhost")),
         **truths("exclusive", "ack_required", "active"),
-        "prefetch_count": COUNT, "arguments": OPEN, "channel_details": CHANNEL_DETAILS}),
+        "prefetch_count": COUNT, "arguments": OPEN, "channel_details": CHANNEL_DETAILS,
+        "consumer_timeout": MAYBE_COUNT}),
     "Channel": record({
         **texts("name", "node", "vhost", "user", "user_who_performed_action", "state"),
         **truths("confirm", "transactional"),
@@ -380,9 +384,12 @@ COMPONENTS = {
     "Definitions": record({
         "rabbit_version": TEXT, "rabbitmq_version": TEXT, "product_name": TEXT, "product_version": TEXT,
         **dict.fromkeys(("parameters", "policies", "queues", "exchanges", "bindings"), some(OPEN)),
-    }, dict.fromkeys((
-        "users", "vhosts", "permissions", "topic_permissions", "global_parameters"
-    ), some(OPEN))),
+        "rabbitmq_definition_format": {"enum": ["cluster", "single_virtual_host"]},
+    }, {
+        **dict.fromkeys(
+            ("users", "vhosts", "permissions", "topic_permissions", "global_parameters"), some(OPEN)),
+        **texts("original_cluster_name", "original_vhost_name"),
+    }),
     "Peeked": record({
         **texts("exchange", "routing_key", "payload"), "payload_encoding": {"enum": ["string", "base64"]},
         "properties": OPEN,

@@ -59,7 +59,7 @@ cdef class RecordScanner:
     cdef int _fill(self) except -1
 
 # typed, so Python sees no attribute: other modules cimport them
-cdef unsigned int ACKED, RUN_START, RUN_END, REQUEUED, COUNT, DUE
+cdef unsigned int ACKED, RUN_START, RUN_END, REQUEUED, COUNT, DUE, EXCUSED
 cdef Py_ssize_t ENTRY_BYTES
 
 @cython.locals(at=Py_ssize_t)
@@ -72,7 +72,7 @@ cdef int put_mark(unsigned char* p, Py_ssize_t at, uint32_t seed, uint32_t posit
 
 cdef class Acks:
     cdef readonly object runs
-    cdef readonly dict counts, dues
+    cdef readonly dict counts, excused, dues
     cdef readonly Py_ssize_t entries, holes
 
 @cython.locals(index=Py_ssize_t, valid=Py_ssize_t, start=uint64_t, requeued=uint32_t, gap=Py_ssize_t,

@@ -50,11 +50,13 @@ head (format.head) it has entries of 8 octets.
                              overwritten in place, perhaps followed by
        6  due * 8            DUE: when it may be delivered again (due_value), if COUNT is unchanged;
                              overwritten in place
+       7  count * 8          EXCUSED, behind another REQUEUED: how many deliveries in COUNT were given back
+                             without a failure; overwritten in place
 
 An entry with a wrong checksum is ignored: its page never reached the disk, or is of the file's earlier use.
 So ignored entries may lie between valid ones. A run costs two entries and is only written for three records
 or more, so an acks file with one entry for each record its segment can hold always has room for the next ack;
-REQUEUED, COUNT and DUE never use that room.
+REQUEUED, COUNT, DUE and EXCUSED never use that room.
 """
 from array import array
 
@@ -87,6 +89,7 @@ RUN_END = 3
 REQUEUED = 4
 COUNT = 5
 DUE = 6
+EXCUSED = 7
 
 # Where a record of the largest segment may end (a location has 28 bits for a position): octets beyond it were
 # never written.
@@ -380,16 +383,18 @@ class Acks:
         runs        positions of acked records as ranges, in a flat array [start, end, start, end...]: sorted,
                     without overlap, each end exclusive
         counts      {position: (failed deliveries, index of the COUNT entry)}
+        excused     {position: (deliveries without a failure, index of the EXCUSED entry)}
         dues        {position: due_value()}
         entries     index behind the last valid entry
         holes       count of ignored entries before this index, which may be written again
     """
 
-    __slots__ = ("runs", "counts", "dues", "entries", "holes")
+    __slots__ = ("runs", "counts", "excused", "dues", "entries", "holes")
 
     def __init__(self):
         self.runs = array("Q")
         self.counts = {}
+        self.excused = {}
         self.dues = {}
         self.entries = self.holes = 0
 
@@ -420,7 +425,7 @@ def _collect(p, seed, limit, acks, found):
             valid += 1
             acks.entries = index + 1
             position = word - kind
-            if position > LARGEST_POSITION and kind != COUNT and kind != DUE:
+            if position > LARGEST_POSITION and kind < COUNT:
                 kind = 0
             elif kind == ACKED:
                 found.append(position << 32 | (position + ENTRY_BYTES))
@@ -434,6 +439,8 @@ def _collect(p, seed, limit, acks, found):
                 acks.counts[requeued] = (word >> 3, index)
             elif kind == DUE and before == COUNT and requeued:
                 acks.dues[requeued] = word >> 3
+            elif kind == EXCUSED and before == REQUEUED:
+                acks.excused[requeued] = (word >> 3, index)
         before = kind
         index += 1
     acks.holes = acks.entries - valid

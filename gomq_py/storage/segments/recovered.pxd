@@ -10,7 +10,7 @@ cdef class Recovered:
     cdef public Py_ssize_t delivered, sealed_entries
     cdef readonly Py_ssize_t proven, looked_at
     cdef readonly uint32_t next_ordinal
-    cdef readonly dict counts, dues
+    cdef readonly dict counts, excused, dues
     cdef readonly bint patchy
     cdef readonly object proof
     cdef uint64_t[::1] _runs
@@ -23,6 +23,7 @@ cdef class Recovered:
     cdef Py_ssize_t _want(self, Segment segment, Py_ssize_t start, Py_ssize_t end) except -2
     cdef Py_ssize_t _gone_until(self, Py_ssize_t at)
     cdef tuple failed_before(self, Py_ssize_t at)
+    cpdef tuple excused_before(self, Py_ssize_t at)
     cdef uint64_t due_before(self, Py_ssize_t at, Py_ssize_t count, uint64_t now_s) except? 0
     @cython.locals(proven=Py_ssize_t, due=Py_ssize_t)
     cdef Py_ssize_t look_ahead(self, store, Segment segment, Py_ssize_t at) except -1

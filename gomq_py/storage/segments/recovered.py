@@ -21,7 +21,8 @@ AHEAD_BYTES = 1 << 20
 class Recovered:
     """What the broker knows of an earlier run's segment.
 
-        counts, dues      of its acks file (record.Acks), while that is open
+        counts, excused   of its acks file (record.Acks), while that is open
+        dues              likewise
         patchy            the acks file has gaps between its entries, after a power cut
         sealed_entries    count of entries by the acks file's seal, or -1
         delivered         records before this position were delivered in an earlier run
@@ -30,16 +31,16 @@ class Recovered:
     """
 
     __slots__ = (
-        "counts", "dues", "patchy", "sealed_entries", "delivered", "proven", "proof", "next_ordinal",
-        "looked_at", "_runs", "_run_count", "_run_at", "_checked_at", "_damaged_at", "_damaged_end",
-        "_wanted_end",
+        "counts", "excused", "dues", "patchy", "sealed_entries", "delivered", "proven", "proof",
+        "next_ordinal", "looked_at", "_runs", "_run_count", "_run_at", "_checked_at", "_damaged_at",
+        "_damaged_end", "_wanted_end",
     )
 
     def __init__(self):
         self.delivered = self.proven = self.next_ordinal = self.looked_at = 0
         self.sealed_entries = -1
         self.patchy = False
-        self.counts = self.dues = self.proof = self._runs = None
+        self.counts = self.excused = self.dues = self.proof = self._runs = None
         self._run_count = self._run_at = 0
         self._checked_at = self._damaged_at = self._damaged_end = self._wanted_end = 0
 
@@ -52,13 +53,14 @@ class Recovered:
         self._run_count = len(acks.runs)
         self._run_at = 0
         self.counts = acks.counts
+        self.excused = acks.excused
         self.dues = acks.dues
         self.patchy = acks.holes > 0
         return 0 if self.patchy else acks.entries
 
     def forget(self):
         """Drop what was read from the segment's files, because they are closed."""
-        self._runs = self.counts = self.dues = None
+        self._runs = self.counts = self.excused = self.dues = None
         self.proven = 0
 
     def runs(self):
@@ -73,6 +75,11 @@ class Recovered:
         if kept is not None:
             return kept[0], kept[1] + 1
         return (1 if at < self.delivered else 0), 0
+
+    def excused_before(self, at):
+        """(deliveries of the record at ``at`` without a failure, index + 1 of its EXCUSED entry or 0)."""
+        kept = self.excused.get(at)
+        return (0, 0) if kept is None else (kept[0], kept[1] + 1)
 
     def due_before(self, at, count, now_s):
         """Unix seconds until which an earlier run postponed the record at ``at``; 0 if it did not, or if

@@ -71,7 +71,8 @@ cdef class Segment:
     cpdef int put_run(self, Py_ssize_t start, Py_ssize_t end) except -1
     cdef int put_delivered(self, Py_ssize_t position) except -1
     cdef Py_ssize_t put_count(
-        self, Py_ssize_t position, Py_ssize_t count, Py_ssize_t entry, Py_ssize_t due) except -1
+        self, Py_ssize_t position, Py_ssize_t count, Py_ssize_t entry, Py_ssize_t due,
+        unsigned int kind) except -1
     cdef bint _has_due(self, Py_ssize_t entry) except -1
     @cython.locals(to_come=Py_ssize_t)
     cpdef Py_ssize_t spare_entries(self) except? -1

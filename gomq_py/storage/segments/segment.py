@@ -269,21 +269,21 @@ class Segment:
         seed = (self.ack_seed + head_format.DELIVERED_SALT) & 0xFFFFFFFF
         record.put_mark(self.ack_p, head_format.DELIVERED_AT, seed, position)
 
-    def put_count(self, position, count, entry, due):
-        """Write a record's failed deliveries, ``count``, into the acks file, and its ``due``
-        (record.due_value) unless that is -1. ``entry``: index + 1 of the record's COUNT entry to overwrite,
-        or 0. Returns the index + 1 of the entry; 0 if only room for acks is left.
+    def put_count(self, position, count, entry, due, kind):
+        """Write a record's ``count`` of this ``kind`` (record.COUNT or EXCUSED) into the acks file, and its
+        ``due`` (record.due_value) unless that is -1. ``entry``: index + 1 of the record's entry of this kind
+        to overwrite, or 0. Returns the index + 1 of the entry; 0 if only room for acks is left.
         """
         count = min(count, record.LARGEST_COUNT)
         if entry and (due < 0 or self._has_due(entry)):
-            record.put_entry(self.ack_p, entry - 1, self.ack_seed, count << 3 | record.COUNT)
+            record.put_entry(self.ack_p, entry - 1, self.ack_seed, count << 3 | kind)
             if due >= 0:
                 record.put_entry(self.ack_p, entry, self.ack_seed, due << 3 | record.DUE)
             return entry
         if self.spare_entries() < (2 if due < 0 else 3):
             return 0
         self._put(position | record.REQUEUED)
-        self._put(count << 3 | record.COUNT)
+        self._put(count << 3 | kind)
         entry = self.entries
         if due >= 0:
             self._put(due << 3 | record.DUE)

@@ -208,7 +208,7 @@ class Browser:
         if segment.recovered is not None:
             kept = self._own_acks.counts.get(at)
             failed = kept[0] if kept is not None else (1 if at < segment.recovered.delivered else 0)
-        message.location = self.store.location_of(segment.number, at)
+        message.location = record.location_of(record.level_bits(self.store.level), segment.number, at)
         message.delivery_count = failed
         message.redelivered = failed > 0
 

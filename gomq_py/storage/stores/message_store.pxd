@@ -79,7 +79,6 @@ cdef class MessageStore(segment_log.SegmentLog):
     cdef int _count_taken(self, int count, uint64_t body_length) except -1
     @cython.locals(before=Segment)
     cdef int _unlink(self, Segment segment) except -1
-    cpdef uint64_t location_of(self, uint64_t number, uint64_t at)
     @cython.locals(segment=Segment)
     cpdef Segment browsable(self, Py_ssize_t number)
     @cython.locals(oldest=uint64_t, at_cursor=uint64_t, location=uint64_t, segment=Segment,
@@ -89,6 +88,8 @@ cdef class MessageStore(segment_log.SegmentLog):
     cpdef Py_ssize_t ready_octets(self) except -1
     @cython.locals(segment=Segment)
     cpdef int wait_until(self, uint64_t location, Py_ssize_t count, uint64_t due_s) except -1
+    @cython.locals(segment=Segment)
+    cpdef Py_ssize_t excuse(self, uint64_t location, Py_ssize_t more) except -1
     @cython.locals(segment=Segment, following=Segment)
     cpdef Py_ssize_t purge(self) except -1
     @cython.locals(location=uint64_t, segment=Segment, count=Py_ssize_t)

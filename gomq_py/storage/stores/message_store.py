@@ -164,7 +164,7 @@ class MessageStore(segment_log.SegmentLog):
         segment.acked += 1
         segment.acked_bytes += body_length
         if self.requeued is not None:
-            self.requeued.counts.discard(location)
+            self.requeued.forget(location)
         if segment.acked == segment.count:
             if segment is not self._write:
                 self._finish(segment)
@@ -280,6 +280,10 @@ class MessageStore(segment_log.SegmentLog):
         if segment is not None and segment.acks is not None:
             self._have_requeued().wait_until(self, segment, location, count, due_s)
 
+    def excuse(self, location, more):
+        segment = self._find(location)
+        return 0 if segment is None else self._have_requeued().excuse(self, segment, location, more)
+
     # the slow verbs
 
     def purge(self):
@@ -366,10 +370,6 @@ class MessageStore(segment_log.SegmentLog):
         if self._last is None:
             return 0, 0
         return self._last.number, self._last.end
-
-    def location_of(self, number, at):
-        """The location of the record at position ``at`` of segment ``number``."""
-        return record.location_of(self._level_bits, number, at)
 
     def browsable(self, number):
         """The first Segment with this number or a higher one that may have ready messages, or None."""

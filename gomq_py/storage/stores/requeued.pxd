@@ -51,9 +51,13 @@ cdef class DeliveryCounts:
 
 cdef class Requeued:
     cdef readonly LocationHeap heap
-    cdef readonly DeliveryCounts counts
+    cdef readonly DeliveryCounts counts, excused
 
     cdef int come_back(self, uint64_t location) except -1
+    cdef int forget(self, uint64_t location) except -1
+    @cython.locals(count=Py_ssize_t, entry=Py_ssize_t)
+    cdef Py_ssize_t excuse(
+        self, SegmentLog log, Segment segment, uint64_t location, Py_ssize_t more) except -1
     cdef int take(self, uint64_t location) except -1
     cdef bint take_early(self, uint64_t location) except -1
     cdef int redeliver(
@@ -66,7 +70,7 @@ cdef class Requeued:
     @cython.locals(written=Py_ssize_t)
     cdef Py_ssize_t _write_count(
         self, SegmentLog log, Segment segment, uint64_t location, Py_ssize_t count, Py_ssize_t entry,
-        Py_ssize_t due) except -1
+        Py_ssize_t due, unsigned int kind) except -1
     @cython.locals(heap=LocationHeap, whole=dict, counted=dict, others=list, location=uint64_t,
         segment=Segment, count=Py_ssize_t)
     cdef tuple empty(self, dict segments, write, bint keeps_counts)

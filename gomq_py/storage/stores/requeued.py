@@ -1,5 +1,5 @@
-"""Requeued messages: keeps the locations of messages to redeliver in order, and how often their delivery
-failed.
+"""Requeued messages: keeps the locations of messages to redeliver in order, how often they came back, and how
+often without a failure.
 
 Typed arrays hold both, without an object per message. A message_store makes a Requeued when it needs one.
 """
@@ -127,8 +127,8 @@ class LocationHeap:
 
 
 class DeliveryCounts:
-    """Hash table: location of a message -> its failed deliveries, and the index + 1 of its COUNT entry in the
-    acks file (0: none).
+    """Hash table: location of a message -> a count of its deliveries that came back, and the index + 1 of its
+    COUNT or EXCUSED entry in the acks file (0: none).
     """
 
     __slots__ = ("count", "_keys", "_values", "_mask")
@@ -216,20 +216,38 @@ class DeliveryCounts:
 
 
 class Requeued:
-    """The requeued messages of one store. ``heap``: locations of the ready ones; ``counts``: failed
-    deliveries of ready and unacked ones.
+    """The requeued messages of one store. ``heap``: locations of the ready ones; ``counts``: deliveries of
+    ready and unacked ones that came back; ``excused``: how many of these were no failures.
     """
 
-    __slots__ = ("heap", "counts")
+    __slots__ = ("heap", "counts", "excused")
 
     def __init__(self):
         self.heap = LocationHeap()
         self.counts = DeliveryCounts()
+        self.excused = DeliveryCounts()
 
     def come_back(self, location):
         """Add an unacked message to the ready ones, with one more failed delivery."""
         self.counts.put(location, self.counts.get(location) + 1, self.counts.get_entry(location))
         self.heap.push(location)
+
+    def forget(self, location):
+        """Drop the counts of a message."""
+        self.counts.discard(location)
+        self.excused.discard(location)
+
+    def excuse(self, log, segment, location, more):
+        """Save that ``more`` deliveries of a message were no failures. Returns the count of all these."""
+        count, entry = self.excused.get(location), self.excused.get_entry(location)
+        if count == 0 and segment.recovered is not None:
+            count, entry = segment.recovered.excused_before(record.position_of(location))
+        if more:
+            count += more
+            if segment.acks is not None:
+                entry = self._write_count(log, segment, location, count, entry, -1, record.EXCUSED)
+            self.excused.put(location, count, entry)
+        return count
 
     def take(self, location):
         """Remove the message of the last peek from the ready messages."""
@@ -248,17 +266,17 @@ class Requeued:
         delivery. ``log``: the store; ``failed``, ``entry``: see DeliveryCounts.
         """
         if segment.acks is not None:
-            entry = self._write_count(log, segment, location, failed + 1, entry, -1)
+            entry = self._write_count(log, segment, location, failed + 1, entry, -1, record.COUNT)
         self.counts.put(location, failed, entry)
 
     def wait_until(self, log, segment, location, count, due_s):
         """Save for later runs that a message of this segment must wait until ``due_s``, in Unix seconds."""
         entry = self.counts.get_entry(location)
-        entry = self._write_count(log, segment, location, count, entry, due_value(due_s, count))
+        entry = self._write_count(log, segment, location, count, entry, due_value(due_s, count), record.COUNT)
         self.counts.put(location, self.counts.get(location), entry)
 
-    def _write_count(self, log, segment, location, count, entry, due):
-        """Write failed deliveries into the acks file, which grows if necessary. Arguments and result as
+    def _write_count(self, log, segment, location, count, entry, due, kind):
+        """Write a count into the acks file, which grows if necessary. Arguments and result as
         Segment.put_count.
         """
         if (entry == 0 or due >= 0) and segment.spare_entries() < (2 if due < 0 else 3):
@@ -269,7 +287,7 @@ class Requeued:
                     "delivery counts of %s are not kept over a restart: %s", segment.path(), error
                 )
             segment.attach(segment.msgs, segment.acks)
-        written = segment.put_count(record.position_of(location), count, entry, due)
+        written = segment.put_count(record.position_of(location), count, entry, due, kind)
         if entry and written == entry:
             log.entries_changed(segment, entry - 1, entry if due < 0 else entry + 1)
         log.announce_acks(segment)
@@ -290,12 +308,12 @@ class Requeued:
             ):
                 whole[number] = segment
         if len(whole) == len(counted) and not keeps_counts:
-            self.counts = DeliveryCounts()
+            self.counts, self.excused = DeliveryCounts(), DeliveryCounts()
             return list(whole.values()), []
         others = []
         for location in heap.snapshot():
             if record.number_of(location) in whole:
-                self.counts.discard(location)
+                self.forget(location)
             else:
                 others.append(location)
         return list(whole.values()), sorted(others)

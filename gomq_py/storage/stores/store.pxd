@@ -25,6 +25,7 @@ cdef class Store:
     cpdef int postpone(self) except -1
     cpdef uint64_t peeked_due_s(self, uint64_t now_s) except? 0
     cpdef int wait_until(self, uint64_t location, Py_ssize_t count, uint64_t due_s) except -1
+    cpdef Py_ssize_t excuse(self, uint64_t location, Py_ssize_t more) except -1
     cpdef int delete(self, uint64_t location) except -1
     cpdef int requeue(self, uint64_t location) except -1
     cpdef bint read(self, uint64_t location, Message message) except -1

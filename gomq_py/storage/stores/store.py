@@ -134,6 +134,12 @@ class Store:
         delivered before ``due_s`` (Unix seconds).
         """
 
+    def excuse(self, location, more):
+        """Save that ``more`` deliveries (0 or 1) of a taken or peeked message were no failures. Returns how
+        many of its deliveries were none.
+        """
+        return 0
+
     def delete(self, location):
         """Remove an unacked message for good."""
         raise StoreError(self.folder, 0, "no message was taken")

@@ -126,22 +126,52 @@ def test_reserved_prefix_is_403(channel):
     )
 
 
-def test_unknown_type_closes_the_connection_with_503(channel, wire, name):
-    channel.send("exchange.declare", exchange=name, type="wibble")
+@pytest.mark.deviates("RabbitMQ 3.10 closes the connection with 503; 4.3 and we close the channel with 406")
+@pytest.mark.parametrize("type_", ["wibble", ""])
+def test_unknown_type_is_406(channel, name, type_):
+    channel.send("exchange.declare", exchange=name, type=type_)
 
-    wire.expect_connection_close(503, "COMMAND_INVALID - unknown exchange type 'wibble'", "exchange.declare")
+    channel.expect_close(406, f"PRECONDITION_FAILED - invalid exchange type '{type_}'", "exchange.declare")
 
 
-def test_type_is_looked_at_before_the_name(channel, wire):
+@pytest.mark.deviates("RabbitMQ 3.10 looks at the type before the name; 4.3 and we do not")
+def test_type_is_looked_at_after_the_name(channel):
     channel.send("exchange.declare", exchange="", type="wibble")
 
-    wire.expect_connection_close(503, "COMMAND_INVALID - unknown exchange type 'wibble'", "exchange.declare")
+    channel.expect_close(
+        403, "ACCESS_REFUSED - operation not permitted on the default exchange", "exchange.declare")
 
 
-def test_empty_type_closes_the_connection_with_503(channel, wire, name):
-    channel.send("exchange.declare", exchange=name)
+def test_modulus_hash_gives_equal_keys_to_one_queue(channel, name):
+    """RabbitMQ has it from a plugin before 4.3; the keys of its bindings have no meaning."""
+    channel.call("exchange.declare", exchange=name, type="x-modulus-hash")
+    queues = [channel.declare() for _ in range(3)]
+    for number, queue in enumerate((*queues, *queues)):
+        channel.call("queue.bind", queue=queue, exchange=name, routing_key=str(number))
 
-    wire.expect_connection_close(503, "COMMAND_INVALID - invalid exchange type ''", "exchange.declare")
+    for number in range(60):
+        for _ in range(2):
+            channel.publish(name, f"key {number}", str(number).encode())
+
+    counts = [channel.call("queue.purge", queue=queue).message_count for queue in queues]
+    assert sum(counts) == 120 and all(count and count % 2 == 0 for count in counts)
+    channel.call("exchange.delete", exchange=name)
+
+
+@pytest.mark.deviates("RabbitMQ 3.10 has no such exchange; 4.0 and later have")
+def test_local_random_gives_each_message_to_one_queue_and_wants_empty_keys(channel, name):
+    channel.call("exchange.declare", exchange=name, type="x-local-random")
+    queues = [channel.declare() for _ in range(2)]
+    for queue in queues:
+        channel.call("queue.bind", queue=queue, exchange=name)
+
+    for _ in range(100):
+        channel.publish(name, "any", b"x")
+
+    counts = [channel.call("queue.purge", queue=queue).message_count for queue in queues]
+    assert sum(counts) == 100 and all(counts)
+    channel.send("queue.bind", queue=queues[0], exchange=name, routing_key="key")
+    channel.expect_close(406, "PRECONDITION_FAILED - Non empty binding key key not permitted", "queue.bind")
 
 
 @cases("value, type_", {

@@ -248,3 +248,34 @@ def test_thousand_unacked_messages_are_settled_in_any_order(channel):
 
     channel.send("basic.ack", delivery_tag=0, multiple=True)
     channel.expect_count(queue, 0)
+
+
+@pytest.mark.deviates("RabbitMQ 3.10 counts every return; 4.3 and we count failures")
+@cases("settle, headers", {
+    "nack": (("basic.nack", {"requeue": True}), {"x-acquired-count": 30}),
+    "recover": (("basic.recover-async", {"requeue": True}), {"x-acquired-count": 30}),
+    "reject": (("basic.reject", {"requeue": True}), None),
+    "close": (None, None),
+})
+def test_quorum_queue_limits_failed_deliveries_and_no_others(wire, name, settle, headers):
+    """A message that 20 failures may not exceed comes 31 times, or 21 times."""
+    channel = wire.channel(1)
+    channel.declare(name, durable=True, arguments={"x-queue-type": "quorum"})
+    channel.publish("", name, b"x")
+    channel.expect_count(name, 1)
+    for number in range(31 if headers else 21):
+        taker = wire.channel(2 + number)
+        content = taker.get(name, no_ack=False)
+        assert content.body == b"x" and content.method.redelivered == (number > 0)
+        if settle is not None:
+            method, values = settle
+            tag = {} if method == "basic.recover-async" else {"delivery_tag": 1}
+            taker.send(method, **tag, **values)
+        taker.send("channel.close", reply_code=200)
+        taker.expect("channel.close-ok")
+
+    if headers is None:
+        channel.expect_count(name, 0)
+    else:
+        assert content.properties["headers"] == headers
+    channel.call("queue.delete", queue=name)

@@ -52,6 +52,16 @@ def test_fields_that_servers_read_differently_are_refused(octets):
         heads.read_fields(io.BytesIO(octets + b"\r\n"))
 
 
+@pytest.mark.parametrize(("target", "found"), [
+    ("http://mq.example:15672/api/queues/%2F?page=1", ("mq.example:15672", "/api/queues/%2F?page=1")),
+    ("HTTPS://mq", ("mq", "/")), ("http://mq?a=b", ("mq", "/?a=b")), ("http://a//b", ("a", "//b")),
+    ("/api/http://mq/x", (None, "/api/http://mq/x")), ("*", (None, "*")),
+    ("ftp://mq/x", (None, "ftp://mq/x")),
+])
+def test_target_that_is_a_whole_uri_is_split_into_its_host_and_its_path(target, found):
+    assert heads.origin_form(target) == found
+
+
 @pytest.mark.parametrize(
     "line", [b"GET / HTTP/1.1\r\n", b"PURGE * HTTP/1.0\r\n", b"GET /%2F\xc3\xa4?a=b HTTP/1.1\r\n"]
 )

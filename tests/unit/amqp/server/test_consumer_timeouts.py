@@ -5,14 +5,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from gomq_py.amqp.server import channel as channel_
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts
 from gomq_py.broker.queues.unacked import Unacked
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, ChannelClose, ChannelCloseOk,
-    ChannelOpen, ChannelOpenOk, QueueDeclare, QueueDeclareOk,
+    BasicAck, BasicCancel, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicQos,
+    BasicQosOk, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, QueueDeclare, QueueDeclareOk,
+    TxSelect, TxSelectOk,
 )
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.broker.queues.queue import Queue
+from gomq_py.content.properties import Properties
 from gomq_py.hub.scheduler import Scheduler
 from gomq_py.hub.timers import HubTimers
 from tests.support.door import Door
@@ -172,7 +175,7 @@ def test_channel_that_ends_with_the_look_at_another_one_is_not_looked_at(timeout
     for each, rest in ((channel, other), (other, channel)):
         each.deliver(queue, 1, 1000)
         each.consumer_timed_out = lambda holder, error, each=each, rest=rest: (
-            each.errors.append(error), timeouts.forget(rest)
+            each.errors.append(error) or timeouts.forget(rest)
         )
 
     clock.now_s += 7
@@ -305,6 +308,114 @@ def test_policy_counts_for_what_is_unacked_already(tmp_path):
         hasten(door, 60)
         client.send_method(BasicAck(delivery_tag=tag))
         client.expect_silence()
+
+
+# consumers of quorum queues
+
+QUORUM = {"x-queue-type": "quorum"}
+# Arguments of the queue, arguments of the consumer.
+OWN_TIMEOUTS = {
+    "queue": (QUORUM | {"x-consumer-timeout": 9000}, {}),
+    "consumer": (QUORUM, {"x-consumer-timeout": 9000}),
+    "both": (QUORUM | {"x-consumer-timeout": 3_600_000}, {"x-consumer-timeout": 9000}),
+}
+
+
+def consume(client, queue_arguments, consumer_arguments, bodies=(b"a", b"b", b"c")):
+    """A consumer "slow" that has all of these, and another one, "other", of another queue, that has one."""
+    client.call(QueueDeclare(queue="q", durable=True, arguments=queue_arguments), QueueDeclareOk)
+    client.call(QueueDeclare(queue="other"), QueueDeclareOk)
+    client.call(BasicConsume(queue="other", consumer_tag="other"), BasicConsumeOk)
+    client.call(BasicConsume(queue="q", consumer_tag="slow", arguments=consumer_arguments), BasicConsumeOk)
+    client.publish("other", b"mine")
+    tags = [client.expect_message(BasicDeliver)[0].delivery_tag]
+    for body in bodies:
+        client.publish("q", body)
+        tags.append(client.expect_message(BasicDeliver)[0].delivery_tag)
+    return tags
+
+
+@pytest.mark.parametrize("arguments", OWN_TIMEOUTS.values(), ids=OWN_TIMEOUTS)
+def test_consumer_of_a_quorum_queue_is_cancelled_and_its_channel_goes_on(tmp_path, arguments):
+    """All its messages go back, as no failures; its late acks are no error, and others' hold."""
+    with Door(tmp_path) as door:
+        client = door.client()
+        tags = consume(client, *arguments)
+        hasten(door, 8)
+        client.expect_silence()
+
+        hasten(door, 12)
+
+        assert client.expect(BasicCancel) == BasicCancel(consumer_tag="slow", no_wait=True)
+        assert (door.queue("q").ready_count, door.queue("q").unacked_count) == (3, 0)
+        for tag in tags:
+            client.send_method(BasicAck(delivery_tag=tag))
+        client.send_method(BasicGet(queue="q"))
+        method, properties, body = client.expect_message(BasicGetOk)
+        assert (method.redelivered, body, method.message_count) == (True, b"a", 2)
+        assert Properties.decode(properties).headers == {"x-acquired-count": 1}
+        assert door.queue("other").unacked_count == 0
+        assert door.server.timeouts._due == {} or arguments[0] != QUORUM
+
+
+def test_channel_is_closed_where_the_client_would_not_understand(tmp_path):
+    with Door(tmp_path) as door:
+        client = door.client(capabilities={})
+        consume(client, *OWN_TIMEOUTS["consumer"])
+
+        hasten(door, 12)
+
+        assert client.expect(ChannelClose).reply_text == TEXT.format(9000)
+        assert (door.queue("q").ready_count, door.queue("q").unacked_count) == (3, 0)
+
+
+@pytest.mark.parametrize("why", ["transaction", "cancelled by the client", "too many messages"])
+def test_channel_is_closed_where_no_consumer_can_be_cancelled(tmp_path, why, monkeypatch):
+    with Door(tmp_path) as door:
+        client = door.client()
+        if why == "transaction":
+            client.call(TxSelect(), TxSelectOk)
+            client.call(ChannelOpen(), ChannelOpenOk, 2)
+            declare = QueueDeclare(queue="q", durable=True, arguments=OWN_TIMEOUTS["queue"][0])
+            client.call(declare, QueueDeclareOk)
+            client.call(BasicConsume(queue="q"), BasicConsumeOk)
+            client.publish("q", b"a", channel=2)
+            client.expect_message(BasicDeliver)
+        else:
+            consume(client, *OWN_TIMEOUTS["queue"])
+        if why == "cancelled by the client":
+            client.send_method(BasicCancel(consumer_tag="slow", no_wait=True))
+        monkeypatch.setattr(channel_, "RETURNED_MAX", 3 if why == "too many messages" else 1000)
+        client.call(BasicQos(prefetch_count=1), BasicQosOk)
+
+        hasten(door, 12)
+
+        assert client.expect(ChannelClose).reply_text == TEXT.format(9000)
+
+
+def test_consumers_argument_of_0_is_no_limit_and_has_no_effect_on_a_classic_queue(tmp_path):
+    with Door(tmp_path) as door:
+        client = door.client()
+        consume(client, QUORUM | {"x-consumer-timeout": 9000}, {"x-consumer-timeout": 0})
+        client.call(QueueDeclare(queue="plain"), QueueDeclareOk)
+        client.call(BasicConsume(queue="plain", arguments={"x-consumer-timeout": 9000}), BasicConsumeOk)
+        client.publish("plain", b"x")
+        client.expect_message(BasicDeliver)
+
+        hasten(door, 3600)
+
+        client.expect_silence()
+
+
+@pytest.mark.parametrize("value", [-1, "9000", 1.5, None, True])
+def test_consumer_timeout_that_is_no_time_is_406(tmp_path, value):
+    with Door(tmp_path) as door:
+        client = door.client()
+        client.call(QueueDeclare(queue="q", durable=True, arguments=QUORUM), QueueDeclareOk)
+
+        client.send_method(BasicConsume(queue="q", arguments={"x-consumer-timeout": value}))
+
+        assert client.expect(ChannelClose).reply_code == 406
 
 
 def test_timer_runs_only_while_something_is_watched(tmp_path):

@@ -14,7 +14,7 @@ CHANNEL, CONNECTION = False, True
     (errors.ResourceLocked, 405, "RESOURCE_LOCKED", CHANNEL),
     (errors.PreconditionFailed, 406, "PRECONDITION_FAILED", CHANNEL),
     (errors.OutOfResources, 506, "RESOURCE_ERROR", CHANNEL),
-    (errors.UnknownType, 503, "COMMAND_INVALID", CONNECTION),
+    (errors.UnknownType, 406, "PRECONDITION_FAILED", CHANNEL),
     (errors.Malformed, 502, "SYNTAX_ERROR", CONNECTION),
 ])
 def test_refusal_is_said_with_its_code_and_closes_what_rabbitmq_closes(error, code, name, closes):

@@ -68,10 +68,10 @@ def test_deleting_a_missing_exchange_is_answered(client):
     client.call(ExchangeDelete(exchange="nope"), ExchangeDeleteOk)
 
 
-def test_unknown_exchange_type_closes_the_connection(client):
+def test_unknown_exchange_type_closes_the_channel(client):
     refused(
-        client, ExchangeDeclare(exchange="x", type="wibble"), 503,
-        "COMMAND_INVALID - unknown exchange type 'wibble'", ConnectionClose,
+        client, ExchangeDeclare(exchange="x", type="wibble"), 406,
+        "PRECONDITION_FAILED - invalid exchange type 'wibble'",
     )
 
 

@@ -31,7 +31,8 @@ def reason(kind, arguments):
 
 @pytest.mark.parametrize("kind", [CLASSIC, QUORUM, STREAM])
 @pytest.mark.parametrize("arguments", [
-    {}, {"x-priority": 5}, {"x-priority": -(1 << 40)}, {"x-cancel-on-ha-failover": True},
+    {}, {"x-priority": 5}, {"x-priority": -(1 << 40)},
+    {"x-consumer-timeout": 5000}, {"x-cancel-on-ha-failover": True},
     {"x-never-heard-of": [1]},
     {"x-stream-filter": "eu"}, {"x-stream-filter": {"n": 1}, "x-filter-match-type": "ALL"},
     {"x-stream-match-unfiltered": True}, {"x-stream-prefetch-bytes": 0},
@@ -39,6 +40,16 @@ def reason(kind, arguments):
 ])
 def test_accepted_by_every_kind(kind, arguments):
     check(kind, arguments)
+
+
+@pytest.mark.parametrize("key, value, words", [
+    ("x-consumer-timeout", -1, "{value_negative,-1}"),
+    ("x-consumer-timeout", "5000", '"expected integer, got longstr"'),
+])
+def test_refused_on_a_quorum_queue_and_without_meaning_on_others(key, value, words):
+    assert reason(QUORUM, {key: value}) == INVALID.format(key=key, entity=ENTITY, reason=words)
+    check(CLASSIC, {key: value})
+    check(STREAM, {key: value})
 
 
 @pytest.mark.parametrize("value", [

@@ -28,6 +28,15 @@ def test_queue_beyond_the_limit_is_refused():
     assert vhost.declare_queue("c")[1] is True
 
 
+def test_empty_list_of_a_rabbitmqs_export_is_no_limit():
+    vhost, _, _ = make_vhost()
+    LimitsComponent().check(vhost, "limits", [])
+
+    LimitsComponent().changed(vhost, "limits", [])
+
+    assert vhost.limits == {}
+
+
 def test_negative_limit_is_none():
     vhost, _, _ = make_vhost()
 
@@ -37,7 +46,7 @@ def test_negative_limit_is_none():
 
 
 @pytest.mark.parametrize("value", [
-    [], {"max-cats": 1}, {"max-queues": "1"}, {"max-queues": True}, {"max-queues": 1.5}
+    ["max-queues"], {"max-cats": 1}, {"max-queues": "1"}, {"max-queues": True}, {"max-queues": 1.5}
 ])
 def test_malformed_limits_are_refused(value):
     with pytest.raises(ParameterError):

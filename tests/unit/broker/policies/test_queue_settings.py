@@ -54,9 +54,10 @@ def test_quorum_queue_has_a_delivery_limit_unless_told_otherwise():
 
 
 @pytest.mark.parametrize(("argument", "policy", "limit"), [
-    (-1, None, None), (None, -1, None), (-1, -1, None), (-1, 7, 7), (3, -1, 3)
+    (-1, None, -1), (None, -1, -1), (-1, -1, -1), (-1, 7, 7), (3, -1, 3)
 ])
 def test_negative_delivery_limit_is_none_even_of_a_quorum_queue(argument, policy, limit):
+    """-1: the queue counts deliveries all the same."""
     arguments = {"x-queue-type": "quorum", **({} if argument is None else {"x-delivery-limit": argument})}
 
     assert (

@@ -1,6 +1,7 @@
 """Limits: what expires, what does not fit, what comes back too often, and queues that nobody uses."""
 import pytest
 
+from gomq_py.broker.features.retry import FAILED, RETURNED
 from gomq_py.broker.policies.queue_settings import PLAIN, QueueSettings
 from gomq_py.broker.queues import limits
 from gomq_py.broker.queues.limits import QueueLimits
@@ -439,6 +440,43 @@ def test_redelivery_says_how_often_the_message_came_back_where_that_is_limited(b
                 and properties.message_id == "m"
             )
             assert message.get_body() == b"body" and message.describe()["redelivered"]
+
+
+def test_quorum_queue_counts_failures_alone_and_tells_all_deliveries(bench):
+    queue = bench.limited({"x-queue-type": "quorum", "x-dead-letter-exchange": "x"})
+    bench.publish(queue, b"a")
+    message = Message()
+    failures = 0
+    for acquired in range(70):
+        assert queue.get(message, False)
+        assert Properties.decode(message.get_properties()).headers == ({
+            **({"x-acquired-count": acquired} if acquired else {}),
+            **({"x-delivery-count": failures} if failures else {}),
+        } or None)
+        is_failure = acquired % 5 == 0
+        failures += is_failure
+        location = message.describe()["location"]
+        queue.requeue(location) if acquired % 10 == 0 else queue.give_back(
+            location, FAILED if is_failure else RETURNED)
+
+    assert failures == 14 and bench.letters.sent == []
+    for _ in range(7):
+        assert queue.get(message, False)
+        queue.give_back(message.describe()["location"], FAILED)
+    assert bench.letters.sent == [(b"a", "delivery_limit")]
+
+
+def test_quorum_queue_without_a_limit_counts_all_the_same(bench):
+    queue = bench.limited({"x-queue-type": "quorum", "x-delivery-limit": -1})
+    bench.publish(queue, b"a")
+    message = Message()
+    for _ in range(30):
+        assert queue.get(message, False)
+        queue.give_back(message.describe()["location"], FAILED)
+
+    assert queue.get(message, False)
+    assert Properties.decode(message.get_properties()).headers == {
+        "x-acquired-count": 30, "x-delivery-count": 30}
 
 
 def test_queue_without_a_limit_does_not_say_how_often(bench):

@@ -83,6 +83,19 @@ def test_each_return_waits_longer_up_to_the_maximum(bench):
     assert take(bench, queue)[2] == {"x-delivery-count": 4}
 
 
+def test_quorum_queues_back_off_does_not_grow_with_what_is_no_failure(bench):
+    queue = bench.limited({**ALL, "x-queue-type": "quorum"})
+    bench.publish(queue, b"a")
+    waits = []
+    for how in (RETURNED, RETURNED, FAILED, RETURNED, FAILED, RETURNED):
+        _, location, _ = take(bench, queue)
+        queue.give_back(location, how)
+        waits.append(waited(bench, queue))
+
+    assert waits == pytest.approx([100, 100, 100, 100, 200, 200], abs=2)
+    assert take(bench, queue)[2] == {"x-acquired-count": 6, "x-delivery-count": 2}
+
+
 @pytest.mark.parametrize(("kind", "waiting"), [
     ("failed", {LOST, FAILED}), ("returned", {RETURNED}), ("all", {LOST, RETURNED, FAILED}),
     ("disabled", set()),
@@ -107,7 +120,7 @@ def test_what_waits_becomes_ready_in_the_order_of_its_time(bench):
     random.Random(1).shuffle(order)
     bench.publish(queue, *(b"%d" % number for number in order))
     for number in order:  # the message n comes back n times, and so waits n times as long
-        queue.limits.retries.wait(take(bench, queue)[1], number)
+        queue.limits.retries.wait(take(bench, queue)[1], number, number)
     bench.advance(900)
 
     assert queue.ready_count == 8

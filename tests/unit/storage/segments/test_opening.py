@@ -4,6 +4,7 @@ import threading
 import gevent
 import pytest
 
+from gomq_py.storage.format import record
 from gomq_py.storage.message import Message
 from gomq_py.storage.segments.opening import UNWANTED_MS
 from gomq_py.storage.segments.recovered import AHEAD_BYTES, PROVEN_BYTES
@@ -284,7 +285,7 @@ def test_what_is_picked_is_opened_at_once_also_when_a_thread_is_about_to(bench):
     stand_before_closed(bench)
     number = bench.store.read_segment.number
 
-    assert bench.store.pick(bench.store.location_of(number, 128))
+    assert bench.store.pick(record.location_of(0, number, 128))
 
     bench.finish_aside()
     assert bench.pool.openings.count == 0

@@ -70,6 +70,30 @@ def test_failed_deliveries_are_counted_over_restarts(tmp_path, restart):
         assert bench.peek() == Shown(b"0000", True, count)
 
 
+@pytest.mark.parametrize("restart", [StoreBench.reopen, StoreBench.crash])
+def test_deliveries_without_a_failure_are_counted_over_restarts(tmp_path, restart):
+    """What is given back after each other delivery, over five runs; each run loses its last."""
+    bench = bench_with(tmp_path, 1)
+    for run in range(1, 6):
+        location, shown = bench.shift()
+        assert (shown.delivery_count, bench.store.excuse(location, 0)) == (2 * (run - 1), run - 1)
+        assert bench.store.excuse(location, 1) == run
+        bench.store.requeue(location)
+        assert bench.shift()[1].delivery_count == 2 * run - 1
+        bench.store.write_out()
+        restart(bench)
+
+
+def test_deliveries_without_a_failure_are_forgotten_with_their_message(tmp_path):
+    bench = bench_with(tmp_path, 2)
+    for _ in range(2):
+        location, _ = bench.shift()
+        bench.store.excuse(location, 1)
+        bench.store.requeue(location)
+        bench.store.delete(bench.shift()[0])
+    assert (bench.store.requeued.counts.count, bench.store.requeued.excused.count) == (0, 0)
+
+
 def test_a_clean_stop_leaves_seals_and_nothing_to_scan(tmp_path):
     bench = bench_with(tmp_path, 200, segment_bytes=65536)
     for _ in range(30):
