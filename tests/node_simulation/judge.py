@@ -23,9 +23,11 @@ from tests.node_simulation.clients import MARK
 from tests.support.power_cut import DiskFile, DiskFolder
 
 MSGS, ACKS = "msgs.", "acks."
-# A follower's segment that has its name on the disk, and not its whole size: fsck takes it for damage, a boot
-# for one that was never flushed.
-SHORT = re.compile(r"\d+ octets(, but the head says \d+| are shorter than a head)")
+# What fsck takes for damage, and a boot for a segment that was never flushed: a follower's file has its name
+# on the disk, and not its whole size; a recycled file has its new name, and not its new head.
+UNFLUSHED = re.compile(
+    r"\d+ octets(, but the head says \d+| are shorter than a head)|"
+    "the head does not belong to its segment")
 
 
 class Judge:
@@ -109,7 +111,7 @@ class Judge:
         self._check_copy(node, self.promised, f"boots and would lead, {len(self.promised)} are promised,")
         if os.path.exists(os.path.join(self._folder, SCHEMA)):
             for _, text in fsck.check_folder(self._folder).damage:
-                if not SHORT.fullmatch(text):
+                if not UNFLUSHED.fullmatch(text):
                     self.world.find(f"{node.name} boots with damage in its folder: {text}")
 
     def _etcd_has_changed(self):
