@@ -17,7 +17,7 @@ from gomq_py.cluster import administration, shared_settings
 from gomq_py.cluster import identity as identities
 from gomq_py.cluster.acknowledger import Acknowledger
 from gomq_py.cluster.boot_keepalives import BootKeepalives
-from gomq_py.cluster.coordination import RETRY_S, Coordination, Folder
+from gomq_py.cluster.coordination import RETRY_S, Coordination
 from gomq_py.cluster.core.overrides import NotPossible, adopt, force_leader
 from gomq_py.cluster.core.promises import Promises
 from gomq_py.cluster.core.records import SECRET, RecordError, decode_secret
@@ -30,6 +30,7 @@ from gomq_py.cluster.follower import Follower
 from gomq_py.cluster.identity import IdentityFile, this_boot
 from gomq_py.cluster.leader import Leader
 from gomq_py.cluster.leadership import Leadership, boot_time_s
+from gomq_py.cluster.member import Folder
 from gomq_py.cluster.membership import address_of, follower_context, leader_tls, read_secret, shown
 from gomq_py.cluster.publisher_holds import PublisherHolds
 from gomq_py.cluster.refusals import Refusals
@@ -99,9 +100,7 @@ class ElectedMembership:
         return True
 
     def follow(self, root: str) -> None:
-        """Read the folder's identity, and check the settings. Blocks. Raises BindError, ClusterError,
-        OSError, TLSError.
-        """
+        """Read the identity, check settings. Blocks. Raises BindError, ClusterError, OSError, TLSError."""
         settings = self._settings
         advertised(settings)  # both raise their errors before the node has started
         leader_tls(settings)
@@ -186,7 +185,7 @@ class ElectedMembership:
                 register.go_on(ids, former.position)
                 self._stream.succeed(former, self._file.identity.epoch)
 
-    # the coordination's Member (coordination.Member)
+    # the coordination's Member
 
     @property
     def folder(self) -> Folder:

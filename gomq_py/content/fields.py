@@ -419,8 +419,7 @@ def _encode_int(value):
 
 def decimal_type():
     """Import and return decimal.Decimal, at first use: few tables hold decimals; the module takes 0.4 MB."""
-    # At first use: few tables hold decimals, and the module takes 0.4 MB.
-    from decimal import Decimal
+    from decimal import Decimal  # few tables hold decimals, and the module takes 0.4 MB
 
     ENCODERS[Decimal] = _encode_decimal
     return Decimal

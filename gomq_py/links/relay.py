@@ -7,13 +7,11 @@ Does no I/O, and makes no Python object per message. Input and output of a messa
     header   copied but for the channel (or with the properties that ``edit`` returns)
     body     copied but for the channel; split if the target's frames are smaller
 
-A message that is whole in the buffer is relayed whole, a larger one in pieces as its body arrives. Every size
-is checked before use. Malformed or unexpected frames raise an AMQPError, after which the relay must not be
-used.
+A message that is whole in the buffer is relayed whole, a larger one in pieces as its body arrives. Sizes are
+checked before use. After malformed or unexpected frames (AMQPError) the relay must not be used.
 
 A HeaderStamp adds a header to the encoded properties of each message, without decoding. A message that has
-the header already goes to the relay's ``edit``; the resulting headers are cached, because most such messages
-have the same.
+the header already goes to the relay's ``edit``, whose result is cached: most such messages have the same.
 """
 from struct import Struct
 
@@ -59,8 +57,7 @@ class Unfit(Exception):
 
 class HeaderStamp:
     """Adds a header to properties. ``key``: the header's encoded name. ``entry``: the encoded header, for
-    messages with neither this key nor a user id; ``entry_again``: the same for redelivered ones. For messages
-    with the key and no user id, results of ``edit`` are cached (links.ends.TargetEnd).
+    messages with neither this key nor a user id; ``entry_again``: the same for redelivered ones.
     """
 
     __slots__ = ("key", "entry", "entry_again", "scan", "known", "unknown")
@@ -129,21 +126,17 @@ class Relay:
         input, output             buffers shared with other relays, and empty between two walks
         target_frame_max          as negotiated, 0: no limit
         exchange, routing_key     bytes that replace the message's own, or None
-        edit(properties, delivered)
-                                  returns Properties, or None to leave the message out
-        header_stamp              a HeaderStamp for messages that need no call of ``edit``
+        edit()                    of (properties, delivered) returns Properties, or None: leave it out
         offset_header             name of the header with a stream's offset, or empty
         is_mandatory              the target returns unroutable messages
 
     After a walk:
-
         count, first_tag          number of messages read, and delivery tag of the first
         written                   bytes in ``output``
         left_out                  none of these messages is to be sent
         others                    (channel, payload) of methods that are not deliveries
         offset                    stream offset of the last message, or -1
-        checksum                  recognizes the last message in later deliveries; only if ``signs`` is set or
-                                  its body comes in pieces
+        checksum                  recognizes the last message later; if ``signs``, or its body is in pieces
     """
 
     __slots__ = (
@@ -348,8 +341,7 @@ class Relay:
 
     def sign(self, p, routing_at, method_end, header_at, header_end, body_end):
         """A checksum of the parts that are equal in all deliveries of a message."""
-        # Address, size, properties, and a body that is whole in the buffer; not headers, which quorum queues
-        # change each time.
+        # Address, size, properties, and a whole body; not headers, which quorum queues change each time.
         start, end = header_at + 19, header_end - 1
         checksum = octets.crc32c(0, p, routing_at, method_end - 1 - routing_at)
         checksum = octets.crc32c(checksum, p, header_at + 11, 8)

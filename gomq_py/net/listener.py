@@ -241,7 +241,6 @@ class Listener:
 
     def has_room_for(self, address: Any) -> bool:
         """Whether a client of another node may be adopted now; otherwise too many wait for their login."""
-        # Otherwise too many would wait for their login.
         return self._socket.fileno() < 0 or not self._must_wait(address)
 
     def adopt(self, family: int, descriptor: int, address: Any) -> None:

@@ -48,7 +48,7 @@ FIGURES = {
     "lines broker.topology.definitions": 534,
     "lines broker.topology.vhost": 642,
     "lines broker.transfer.dead_letters": 664,
-    "lines config.settings": 605,
+    "lines config.settings": 609,
     "lines content.fields": 542,
     "lines links.relay": 541,
     "lines mqtt.wire.crossing": 616,

@@ -3,7 +3,8 @@ import gevent
 import pytest
 
 from gomq_py.cluster import coordination, leadership
-from gomq_py.cluster.coordination import Coordination, Folder
+from gomq_py.cluster.coordination import Coordination
+from gomq_py.cluster.member import Folder
 from gomq_py.cluster.core.in_sync import Progress
 from gomq_py.cluster.core.promises import Promises
 from gomq_py.cluster.core.records import CLUSTER, IN_SYNC, LEADER, NODES, InSyncRecord, LeaderRecord, decoded

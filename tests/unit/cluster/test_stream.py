@@ -5,8 +5,9 @@ import gevent
 import pytest
 
 from gomq_py.cluster import stream as module
+from gomq_py.cluster.chain import ENTRY_OCTETS, FRAME_OCTETS, PIECE_OCTETS
 from gomq_py.cluster.former_run import FormerRun
-from gomq_py.cluster.stream import ENTRY_OCTETS, FRAME_OCTETS, PIECE_OCTETS, EventStream
+from gomq_py.cluster.stream import EventStream
 from gomq_py.cluster.wire import events, frames
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.disk.replication import LATER_OCTETS
