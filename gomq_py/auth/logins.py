@@ -116,7 +116,7 @@ class Logins:
 
 
 def backends_named(names):
-    """A tuple of LOCAL and OAUTH in the setting's order; (LOCAL,) if it is empty. Raises BackendError."""
+    """A tuple of LOCAL and OAUTH in the setting's order; (LOCAL,) if none is set. Raises BackendError."""
     backends = tuple(_ALIASES.get(name.lower(), name.lower()) for name in names) or (LOCAL,)
     for name, backend in zip(names, backends):
         if backend not in (LOCAL, OAUTH):

@@ -3,7 +3,7 @@
 The only module of the client that knows sockets.
 
 The socket module is a parameter: with ``gevent.socket`` waiting is cooperative, with the stdlib's it blocks
-the thread. The select and ssl modules are those of the same package.
+the thread. The select and ssl modules come from the same package.
 """
 import time
 from importlib import import_module

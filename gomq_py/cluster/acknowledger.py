@@ -1,7 +1,7 @@
-"""Acknowledger: lets a leader's promises wait for the followers in sync, after its own disk.
+"""Acknowledger: makes a leader's confirms wait for the followers in sync, after its own disk.
 
-Between ``storage.flush.durability``, which asks when the local disk has the changes, and the links to
-followers, which report what these have flushed. Never switches.
+Called by ``storage.flush.durability`` when the local disk has the changes, and by the links to followers when
+these have flushed. Never switches.
 """
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from gomq_py.cluster.core.promises import Promises
 
 
 class Acknowledger:
-    """Asks ``promises`` (core.promises.Promises). Must be added to the Durability before doors open.
+    """Waits by ``promises`` (core.promises.Promises). Must be added to the Durability before doors open.
     ``counts_received``: a change counts once a follower has received it, because the leader itself flushes
     nothing (--no-sync).
     """

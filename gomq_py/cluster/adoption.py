@@ -18,7 +18,7 @@ from gomq_py.net.pump import Pumps
 
 
 class Adoption:
-    """Gives clients to this node's listeners. ``find(name)`` returns the listener, or None. See
+    """Passes clients to this node's listeners. ``find(name)`` returns the listener, or None. See
     net.listener.Listener for its ``adopt`` and ``has_room_for``.
     """
 
@@ -27,7 +27,7 @@ class Adoption:
         self._pumps = Pumps()
 
     def why_not(self, forward: Forward) -> str:
-        """Why a client is refused, as text; "" if it is not."""
+        """Why a client is refused, as text; "" if it may be served."""
         listener = self._find(forward.listener)
         if listener is None:
             return f"the leader has no listener {forward.listener} now"
@@ -43,8 +43,8 @@ class Adoption:
         return ""
 
     def adopt(self, forward: Forward, connection: Any, is_tls: bool) -> None:
-        """Serve a client for whom ``why_not`` has returned "". Over TLS this returns at the client's end. May
-        switch.
+        """Serve a client for whom ``why_not`` has returned "". Over TLS, returns when the client has ended.
+        May switch.
         """
         # Over TLS the listener gets a socket pair, because the cluster's TLS socket shows a node's
         # certificate, not the client's.
@@ -67,7 +67,7 @@ class Adoption:
             far.close()
 
     def close(self) -> None:
-        """End the connections over TLS; the listeners end the others."""
+        """End the connections over TLS; the listeners end all other connections."""
         self._pumps.close()
 
 

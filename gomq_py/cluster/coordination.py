@@ -1,8 +1,9 @@
-"""Coordination: a node's loop in an elected cluster: reads etcd, and does what the Elector decides.
+"""Coordination: runs a node's loop in an elected cluster: reads etcd, and carries out what the Elector
+decides.
 
-Above ``core`` and a Coordinator (etcd). It steers the Member: the part of the node that owns the data folder,
-the follower and the broker. A fault of etcd only costs time: a follower goes on, and a leader goes on until
-the deadline of its lease. The loop waits for the methods of a Member, so none may take long while this node
+Uses ``core`` and a Coordinator (etcd). Calls the Member: the part of the node that owns the data folder, the
+follower and the broker. A fault of etcd only costs time: a follower goes on, and a leader goes on until the
+deadline of its lease. The loop waits for the methods of a Member, so none may take long while this node
 leads; keepalives have a greenlet of their own.
 """
 import contextlib
@@ -62,7 +63,7 @@ class Folder(NamedTuple):
 
 
 class Member(Protocol):
-    """The part of a node that a Coordination steers. Every method may switch."""
+    """The part of a node that a Coordination controls. Every method may switch."""
 
     @property
     def folder(self) -> Folder:
@@ -73,36 +74,36 @@ class Member(Protocol):
         """Whether a heartbeat of the followed leader came within the last second."""
 
     def hangs(self) -> bool:
-        """Whether a flush or a look at the disk has hung for so long that another node is to lead."""
+        """Whether a flush or a check of the disk has hung so long that another node must lead."""
 
     def follow_leader(self, address: str) -> str:
         """Follow the leader at "host:port". Returns why that is impossible, or ""."""
 
     def settle(self) -> bool:
-        """End the link to the leader, and flush all received changes. Returns whether the folder has them
-        all.
+        """End the link to the leader, and flush all received changes. Returns whether the folder has all of
+        them.
         """
 
     def take(self, cluster: str, epoch: int) -> None:
         """Write cluster and epoch into the folder, flushed. Raises ClusterError, OSError."""
 
     def note(self, position: int) -> None:
-        """Write the position of this leader's changes up to which the folder has all; flushed. Raises
-        OSError.
+        """Write down the position up to which the folder has all of this leader's changes, and flush it.
+        Raises OSError.
         """
 
     def elected(self, leadership: Leadership, is_first: bool) -> None:
         """Begin to lead, in a greenlet of its own: read the folder, call ``leadership.start()``, and open
-        doors once ``leadership.opened`` is set. ``is_first``: no door of this cluster has been open yet, so
-        that an empty folder has lost nothing.
+        doors once ``leadership.opened`` is set. ``is_first``: no node of this cluster has served clients yet,
+        so an empty folder lacks nothing.
         """
 
     def lead_on(self, epoch: int) -> None:
         """Go on as leader in a higher epoch."""
 
     def end_links(self) -> None:
-        """End the links to followers, which promise nothing any more. A follower that hears a leader lets it
-        be elected again first.
+        """End the links to followers; nothing is confirmed any more. (A follower that is still linked to a
+        leader would let that leader be elected again first.)
         """
 
     def deposed(self, reason: str) -> None:
@@ -110,11 +111,12 @@ class Member(Protocol):
 
 
 class Coordination:
-    """Runs one node's part in the cluster. ``node``: its id in hex; ``name``, ``address``: for the others.
+    """Runs one node's part in the cluster. ``node``: the node's id in hex; ``name``, ``address``: shown to
+    the other nodes.
 
-        settings      those of shared_settings.told()
-        secret        value of ``secret`` that etcd has had; empty: the settings have the secret
-        decision      the last one
+        settings the result of shared_settings.told()
+        secret        the secret read from etcd; empty: the settings have it
+        decision the last decision
         leadership    the Leadership of a leader, else None
         view          the last View, or None
         error         the last fault of etcd, "" when it answers
@@ -150,7 +152,7 @@ class Coordination:
     # life
 
     def start(self) -> None:
-        """Begin to read etcd, and to do what is decided."""
+        """Begin to read etcd, and to carry out decisions."""
         for function, name in ((self._run, "decides"), (self._keep_alive, "keepalives")):
             greenlet = gevent.spawn(function)
             greenlet.name = f"cluster: {name}"
@@ -161,20 +163,20 @@ class Coordination:
         self._wake.set()
 
     def stop(self) -> None:
-        """Stop for good. The lease is revoked, so that another node is elected at once. May switch."""
+        """Stop for good. The lease is revoked, so that another node can be elected at once. May switch."""
         # ``decision`` and ``leadership`` stay as they are.
         self._end()
         self._forget_lease()
 
     def resign(self, reason: str, stays: bool = False) -> None:
-        """Stop leading, so that another node is elected at once. ``stays``: the links to followers are to
-        stay until then: those that hear this node let a node lead first that does not. May switch.
+        """Stop leading, so that another node is elected at once. ``stays``: keep the links to followers until
+        then: a follower with a link to this node lets nodes without one be elected first. May switch.
         """
         if not self._has_ended:
             self._depose(reason, stays)
 
     def hand_over(self) -> None:
-        """Stop leading before this node ends, so that another one is elected meanwhile. May switch."""
+        """Stop leading before this node ends, so that another node is elected meanwhile. May switch."""
         if not self._has_ended:
             self._cease()
 
@@ -226,11 +228,11 @@ class Coordination:
 
     @property
     def lease_id(self) -> int:
-        """The id of the present lease; 0 without one."""
+        """The id of the present lease; 0: none."""
         return self._lease_id
 
     def kept_alive(self, lease_id: int, sent_s: float | None, is_lost: bool) -> None:
-        """Note the keepalives of boot_keepalives for a lease of this node, which may be an earlier one."""
+        """Note a keepalive that boot_keepalives sent for a lease of this node, perhaps an earlier lease."""
         if lease_id == self._lease_id:
             if sent_s is not None:
                 self._lease.answered(sent_s, True)
@@ -272,7 +274,7 @@ class Coordination:
                 self._warner.look(view.nodes)
 
     def _register(self, view: Any) -> None:
-        """Write this node's name, address and settings, and the secret, where etcd lacks them."""
+        """Write this node's name, address and settings, and the secret, if etcd lacks them."""
         # Without the secret a node that starts would make another one, and be refused by all that run.
         kept, missing = view.nodes.get(self._node), []
         is_due = self._clock() >= self._registered_s + REGISTER_S
@@ -294,7 +296,7 @@ class Coordination:
         return self._elector.viewed(view, self._clock(), since, self._member.hears_leader)
 
     def _do(self, decision: Decision) -> Decision | None:
-        """Do what was decided. Returns the next decision, or None."""
+        """Carry out a decision. Returns the next decision, or None."""
         self.decision = decision
         if self.leadership is not None:
             self.leadership.know(isinstance(decision, Lead) and decision.revision == self._revision)
@@ -339,7 +341,7 @@ class Coordination:
         return self._outcome(transaction)
 
     def _outcome(self, transaction: Transaction) -> Decision | None:
-        """Send a transaction. Returns the decision by the view of its outcome, or None."""
+        """Send a transaction. Returns the decision on the View in its outcome, or None."""
         since = self._elector.revision
         try:
             outcome: Outcome = self._coordinator.transact(transaction)
@@ -358,7 +360,7 @@ class Coordination:
         self._quiet.warning("etcd", "etcd: %s", error)
 
     def _say(self, reason: str) -> None:
-        """Log once why nothing happens."""
+        """Log why nothing is done, unless this reason was logged last."""
         if reason != self._said and reason:
             LOG.warning("%s", reason)
         self._said = reason
@@ -468,7 +470,7 @@ class Coordination:
             leadership.know(True)
 
     def _former(self, node: str) -> tuple[str, tuple[str, int]] | None:
-        """The former leader's id with its address, if that is known."""
+        """The former leader's id, with its address if known."""
         record = decoded(self.view.nodes.get(node), NodeRecord.decode)
         return None if record is None else (node, address_of(record.address))
 
@@ -488,7 +490,7 @@ class Coordination:
         self._member.deposed(reason)
 
     def _cease(self, stays: bool = False) -> None:
-        """Promise and deliver nothing any more, and let another node be elected. May switch."""
+        """Confirm and deliver nothing any more, and let another node be elected. May switch."""
         self._end()
         if self.leadership is not None:
             self.leadership.end()

@@ -1,7 +1,7 @@
 """Elected membership: a node's part in a cluster that elects its leader (``enabled`` of [clustering]).
 
-Used by node, in place of membership. The node begins as a follower. The coordination reads from etcd who
-leads, and calls the methods of its Member here.
+Used by node, in place of membership. The node begins as a follower. The coordination reads from etcd which
+node leads, and calls the Member defined here.
 """
 import contextlib
 import os
@@ -88,7 +88,7 @@ class ElectedMembership:
 
     @property
     def replicators(self) -> tuple[Replicator, ...]:
-        """The replicators that the node's Files tell of their changes."""
+        """The replicators to which the node's Files report changes."""
         return (self._stream,)
 
     # a follower
@@ -115,7 +115,7 @@ class ElectedMembership:
 
     def start(self, on_elected: Callable[[], None], on_deposed: Callable[[str], None]) -> None:
         """Begin to look for the cluster. ``on_elected()`` makes the node a leader, ``on_deposed(reason)``
-        begins it anew as a follower; both return at once.
+        restarts it as a follower; both return at once.
         """
         self._callbacks = on_elected, on_deposed
         self._beginning = gevent.spawn(self._begin)

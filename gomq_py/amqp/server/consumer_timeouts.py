@@ -1,9 +1,9 @@
 """Consumer timeouts: closes a channel that holds a delivery unacked for longer than its queue allows
 (``consumer_timeout_ms``). The message is then requeued.
 
-A channel is watched from its first delivery with a limit until a check finds no such delivery. Channels wait
-in buckets of one second, and one timer waits for the first bucket. So messages and idle channels cost
-nothing, and an overdue delivery is noticed up to two seconds late, never early.
+A channel is watched from its first delivery with a timeout until a check finds no delivery with a timeout.
+Channels wait in buckets of one second, and one timer waits for the first bucket. So messages and idle
+channels cost nothing, and an overdue delivery is noticed up to two seconds late, never early.
 """
 import heapq
 import time

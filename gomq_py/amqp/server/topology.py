@@ -35,7 +35,7 @@ def exchange_delete(channel, method):
 
 
 def exchange_bind(channel, method):
-    """exchange.bind: bind one exchange to another."""
+    """exchange.bind: bind an exchange to a second exchange."""
     durable = bindings.bind(
         channel.caller, EXCHANGE, method.destination, method.source, method.routing_key, method.arguments)
     _answer(channel, method, ExchangeBindOk(), durable)

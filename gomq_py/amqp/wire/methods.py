@@ -187,7 +187,7 @@ class AccessRequestOk(Method):
 
 
 class ExchangeDeclare(Method):
-    """Create an exchange, or check that it exists with these properties (``passive``: that it exists)."""
+    """Create an exchange, or check that it exists with these properties; ``passive``: only that it exists."""
     NAME, ID, SYNCHRONOUS = "exchange.declare", 40 << 16 | 10, True
     FIELDS = (
         ("reserved_1", SHORT), ("exchange", SHORTSTR), ("type", SHORTSTR), ("passive", BIT), ("durable", BIT),
@@ -218,7 +218,7 @@ class ExchangeDeleteOk(Method):
 
 
 class ExchangeBind(Method):
-    """RabbitMQ's extension: bind one exchange to another."""
+    """RabbitMQ's extension: bind an exchange to a second exchange."""
     NAME, ID, SYNCHRONOUS = "exchange.bind", 40 << 16 | 30, True
     FIELDS = (
         ("reserved_1", SHORT), ("destination", SHORTSTR), ("source", SHORTSTR), ("routing_key", SHORTSTR),
@@ -470,7 +470,7 @@ class BasicRecoverOk(Method):
 
 
 class BasicNack(Method):
-    """RabbitMQ's extension: refuse deliveries. From the server: the broker has not taken the publishes."""
+    """RabbitMQ's extension: refuse deliveries. From the server: the broker has not stored the publishes."""
     NAME, ID, SYNCHRONOUS = "basic.nack", 60 << 16 | 120, False
     FIELDS = (("delivery_tag", LONGLONG), ("multiple", BIT), ("requeue", BIT))
     __slots__ = names(FIELDS)

@@ -2,7 +2,7 @@
 the consumer's position.
 
     "first"           the oldest message kept
-    "last"            the newest message (RabbitMQ: the last chunk, which may hold more)
+    "last" the newest message (RabbitMQ: the last chunk, which may hold more)
     "next"            messages published from now on; the default
     a number          the message of this offset; if it is gone, the oldest kept; if it is yet to come, the
                       next published, because a power loss may lower the next offset

@@ -17,7 +17,7 @@ class Compare(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Write a value. ``lease``: the key is deleted when this lease, which must be alive, ends; 0 for none."""
+    """Write a value. ``lease``: the key is deleted when this lease, which must exist, ends; 0: none."""
 
     key: str
     value: bytes
@@ -38,7 +38,9 @@ class Transaction(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """``is_done``: whether the operations were done. ``view``: read after them, in the same transaction."""
+    """``is_done``: whether the operations were done. ``view``: a View read after them, in the same
+    transaction.
+    """
 
     is_done: bool
     view: View
