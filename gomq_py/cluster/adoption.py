@@ -1,10 +1,10 @@
 """Adoption: the leader serves clients that a follower passes on (``cluster.forwarding``).
 
-A connection that has logged in with FORWARD is given to this node's listener of the name that the client has
-used at the follower, with the client's address, as if it had been accepted here.
+A connection that has logged in with FORWARD goes to this node's listener with the same name as the client's
+listener at the follower, as if it had been accepted here, with the client's address.
 
-A follower's loopback address, or a client without one, is not of this machine. Such a client is shown as
-"gomq@NODE", and so cannot log in as a user who may only come from this machine.
+A client with a loopback address at the follower, or without address, is not on this machine. It is shown as
+"gomq@NODE", so it cannot log in as a user who may only log in from this machine.
 """
 from collections.abc import Callable
 from typing import Any

@@ -1,9 +1,9 @@
 """Stream: turns the changes of the leader's files into frames, once for all followers.
 
-Above storage.disk.replication, below the links to followers (cluster.leader). Events of one turn of the loop
-go into one frame, up to FRAME_OCTETS. Frames are kept in a chain, from which each link sends at its own pace.
-So a follower that comes back soon needs no sync; one that is too far behind finds its place dropped and
-begins anew. Never blocks, never switches, never raises to the storage. Long appended ranges
+Called by storage.disk.replication; used by the links to followers (cluster.leader). Events of one turn of the
+loop go into one frame, up to FRAME_OCTETS. Frames are kept in a chain, from which each link sends at its own
+pace. So a follower that comes back soon needs no sync; for a follower too far behind, the frames are dropped,
+and it must sync. Never blocks, never switches, never raises to the storage. Long appended ranges
 (replication.Range) are read when the first link needs them, in pieces of PIECE_OCTETS.
 """
 import os
@@ -42,7 +42,7 @@ FREE_S = 0.001
 
 
 class Chain:
-    """State that the entries of one chain share. ``is_dropped``: all of them are dropped."""
+    """State that the entries of one chain share. ``is_dropped``: all entries are dropped."""
 
     __slots__ = ("is_dropped",)
 
@@ -96,7 +96,7 @@ class Entry:
             piece.content.drop()
 
     def cut(self):
-        """Forget the frames behind this one. Returns the following Entry or None."""
+        """Forget the frames behind this one. Returns the next Entry, or None."""
         after, self.next, self._chain = self.next, None, _DROPPED
         return after
 
@@ -217,8 +217,8 @@ class EventStream(Replicator):
             self._begin_anew()
 
     def succeed(self, former, epoch):
-        """Before the boot: go on behind the run that this node has copied (former_run.FormerRun), so that its
-        other followers find their place here. ``epoch``: of the frames from now on.
+        """Before the boot: go on behind the run that this node has copied (former_run.FormerRun), so that the
+        run's other followers find their place here. ``epoch``: of the frames from now on.
         """
         assert self._last is self._first and not self._is_keeping
         self.position, self.epoch = former.position, epoch
@@ -246,7 +246,7 @@ class EventStream(Replicator):
             self._is_keeping = True
 
     def detach(self):
-        """Note that a follower has gone. ALONE_S after the last one nothing is kept any more."""
+        """Note that a follower has gone. ALONE_S after the last has gone, nothing is kept."""
         self._followers -= 1
         if not self._followers:
             self._timer = gevent.spawn_later(ALONE_S, self._stop_keeping)
@@ -261,7 +261,7 @@ class EventStream(Replicator):
             self._freeing.join()
 
     def end(self):
-        """The Entry of the last event told. A link that begins there gets all later events."""
+        """The Entry of the last event put. A link that begins there gets all later events."""
         self.close_frame()
         return self._last
 
@@ -280,8 +280,8 @@ class EventStream(Replicator):
         return entry if entry is not None and entry.position == position and entry.is_whole else None
 
     def octets_of(self, entry):
-        """The frame of an Entry, which may have to be read. Returns None, and begins the chain anew, if that
-        fails.
+        """The frame of an Entry, which may have to be read. If that fails, returns None and begins a new
+        chain.
         """
         if entry._piece is None:
             return entry._octets
@@ -332,7 +332,7 @@ class EventStream(Replicator):
         self._append(Entry(self._chain, position, is_whole, self.octets, frame))
 
     def _add_pieces(self, file_id, file, start, end):
-        """Put a range into frames of its own, now."""
+        """Put a range into frames of its own, at once."""
         # The last frame alone has the event's position.
         self._close(self.position - 1, True)
         for at in range(start, end, PIECE_OCTETS):
@@ -396,7 +396,7 @@ class EventStream(Replicator):
         first.drop()
 
     def _begin_anew(self):
-        """Drop all frames. Every link is lost, and begins with a sync."""
+        """Drop all frames. Every link is lost; its follower must sync."""
         self._pending = bytearray()
         self._chain.is_dropped = True
         self._last.next, self._dead = self._dead, self._first
@@ -412,7 +412,7 @@ class EventStream(Replicator):
             wake()
 
     def _free(self):
-        """Free dropped frames in slices, and so the files that they retain. May switch."""
+        """Free dropped frames, and with them the files that they hold, in slices. May switch."""
         try:
             give_way()
             while not self._free_some():
@@ -439,7 +439,7 @@ class EventStream(Replicator):
         self._begin_anew()
 
     def _fail(self, error):
-        """Go on after a fault: all followers begin anew."""
+        """Go on after a fault: all followers must sync again."""
         # The storage must not hear of it.
         if not self._has_failed:
             LOG.error("a change could not be sent to the followers, which begin anew", exc_info=error)

@@ -47,12 +47,13 @@ class Difference:
         with it:
 
             new          create it
-            differs      replace or keep a different one
+            differs      replace or keep a different entry
             ignored      skip it
             refused      reject it
-            same         change nothing, but a note says that the entry becomes something else here
+            same         change nothing, but a note says what the entry becomes here
 
-        Other equal entries are left out, and those that only ``here`` has, because an import deletes nothing.
+        Other equal entries are left out, and entries that only ``here`` has, because an import deletes
+        nothing.
         """
         for kind, fields in KEYS.items():
             entries = self._there.get(kind) or ()

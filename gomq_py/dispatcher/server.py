@@ -195,7 +195,7 @@ class Server:
 
     def close(self, timeout_s=None):
         """Stop consuming, wait up to ``timeout_s`` for running tasks, and disconnect. Returns True if all
-        tasks have finished; the others return to their queues.
+        tasks have finished; unfinished tasks return to their queues.
         """
         self._closing = True
         deadline = None if timeout_s is None else time.monotonic() + timeout_s

@@ -1,7 +1,7 @@
 """Statistics: the counters of each kind of entity, under RabbitMQ's names, and the functions that read them
 from the broker.
 
-Reads only. Sums over many queues are made in slices, so that ten thousand of them delay no message.
+Reads only. Sums over many queues are made in slices, so that ten thousand queues delay no message.
 """
 import os
 import resource

@@ -91,8 +91,8 @@ class Hub:
         self._closing.pop(function, None)
 
     def take_leave(self):
-        """Tell every client that the broker stops, and wait a bounded time for its close; then shut down all
-        sockets, and release all that connections held. May switch.
+        """Inform every client that the broker stops, and wait a bounded time for their closes; then shut down
+        all sockets, and release all that connections held. May switch.
         """
         shutdown = Shutdown()
         shutdown.do(self.clients.close, SHUTDOWN)
@@ -107,8 +107,9 @@ class Hub:
         shutdown.raise_failure()
 
     def close(self):
-        """End all scheduled work, timers, greenlets and sockets of this broker at once, and tell no client. A
-        second call does nothing. Unless ``take_leave`` came first, work stays unfinished, as after a kill.
+        """End all scheduled work, timers, greenlets and sockets of this broker at once, without a word to
+        clients. A second call does nothing. Unless ``take_leave`` came first, work stays unfinished, as after
+        a kill.
         """
         if self.is_closed:
             return

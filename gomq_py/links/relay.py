@@ -13,7 +13,7 @@ used.
 
 A HeaderStamp adds a header to the encoded properties of each message, without decoding. A message that has
 the header already goes to the relay's ``edit``; the resulting headers are cached, because most such messages
-have the same.
+have the same headers.
 """
 from struct import Struct
 
@@ -59,8 +59,8 @@ class Unfit(Exception):
 
 class HeaderStamp:
     """Adds a header to properties. ``key``: the header's encoded name. ``entry``: the encoded header, for
-    messages with neither this key nor a user id; ``entry_again``: the same for redelivered ones. For messages
-    with the key and no user id, results of ``edit`` are cached (links.ends.TargetEnd).
+    messages with neither this key nor a user id; ``entry_again``: the same for redelivered messages. For
+    messages with the key and no user id, results of ``edit`` are cached (links.ends.TargetEnd).
     """
 
     __slots__ = ("key", "entry", "entry_again", "scan", "known", "unknown")
@@ -139,11 +139,11 @@ class Relay:
 
         count, first_tag          number of messages read, and delivery tag of the first
         written                   bytes in ``output``
-        left_out                  none of these messages is to be sent
+        left_out none of these messages must be sent
         others                    (channel, payload) of methods that are not deliveries
         offset                    stream offset of the last message, or -1
         checksum                  recognizes the last message in later deliveries; only if ``signs`` is set or
-                                  its body comes in pieces
+                                  the body comes in pieces
     """
 
     __slots__ = (
@@ -208,7 +208,7 @@ class Relay:
     # private from here on
 
     def unit(self, p, out, at, end):
-        """Process the frame or message at ``at``. Returns its end; ``at`` if a later walk must process it."""
+        """Process the frame or message at ``p[at]``. Returns its end; ``at`` to leave it to a later walk."""
         method_end = self.frame_end(p, at, end)
         if method_end == at:
             return at
@@ -236,7 +236,7 @@ class Relay:
         return self.relay(p, out, at, method_end, header_at, header_end, body_end, end)
 
     def frame_end(self, p, at, end):
-        """The end of the frame at ``at``; ``at`` if the frame is incomplete."""
+        """The end of the frame at ``p[at]``; ``at`` if the frame is incomplete."""
         if end - at < 7:
             return at
         if p[at] != 1 and p[at] != 2 and p[at] != 3 and p[at] != 8:
@@ -274,7 +274,7 @@ class Relay:
         return 0
 
     def body_end(self, p, at, end, size):
-        """The end of the last frame of a body of ``size`` bytes; -1 if the buffer does not have all of it."""
+        """The end of the last frame of a body of ``size`` bytes; -1 if the buffer lacks a part."""
         while size > 0:
             at = self.content_at(p, at, end)
             following = self.frame_end(p, at, end)
@@ -285,7 +285,7 @@ class Relay:
         return at
 
     def body_size(self, p, at, end, missing):
-        """Payload size of the frame at ``at``, which must be a body frame of up to ``missing`` bytes."""
+        """Payload size of the frame at ``p[at]``, which must be a body frame of up to ``missing`` bytes."""
         if octets.be16(p, at + 1) != self.channel:
             self.control(p, at, end)
         if p[at] != 3:
@@ -295,7 +295,9 @@ class Relay:
         return end - at - 8
 
     def relay(self, p, out, at, method_end, header_at, header_end, body_end, end):
-        """Write a message, or if ``body_end`` is -1 its beginning. Returns the end of the bytes used."""
+        """Write a message (``body_end`` -1: its beginning) to ``out``. Returns the end of the bytes used in
+        ``p``.
+        """
         # 9: delivery tag and redelivered
         tag_at = at + 12 + p[at + 11] if method_end - at >= 8 + 4 + 1 + 9 + 2 else method_end
         routing_at = tag_at + 9
@@ -341,7 +343,7 @@ class Relay:
         return self.write_bodies(p, out, header_end, body_end)
 
     def unfit(self, text, p, at, routing_at, method_end, header_at, header_end, body_end):
-        """Raise Unfit; after relayed messages return ``at`` instead, so that the next walk raises it."""
+        """Raise Unfit; but after relayed messages only return ``at``: the next walk raises."""
         if self.count:
             return at
         raise Unfit(text, self.sign(p, routing_at, method_end, header_at, header_end, body_end))
@@ -365,7 +367,7 @@ class Relay:
         return checksum
 
     def leave_out(self, p, at, method_end, header_at, header_end, body_end, size):
-        """Skip a message that is not to be sent. Returns its end; ``at`` if this walk has sent messages."""
+        """Skip a message that must not be sent. Returns its end; ``at`` if this walk has sent messages."""
         if self.count and (not self.left_out or body_end < 0):
             return at
         self.left_out = True
@@ -380,7 +382,7 @@ class Relay:
         return body_end
 
     def begun(self):
-        """Count a message as taken from the source."""
+        """Count a message as read from the source."""
         self.count += 1
         self.last_tag += 1
         self.edited = None
@@ -388,7 +390,7 @@ class Relay:
         return 0
 
     def go_on(self, p, out, at, end):
-        """Relay more of a large message's body. Returns the offset behind the last frame handled."""
+        """Relay more of a large message's body. Returns the offset in ``p`` behind the last frame."""
         while self.missing and not self.others:
             following = self.frame_end(p, at, end)
             if following == at:
@@ -463,7 +465,7 @@ class Relay:
         return at + 1 + len(text)
 
     def write_header(self, p, out, at, end, size, content):
-        """Write the content header with the encoded properties ``content``; None: those of the delivery."""
+        """Write the content header with the encoded properties ``content``; None: the delivery's."""
         to = self.written
         if content is None:
             octets.copy(out, to, p, at, end - at)
@@ -482,7 +484,7 @@ class Relay:
         return 0
 
     def write_bodies(self, p, out, at, end):
-        """Write the body frames that lie from ``at`` to ``end``. Returns ``end``."""
+        """Write the body frames in ``p[at:end]`` to ``out``. Returns ``end``."""
         while at < end:
             following = self.frame_end(p, at, end)
             if octets.be16(p, at + 1) == 0:
@@ -493,7 +495,7 @@ class Relay:
         return at
 
     def write_body(self, p, out, at, size):
-        """Write ``size`` body bytes in frames that fit the target's frame size."""
+        """Write ``p[at:at + size]``, body bytes, in frames that fit the target's size."""
         to = self.written
         while size > 0:
             part = size if size < self.piece else self.piece
@@ -510,7 +512,7 @@ class Relay:
         return 0
 
     def controls(self, p, at, end):
-        """Process the frames on channel 0 that lie from ``at`` to ``end``."""
+        """Process the frames in ``p[at:end]``, all on channel 0."""
         while at < end:
             following = self.frame_end(p, at, end)
             if octets.be16(p, at + 1) == 0:
@@ -519,7 +521,7 @@ class Relay:
         return 0
 
     def control(self, p, at, end):
-        """Process a frame on channel 0. Raises ChannelError for any other channel."""
+        """Process the frame on channel 0 in ``p[at:end]``. Raises ChannelError for any other channel."""
         channel = octets.be16(p, at + 1)
         if channel:
             raise ChannelError(f"a frame of type {p[at]} on channel {channel}, which is not open")

@@ -1,6 +1,6 @@
 """Troubles: makes error texts for the user who set a link: the fault and its remedy, without secrets.
 
-Does no I/O. OpenSSL's texts do not say what to do; a peer's own texts may repeat secrets that it was sent.
+Does no I/O. OpenSSL's texts do not say what to do; a peer's own texts may repeat secrets sent to it.
 """
 import json
 import re

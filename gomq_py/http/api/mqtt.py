@@ -54,7 +54,7 @@ def _session(vhost_name, client_id):
 @blueprint.get("/api/mqtt/connections/<vhost>")
 @access(MANAGEMENT)
 def list_connections(vhost=None):
-    """Return the MQTT connections that the user sees, to one vhost or to any."""
+    """Return the MQTT connections that the user sees, in one vhost or in all."""
     if vhost is not None:
         find_vhost(vhost)
     found = [one for one in visible() if one.door == "mqtt" and vhost in (None, one.vhost.name)]
@@ -119,7 +119,8 @@ def delete_subscription(vhost, client_id, topic_filter):
 @access(MANAGEMENT)
 def list_retained(vhost):
     """Return the topics that have a retained message, in order, with the octets of each payload: ``limit``
-    topics after the topic ``after``. ``next`` is the ``after`` of the next page, or null on the last page.
+    topics after the topic ``after``. ``next``: the value of ``after`` for the next page, null on the last
+    page.
     """
     most = integer_of(request.args, "limit", USUAL_TOPICS, 1, MOST_TOPICS)
     topics = administration.retained_topics(caller(vhost), request.args.get("after", ""))
