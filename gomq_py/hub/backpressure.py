@@ -1,4 +1,4 @@
-"""Backpressure: reads a publisher less often if it sends more than the live consumers of its queues take.
+"""Backpressure: reads a publisher less often if it sends more than the consumers of its queues can take.
 
 Each connection measures how fast its client publishes (PublishRate), each queue how fast its consumers take
 (TakeRate). If both are floods and the consumers are behind, the publisher is not read until one of its queues

@@ -1,4 +1,4 @@
-"""Hub: everything that a broker and the servers of its protocols share in one event loop.
+"""Hub: holds everything that a broker and the servers of its protocols share in one event loop.
 
 The node makes one per broker and hands it to the broker and to every server. It has the connected clients,
 buffers, budgets, turns, admission, timers and jobs. A server keeps the parts of its own protocol. Knows no

@@ -97,7 +97,7 @@ def _secrets_of(link_uri: uris.LinkURI) -> list[str]:
 
 
 def _of_token(password: str) -> str:
-    """A hint if the password is a token (JWT) that has expired, else ""."""
+    """A hint if the password is an expired token (JWT), else ""."""
     parts = password.split(".")
     if len(parts) != 3:
         return ""
