@@ -26,8 +26,8 @@ class TLSOptions:
     """The values from which a TLS context is made; files are PEM. If ``key`` is empty, the certificate file
     also holds the key.
 
-    ``verify_peer``: ask clients for a certificate that is signed by ``authorities``.
-    ``certificate_required``: refuse clients without a certificate, if they are asked for one.
+    ``verify_peer``: request a certificate signed by ``authorities`` from clients. ``certificate_required``:
+    refuse clients that do not send a requested certificate.
     """
 
     certificate: str

@@ -1,4 +1,4 @@
-"""Runs publishers and consumers in processes of their own, at full speed or a given rate, over AMQP or MQTT.
+"""Runs publishers and consumers in separate processes, at full speed or a given rate, over AMQP or MQTT.
 
 The parent prepares the broker, forks the workers, reads their counters once a second, ends the run and makes
 the Result. It touches no message.

@@ -33,8 +33,8 @@ class Shovel:
 
         fault      why the shovel cannot run, or None
         link       None until the shovel is started
-        has_run    the shovel existed at boot, or has been running since it was set; it then waits for a
-                   missing queue or exchange instead of failing
+        has_run    the shovel existed at boot, or has been running since it was set: if a queue or
+                   exchange is missing, the shovel waits instead of failing
     """
 
     def __init__(self, vhost, name, type_, value, by, is_waiting=False):

@@ -1,8 +1,7 @@
 """Keyed store: keeps the latest message of each key, on disk like a queue's messages.
 
-Used by retained messages (key: topic) and wills (key: client); uses a message store of the vhost. All
-messages in that store are taken, and so unacked; an index in memory, rebuilt at boot, has the latest of each
-key.
+Used by retained messages (key: topic) and wills (key: client); uses a message store of the vhost. In that
+store all messages stay unacked; an index in memory, rebuilt at boot, has the latest of each key.
 
 - *Replaced*: a message is deleted only once its successor is safe, so a power cut leaves one of the two.
 - *Deleted*: a message without content (a tombstone) is written for the key. Once the tombstone is safe, the

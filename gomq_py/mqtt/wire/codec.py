@@ -94,9 +94,7 @@ class PublishHead(NamedTuple):
 
 
 def decode_publish_head(octets, at, version, limits=DEFAULT_LIMITS):
-    """The PublishHead of the packet at ``octets[at]``, or None if more octets are needed. Raises an
-    MQTTError.
-    """
+    """The PublishHead of the packet at ``octets[at]``; None: octets missing. Raises an MQTTError."""
     end = len(octets)
     head = decode_fixed_header(octets, at, end, version, CLIENT, limits)
     if head is None:

@@ -91,8 +91,7 @@ def swap(name):
 
 
 def write_swapped(out, at, p, start, length):
-    """Write ``p[start:start + length]`` at ``out[at]`` with "/" and "." exchanged; return the offset behind.
-    """
+    """Write ``p[start:start + length]`` at ``out[at]``, "/" and "." exchanged; return the offset behind."""
     for place in range(length):
         octet = p[start + place]
         if octet == SLASH:
@@ -104,8 +103,7 @@ def write_swapped(out, at, p, start, length):
 
 
 def is_topic(p, at, length):
-    """Whether ``p[at:at + length]`` is a topic name, or a topic's routing key. If not: no message for MQTT.
-    """
+    """Whether ``p[at:at + length]`` is a topic name or its routing key. Other messages are not for MQTT."""
     return length > 0 and topics.scan_text(p, at, at + length) == 0
 
 
@@ -283,9 +281,7 @@ def is_of_default_exchange(p, at):
 
 
 def write_reply_to(out, at, p, response):
-    """Write the response topic at ``p[response]`` as reply_to at ``out[at]``. Returns the offset behind;
-    ``at`` if too long.
-    """
+    """Write the topic at ``p[response]`` as reply_to at ``out[at]``. Returns its end; ``at`` if too long."""
     length = octets.be16(p, response)
     if is_of_default_exchange(p, response):
         length -= DEFAULT_EXCHANGE_BYTES
@@ -313,8 +309,7 @@ def write_short(out, at, p, start, length):
 
 
 def write_header(out, at, limit, key, key_at, key_length, kind, p, value):
-    """Write a header at ``out[at]``: the data at ``p[value]``. Returns the offset behind; ``at`` if too long.
-    """
+    """Write a header with the data at ``p[value]`` to ``out[at]``. Returns its end; ``at`` if too long."""
     length = octets.be16(p, value)
     if at + key_length + 5 + length > limit:
         return at
@@ -410,9 +405,7 @@ def write_block(out, at, p, start, length, expiry_s):
 
 
 def write_basics(out, at, limit, p, start, scan, has_response):
-    """Write basic properties, except headers, as PUBLISH properties at ``out[at]``. Returns the offset
-    behind.
-    """
+    """Write basic properties but headers as PUBLISH properties at ``out[at]``; return the offset behind."""
     flag = properties.CONTENT_TYPE
     while flag >= properties.CLUSTER_ID:
         if scan.flags & flag:
@@ -445,9 +438,7 @@ AMQP_NAMES = {
 
 
 def write_told(out, at, limit, identifier, p, table, table_end, key, key_length):
-    """Write the property for a header mqtt.* of the table at ``out[at]``. Returns the offset behind; ``at``
-    if absent.
-    """
+    """Write a table's header ``key`` as a property at ``out[at]``. Returns its end; ``at`` if absent."""
     found = fields.find_key(p, table, table_end, key, key_length) if table < table_end else -1
     if found < 0:
         return at
@@ -461,9 +452,7 @@ def write_told(out, at, limit, identifier, p, table, table_end, key, key_length)
 
 
 def write_response_topic(out, at, limit, p, start, length):
-    """Write a reply_to for a topic as response topic at ``out[at]``. Returns the offset behind; ``at`` if
-    none.
-    """
+    """Write the topic in a reply_to as response topic at ``out[at]``. Returns its end; ``at``: no topic."""
     prefix = DEFAULT_EXCHANGE_BYTES
     if (
         length > TOPIC_ADDRESS_BYTES and octets.same(p, start, TOPIC_ADDRESS, 0, TOPIC_ADDRESS_BYTES)
@@ -492,7 +481,7 @@ def write_string(out, at, limit, identifier, p, start, length):
 
 
 def write_amqp(out, at, limit, name, p, start):
-    """Write the short string at ``p[start]`` as a user property at ``out[at]``; return its end; ``at``: no
+    """Write the short string ``p[start]`` as a user property at ``out[at]``. Returns its end; ``at``: no
     room.
     """
     if topics.scan_text(p, start + 1, start + 1 + p[start]) < 0:
@@ -521,7 +510,7 @@ def write_user_property(out, at, limit, name, name_at, name_length, p, start, le
 
 
 def write_user_properties(out, at, limit, p, table, table_end):
-    """Write headers (texts, numbers, booleans) as user properties at ``out[at]``. Returns the offset behind.
+    """Write headers (texts, numbers, booleans) as user properties at ``out[at]``; return the offset behind.
     """
     count = 0
     while table < table_end and count < USER_PROPERTIES_MAX:

@@ -247,7 +247,7 @@ class PacketWalk:
         return True
 
     def take_number(self, p, at, end, identifier):
-        """Store a numeric property of a PUBLISH. Returns the offset behind it, -1 if invalid."""
+        """Store the numeric property at ``p[at]``. Returns the offset behind it; -1 if invalid."""
         if identifier == MESSAGE_EXPIRY_INTERVAL and self.message_expiry_at < 0 and end - at >= 4:
             self.message_expiry_at = at
             return at + 4
@@ -264,7 +264,7 @@ class PacketWalk:
         return -1
 
     def take_text(self, p, at, end, accepted):
-        """The offset behind the string at ``at``; -1 if scan_text() finds bits that are not ``accepted``."""
+        """The offset behind the string at ``p[at]``; -1 if scan_text() finds bits not ``accepted``."""
         after = self.take_binary(p, at, end)
         if after < 0:
             return -1
@@ -272,14 +272,15 @@ class PacketWalk:
         return -1 if found < 0 or found & ~accepted else after
 
     def take_binary(self, p, at, end):
-        """The offset behind the binary data at ``at``; -1 if octets are missing."""
+        """The offset behind the binary data at ``p[at]``; -1 if octets are missing."""
         if end - at < 2:
             return -1
         after = at + 2 + octets.be16(p, at)
         return after if after <= end else -1
 
     def take_variable(self, p, at, end):
-        """Read a variable byte integer into ``value``. Returns the offset behind it; -1 if invalid."""
+        """Read a variable byte integer at ``p[at]`` into ``value``. Returns the offset behind; -1 if invalid.
+        """
         self.value = 0
         shift = 0
         while at < end and shift < 28:
