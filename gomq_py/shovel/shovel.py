@@ -1,6 +1,6 @@
-"""Shovel: one shovel, from its definition to its description for operators.
+"""Shovel: keeps the definition, state and link of a shovel; describes it for operators.
 
-The supervisor owns, starts and stops it. Its link moves the messages.
+The supervisor owns, starts and stops the Shovel. Its link moves the messages.
 """
 import time
 

@@ -20,14 +20,14 @@ class Message:
 
         timestamp_ms      Unix milliseconds of its publishing
         expires_at_ms     Unix milliseconds; 0: never
-        location          where its store keeps it
+        location the message's location in its store
         ordinal           number of the record in its segment
         delivery_count    earlier deliveries that were requeued
         publisher         the client that published it, if routing needs it, else None
-        at_once           append() writes it into a file at once, not at the end of the batch
+        at_once           append() writes the message into a file at once, not at the end of the batch
         may_wait          the publisher can wait until a thread has made files
         lacking           the ``wait`` of the StoreLater that append() raised then
-        waits_until_ms    when a message that waits for a consumer is stored; 0: it does not wait
+        waits_until_ms    when the message is stored, if it waits for a consumer; 0: it does not wait
     """
 
     __slots__ = (
