@@ -126,7 +126,7 @@ class Replica:
         self._changed(target)
 
     def unlinked(self, file_id, path):
-        """Unlink a file; with id 0, which this copy never had, do nothing."""
+        """Unlink a file. ``file_id`` 0: not in this copy, nothing to do."""
         self._begin()
         if file_id:
             if self._known(file_id, "unlinked") != path:

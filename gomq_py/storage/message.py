@@ -151,7 +151,7 @@ class Message:
 
     def get_properties(self, most=forms.BASIC_MAX):
         """The basic properties in wire form: flag words and fields, without the header frame's class, weight
-        and body size (a copy).
+        and body size; as a copy.
 
         Properties of another kind are translated, into at most ``most`` octets; ``most`` must be at least
         forms.LEAST_ROOM. Raises Malformed for properties that cannot be translated.

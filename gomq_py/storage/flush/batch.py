@@ -17,7 +17,7 @@ logger = logging.getLogger("gomq_py.storage.sync")
 
 
 class FlushBatch:
-    """What one flush covers.
+    """The work of one flush.
 
         stores        {store: whether its acks are flushed, too}
         acks stores with only acks to flush, which may wait; the first was marked at ``acks_since``
