@@ -1,10 +1,9 @@
-"""Coordination: runs a node's loop in an elected cluster: reads etcd, and carries out what the Elector
-decides.
+"""Coordination: a node's loop in an elected cluster: reads etcd, carries out the Elector's decisions.
 
 Uses ``core`` and a Coordinator (etcd). Calls the Member: the part of the node that owns the data folder, the
 follower and the broker. A fault of etcd only costs time: a follower goes on, and a leader goes on until the
-deadline of its lease. The loop waits for the methods of a Member, so none may take long while this node
-leads; keepalives have a greenlet of their own.
+deadline of its lease. The loop waits for a Member's methods, so none may take long while this node leads;
+keepalives have a greenlet of their own.
 """
 import contextlib
 import os
@@ -111,8 +110,7 @@ class Member(Protocol):
 
 
 class Coordination:
-    """Runs one node's part in the cluster. ``node``: the node's id in hex; ``name``, ``address``: shown to
-    the other nodes.
+    """Runs one node's part in the cluster. ``node``: its id in hex; ``name``, ``address``: for other nodes.
 
         settings the result of shared_settings.told()
         secret        the secret read from etcd; empty: the settings have it

@@ -29,8 +29,7 @@ class FolderDamage:
             self._file.change(damaged=True)
 
     def found(self, what: str) -> None:
-        """Note damage that a sync has found, and that the broker does not know. Raises OSError. May switch.
-        """
+        """Note damage that a sync has found and the broker does not know. Raises OSError. May switch."""
         LOG.error("damaged: %s", what)
         self._is_found = True
         self.note()

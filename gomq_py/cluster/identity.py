@@ -36,9 +36,9 @@ class Identity(NamedTuple):
     ``torn``, ``doubted`` and ``unflushed`` are each the id of a boot of the machine, or "". ``torn``: during
     this boot a flush of this copy failed: until the machine boots again, files may differ on the disk from
     what is read, and a boot of the broker writes again only what its leader had not flushed. ``doubted``:
-    during this boot a flush of this leader failed. ``unflushed``: from this boot on, confirms rely on data
-    that was received and not flushed; it may be lost at the next boot of the machine. A sync that is swapped
-    in clears all three.
+    during this boot a flush of this leader failed. ``unflushed``: from this boot on, confirms rely on
+    received data that is not flushed and may be lost at the machine's next boot. A swapped-in sync clears all
+    three.
     """
     cluster_id: bytes
     node_id: bytes

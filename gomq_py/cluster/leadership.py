@@ -252,8 +252,8 @@ class Leadership:
             self._apply()
 
     def _apply(self) -> None:
-        """By the present state, close or open the gate for deliveries, and hold or release confirms. Does not
-        switch.
+        """By the present state, open or close the gate for deliveries; hold or release confirms. Never
+        switches.
         """
         in_sync = self.in_sync
         knows = self._leads and not self._has_ended and not in_sync.is_deposed and in_sync.is_open

@@ -101,9 +101,8 @@ class FollowerLogin:
     """The follower's side: send ``hello()``, then feed the leader's answers.
 
     Once ``done``: ``cluster_id``, ``epoch`` and ``run`` are the leader's, ``is_sync`` is whether a sync comes
-    first, ``counts_received`` and ``is_successor`` as in messages.Welcome. Until then ``cluster_id``,
-    ``epoch`` and ``run`` are the follower's own: NO_ID as ``cluster_id`` means an empty folder, as ``run`` no
-    position.
+    first, ``counts_received`` and ``is_successor`` as in messages.Welcome. Until then these are the
+    follower's own: NO_ID as ``cluster_id`` means an empty folder, as ``run`` no position.
     """
 
     _KIND, _ROLE = frames.HELLO, b"follower"

@@ -52,8 +52,7 @@ class Difference:
             refused      reject it
             same         change nothing, but a note says what the entry becomes here
 
-        Other equal entries are left out, and entries that only ``here`` has, because an import deletes
-        nothing.
+        Left out: other equal entries, and entries only in ``here``, because an import deletes nothing.
         """
         for kind, fields in KEYS.items():
             entries = self._there.get(kind) or ()

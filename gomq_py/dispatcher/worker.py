@@ -10,8 +10,7 @@ Messages end as follows:
     the connection is lost                        the broker delivers the message again
 
 Dead letters go to the queue ``<queue>.dead``. To put off or dead-letter a message, the worker publishes a
-copy, and acknowledges the original when the copy is confirmed: a crash in between leaves both, and no message
-is lost.
+copy, and acknowledges the original when the copy is confirmed: a crash in between leaves both.
 """
 
 import threading

@@ -6,10 +6,9 @@ hash is kept; its token is derived from the number with a key of this process. S
 be found from memory. A session is as valid as its login (auth.users.LoginProof): it ends when the user is
 deleted or gets another password or other tags. Their number is bounded, per user and in all. Never switches.
 
-Browsers keep cookies by host, whatever the port. So the cookie's name has the port, and two brokers on one
-machine do not overwrite each other's cookies. Over TLS the name begins with ``__Host-``: a browser accepts
-such a cookie only from this very host over TLS, not from another host of the domain or an attacker on the
-line.
+Browsers keep cookies by host, whatever the port. So the cookie's name has the port, and two brokers on a
+machine do not share cookies. Over TLS the name begins with ``__Host-``: a browser accepts such a cookie only
+from this very host over TLS, not from another host of the domain or an attacker on the line.
 """
 import hashlib
 import hmac

@@ -7,10 +7,10 @@ protocol has a gate with its own limits, so that a flood at one protocol keeps n
 gates share one limit of file descriptors.
 
 While too many connections are pending at a gate, new ones wait in the kernel. After ``PATIENCE_S`` the gate
-drops the oldest pending connection of the address with the most pending connections, so a fleet that
-reconnects at once is admitted one by one. If the broker was waiting for the dropped client, its address
-counts as slow for ``SLOW_S``. Clients of other addresses replace the pending connections of a slow address at
-once; new connections from it are refused while the gate is full.
+drops the oldest pending connection of the address with the most pending connections, so a reconnecting fleet
+is admitted one by one. If the broker was waiting for the dropped client, its address counts as slow for
+``SLOW_S``. Clients of other addresses replace the pending connections of a slow address at once; new
+connections from it are refused while the gate is full.
 
 Leftovers returns memory to the system once many clients have left and no more leave. In an idle broker no
 timer runs.

@@ -410,8 +410,7 @@ class LargeOutput(Budget):
         self._got_on_s = 0.0  # when a waiter last had its turn, or none waited
 
     def admit(self, consumer, octets):
-        """Whether the consumer may get a copy of ``octets`` now; if not, the consumer waits for
-        ``resume_held()``.
+        """Whether the consumer may get a copy of ``octets`` now; if not, ``resume_held()`` is called later.
         """
         if consumer is self._called:
             self._called = None

@@ -107,9 +107,8 @@ class Hub:
         shutdown.raise_failure()
 
     def close(self):
-        """End all scheduled work, timers, greenlets and sockets of this broker at once, without a word to
-        clients. A second call does nothing. Unless ``take_leave`` came first, work stays unfinished, as after
-        a kill.
+        """End all scheduled work, timers, greenlets and sockets of this broker at once, silently to clients.
+        A second call does nothing. Unless ``take_leave`` came first, work stays unfinished, as after a kill.
         """
         if self.is_closed:
             return

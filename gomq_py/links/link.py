@@ -161,9 +161,7 @@ class Link:
 
     @property
     def lag(self):
-        """Number of ready messages at the source, by its last answer, or None. May send the source a new
-        query.
-        """
+        """Number of ready messages at the source, by its last answer, or None. May query the source again."""
         if self._session is None:
             return None
         now = time.monotonic()

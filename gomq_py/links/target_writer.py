@@ -128,8 +128,8 @@ class TargetWriter(Target):
 
 
 class WireTargetWriter(TargetWriter):
-    """Publishes to a broker. ``is_confirmed``: the broker confirms publishes; ``queue``: the only target
-    queue, or None.
+    """Publishes to a broker. ``is_confirmed``: the broker confirms; ``queue``: its only target queue, or
+    None.
     """
 
     def __init__(self, channel, buffers, is_confirmed, queue=None):

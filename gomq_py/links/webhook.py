@@ -165,8 +165,7 @@ class Poster:
             self.trouble = None
 
     def _attempt(self, message: Any) -> "_Failure | None":
-        """Make one post. Returns None, or a _Failure to retry. Raises RefusedByTarget, OSError. May switch.
-        """
+        """Try a post. Returns None, or a _Failure to retry. Raises RefusedByTarget, OSError. May switch."""
         if self.until_open is not None:
             self.until_open()
         self._check_open()

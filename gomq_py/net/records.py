@@ -1,8 +1,7 @@
 """Records: reads several TLS records in one call.
 
 OpenSSL returns one record at a time. A client that writes message by message makes a record of each message,
-which would cost a pass of the parser, a poll and a turn of the loop for 60 octets. Never decrypts, never
-waits.
+which would cost a parser's pass, a poll and a turn of the loop for 60 octets. Never decrypts or waits.
 """
 import time
 from ssl import SSLWantReadError, SSLWantWriteError

@@ -230,8 +230,7 @@ class SequenceCheck:
         self.sums[publisher] += number
 
     def compare(self, p, at, size, offset):
-        """Count a body as corrupt if the part ``p[at:at + size]``, at ``offset`` of it, differs from
-        ``filler``.
+        """Count a body as corrupt if its part ``p[at:at + size]``, at ``offset`` of it, is not ``filler``'s.
         """
         if not self.filler:
             return 0

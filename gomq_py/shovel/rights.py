@@ -31,8 +31,7 @@ class Rights:
             raise DefinitionError(str(error)) from None
 
     def is_administrators(self, shovel):
-        """True if the user who set the shovel is an administrator: the shovel may then connect to more hosts.
-        """
+        """True if the user who set the shovel is an administrator: the shovel may connect to more hosts."""
         user = self.user_of(shovel.by, is_needed=False)
         return user is not None and ADMINISTRATOR in user.tags
 

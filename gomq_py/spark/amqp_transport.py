@@ -68,8 +68,7 @@ class AmqpTransport:
         return self._retrying(lambda: self._mark(name, offset)) if offset > 0 else ""
 
     def deliveries(self, name, start):
-        """Yield (offset, Delivery) for each message from offset ``start`` on, without end; skip missing
-        offsets.
+        """Yield (offset, Delivery) of each message from offset ``start`` on, endlessly; skip missing offsets.
 
         Reconnects after a failure. Raises NoStream, Refused, Unreachable.
         """

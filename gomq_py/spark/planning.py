@@ -54,8 +54,7 @@ class Planner:
         return sorted(name for name in self.transport.names() if wanted.fullmatch(name))
 
     def shapes(self):
-        """Return {stream: Shape (its offsets)} of the streams to read. Raises NoStream for a missing stream.
-        """
+        """Return {stream: Shape (its offsets)} of the streams to read. Raises NoStream if any is missing."""
         shapes = {}
         for name in self.names():
             try:

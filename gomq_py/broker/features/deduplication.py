@@ -190,8 +190,7 @@ class _Unsafe:
         return any(queue.failed for queue in self.queues)
 
     def answered(self, error):
-        """Report to ExchangeIds that the flush has ended: the message is on disk, or lost after an ``error``.
-        """
+        """Report to ExchangeIds the end of the flush: the message is on disk or, after an ``error``, lost."""
         self._ids.answered(self, error is None and not self.is_lost())
 
 

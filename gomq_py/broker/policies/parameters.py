@@ -116,8 +116,7 @@ class Parameters:
 
     @staticmethod
     def waits(vhost, component, name):
-        """True if the value is waiting: when it was set, its component or a key of the policy had no handler.
-        """
+        """True if the value is waiting: at its setting, its component or a policy's key had no handler."""
         return (component, name) in vhost.waiting
 
     def condition(self, vhost, component, name):

@@ -69,8 +69,7 @@ class Consumer:
             self.cancel(reason)
 
     def cancel(self, reason):
-        """Inform the client that its queue was deleted, closed or fenced and delivers no more to this
-        consumer.
+        """Inform the client that its queue was deleted, closed or fenced, and no longer delivers to it.
 
         ``reason`` is for the log.
         """
@@ -174,9 +173,7 @@ class ConsumerRing:
         return None
 
     def pass_on(self, consumer):
-        """Move a consumer that was just served, if it is still in the ring, behind the others of its
-        priority.
-        """
+        """Move a consumer that was just served, if still in the ring, behind the others of its priority."""
         if consumer.ringed:
             self._unring(consumer)
         self.offer(consumer)

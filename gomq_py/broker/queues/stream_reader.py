@@ -95,9 +95,7 @@ class StreamReader:
         return True
 
     def forget_passed(self):
-        """Reset the counts of skipped and damaged messages, after a turn. Returns the cost of these messages
-        in octets.
-        """
+        """Reset the counts of skipped and damaged messages, after a turn. Returns their cost in octets."""
         cost = self.passed * PASSED_OVER_OCTETS + self.cursor.forget_skipped()
         self.passed = 0
         return cost

@@ -109,8 +109,7 @@ class Route:
         self.needs_headers = bool(watched) or delayed is not None
 
     def is_current(self):
-        """True if no binding or permission on which the route depends has changed since the route was made.
-        """
+        """True if no binding or permission that decides the route has changed since the route was made."""
         if self.revision != self.exchange.revision:
             return False
         return self.permission is None or self.permission_revision == self.permission.revision
@@ -171,9 +170,9 @@ class RememberedRoutes:
 
 def to_all(message, route):
     """Publish the message to each destination of the route, in order. Returns ALL if all stored it,
-    SOME_REFUSED if some refused it. Any other answer: a destination answered LATER, and the destinations
-    behind it were not tried; ``answer >> 1`` is the number of that destination, from 1, and ``answer & 1`` is
-    1 if a destination before it refused.
+    SOME_REFUSED if some refused it. Any other answer: a destination answered LATER, and later destinations
+    were not tried; ``answer >> 1`` is its number, from 1; ``answer & 1`` is 1 if an earlier destination
+    refused.
     """
     refused = 0
     number = 0

@@ -30,8 +30,7 @@ class Routing:
 
     def route(self, exchange, routing_key, headers=None, more_keys=(), apart=None, left_out=()):
         """Return a tuple of all queues and sinks that a message to ``exchange`` reaches, each once. Follows
-        bindings between exchanges, alternate exchanges, and exchanges set by set_onward(). Tee streams
-        (copies) come last.
+        exchange bindings, alternate exchanges and set_onward(). Tee streams come last.
 
         ``more_keys``: keys of CC and BCC; an alternate exchange is used if no key matches. ``left_out``:
         destinations to leave out, with their tees. ``apart``: a queue whose messages are being moved; it and

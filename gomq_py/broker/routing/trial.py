@@ -47,8 +47,7 @@ class Trial:
 
 
 def try_out(routing, exchange, routing_keys, headers, now_ms):
-    """The Trial of a message to ``exchange``. ``routing_keys``: the message's, then CC's, BCC's. May switch.
-    """
+    """The Trial of a message to ``exchange``. ``routing_keys``: its key, then CC's and BCC's. May switch."""
     found = Trial()
     seen = {exchange: None}
     ahead = [exchange]

@@ -102,8 +102,7 @@ class Kinds:
 
     def on_vhost(self, made, gone=None):
         """Call ``made(vhost)`` for each new or recovered vhost, which then has only its predeclared
-        exchanges, and ``gone(vhost)`` once all contents of a deleted vhost are removed. Neither function may
-        switch.
+        exchanges, and ``gone(vhost)`` once all contents of a deleted vhost are removed. Neither may switch.
         """
         self._on_vhost.append(made)
         if gone is not None:

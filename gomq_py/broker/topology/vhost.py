@@ -369,8 +369,7 @@ class VHost(Routing):
 
     def redefine_queue(self, queue, arguments):
         """Give a queue new arguments of the same queue type, and log them if the queue is durable. Returns
-        True if they differ from the old arguments. Raises OutOfResources or PreconditionFailed, without any
-        change.
+        True if they have changed. Raises OutOfResources or PreconditionFailed, without any change.
         """
         before = queue.arguments
         if frozen(arguments) == frozen(before):
@@ -556,9 +555,7 @@ class VHost(Routing):
         return [exchange.delayed_store for exchange in self.exchanges.values() if exchange.delays]
 
     def hold_back(self):
-        """Release no more delayed messages, because the broker stops; the messages stay stored for the next
-        run.
-        """
+        """Release no more delayed messages, because the broker stops; they stay stored for the next run."""
         for store in self._delayed_stores():
             store.hold_back()
 

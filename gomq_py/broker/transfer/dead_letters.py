@@ -67,8 +67,7 @@ class DeadLetters:
         )
 
     def send(self, queue, location, reason):
-        """Dead-letter an unacked message of ``queue``. The message leaves the queue when its copies are safe.
-        """
+        """Dead-letter an unacked message of ``queue``. It leaves the queue when its copies are safe."""
         queue.dead_letter_count += 1
         self._add(dead_message(queue, queue.limits.settings, reason, location, None, None))
 
@@ -198,9 +197,7 @@ class DeadLetterSource(Source):
 
 
 class FreshDeadLetters(DeadLetterSource):
-    """Source of DeadMessages that were not tried yet, in order of death. Messages that were put back come
-    first.
-    """
+    """Source of DeadMessages that were not tried yet, in order of death; returned messages come first."""
 
     __slots__ = ("_waiting", "_dead", "_first", "_again")
 

@@ -207,8 +207,7 @@ class Move(Source):
 
 
 class Copies(Target):
-    """Target that publishes copies and picks the originals. ``left``: messages left to copy; None: no limit.
-    """
+    """Target that publishes copies and picks the originals. ``left``: how many to copy; None: no limit."""
 
     def __init__(self, queue, route, result, left, keep, dry_run):
         self.left = left

@@ -42,7 +42,7 @@ class BlockedPublish:
                                               attempt's batch after a refusal (``left`` is empty) or LATER
                                               (``left``: this one and all later)
 
-    If all queues were deleted before any had the message, the message is routed again.
+    If all queues were deleted before any had the message, it is routed again.
     """
 
     def __init__(self, vhost, scheduler, publication, at, taken, done, before=None):

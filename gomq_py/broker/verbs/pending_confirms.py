@@ -1,5 +1,4 @@
-"""Pending confirms: keeps answers to publishers, and sends the answers in order once the publishers' messages
-are on disk.
+"""Pending confirms: sends answers to publishers, in order, once the messages are on disk.
 
 An UnsyncedQueues records which queues must be flushed for the published messages; at the end of the socket
 read the protocol server passes these queues, with an Answer, to PendingConfirms. An Answer without queues
@@ -14,8 +13,7 @@ NOT_KEPT = Exception("a queue that it went to has failed")
 
 class UnsyncedQueues:
     """Collects the tuples of queues that must be flushed to disk before an answer. ``last``: the tuple added
-    last, or None; callers skip add() for an equal tuple, because most publishes go to the same queues as the
-    publish before.
+    last, or None; callers do not add an equal tuple, since most publishes go to the same queues as before.
     """
 
     __slots__ = ("last", "before")

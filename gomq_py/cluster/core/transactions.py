@@ -38,9 +38,7 @@ class Transaction(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """``is_done``: whether the operations were done. ``view``: a View read after them, in the same
-    transaction.
-    """
+    """``is_done``: whether the operations were done. ``view``: a View read after them, in one transaction."""
 
     is_done: bool
     view: View

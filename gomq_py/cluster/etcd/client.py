@@ -174,9 +174,7 @@ class Etcd:
     def _ask_in_turn(
         self, path: str, body: JSONObject, read: Callable[[JSONObject], Result], is_repeatable: bool,
     ) -> Result:
-        """Send a request to the servers in turn until one has answered. ``read`` makes the result of the
-        answer.
-        """
+        """Send a request to the servers in turn until one has answered. Returns ``read`` of it."""
         octets = json.dumps(body).encode()
         end_s = time.monotonic() + self._timeout_s
         failures: list[Failure] = []

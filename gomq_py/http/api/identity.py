@@ -81,8 +81,7 @@ def list_attempts(name):
 @blueprint.get("/api/auth/attempts/<name>/source")
 @access(MONITORING)
 def list_attempt_sources(name):
-    """Return an empty list: logins by address and user are not recorded, because they would fill the memory.
-    """
+    """Return an empty list: logins by address and user are not recorded, as that would fill the memory."""
     check_node_name(name)
     return json_answer([])
 

@@ -119,8 +119,7 @@ def delete_subscription(vhost, client_id, topic_filter):
 @access(MANAGEMENT)
 def list_retained(vhost):
     """Return the topics that have a retained message, in order, with the octets of each payload: ``limit``
-    topics after the topic ``after``. ``next``: the value of ``after`` for the next page, null on the last
-    page.
+    topics after the topic ``after``. ``next``: ``after`` for the next page, null on the last.
     """
     most = integer_of(request.args, "limit", USUAL_TOPICS, 1, MOST_TOPICS)
     topics = administration.retained_topics(caller(vhost), request.args.get("after", ""))

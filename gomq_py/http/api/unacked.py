@@ -1,5 +1,4 @@
-"""/api/unacked: shows which clients hold unacknowledged messages; requeues messages. Routes of gomq-py alone.
-"""
+"""/api/unacked: shows which clients hold unacknowledged messages; requeues them. Routes of gomq-py alone."""
 import time
 
 from flask import Blueprint

@@ -110,8 +110,7 @@ class Session:
         is_safe                the session's definition is known to be on disk
         subscriptions          {topic filter: Subscription}, changed by its bindings alone
         sent, received         packet identifiers in flight, which outlive connections
-        is_doubtful            the client may have further identifiers in flight, whose records a power loss
-        deleted
+        is_doubtful            the client may have more in flight, whose records a power loss deleted
     """
 
     def __init__(self, sessions, client_id):

@@ -1,5 +1,4 @@
-"""Sessions: begins and resumes the sessions of one vhost, moves them to new connections, and ends them, by
-client id.
+"""Sessions: begins, resumes, moves (to a new connection) and ends a vhost's sessions, by client id.
 
 The MQTT server calls this; subscriptions go to the vhost's MQTT exchange. Never switches. A durable change is
 in the log when a function returns, and on disk when ``durability.when_safe`` calls back.

@@ -201,8 +201,7 @@ class Wills:
         return will
 
     def _catch_up(self, store):
-        """A generator that applies the client events of the time when the store was closed, a will per step.
-        """
+        """A generator that applies client events of the time when the store was closed, a will per step."""
         stores = stores_of(self.vhost) if self._is_unread else None
         for client_id in self._client_ids():
             if self.kept.closed:  # closed again

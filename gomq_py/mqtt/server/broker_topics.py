@@ -77,8 +77,7 @@ class BrokerTopics:
                 self.told()
 
     def told(self):
-        """Note that a round of values was published or has failed; the next round begins after the interval.
-        """
+        """Note that a round of values was published or has failed; the next follows after the interval."""
         self._telling = None
         if self._sessions and self._timer is None:
             self._start(INTERVAL_MS)

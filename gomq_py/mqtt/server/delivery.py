@@ -193,8 +193,7 @@ class SessionConsumer(consumers.Consumer):
         return 0
 
     def _take(self, out, at, message):
-        """Take the measured message; write it at ``out[at]``. Returns the end offset; ``at`` if it must wait.
-        """
+        """Take the measured message; write it at ``out[at]``. Returns the end offset; ``at``: must wait."""
         qos = self.publication.qos
         if qos == 0:
             at = self.publication.write(out, at, message, 0, False)

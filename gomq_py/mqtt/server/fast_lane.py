@@ -257,8 +257,7 @@ class FastLane:
             self.connection, walk.qos, walk.packet_identifier, message, route.queues, at, bool(taken))
 
     def _stored(self, route, qos, packet_identifier, taken):
-        """Note the answer to a message that was offered to all destinations of the route; count the message.
-        """
+        """Note the answer to a message that all destinations of the route have got; count the message."""
         is_routed = route.count() > 0
         if qos:
             queues = route.queues if route.durable or not taken else None

@@ -304,8 +304,7 @@ class Batch(Answer):
         return self.inbound.lost(self.answers, destinations)
 
     def must_wait(self, error, callback):
-        """Whether the answers must wait for a new store of identifiers; then calls ``callback(error)`` later.
-        """
+        """Whether to wait for a new store of identifiers; if so, calls ``callback(error)`` later."""
         # An earlier PUBCOMP or refusal would free identifiers that the failed store still has: after a kill,
         # the client's next message would look like a repeat.
         stuck = self.inbound.received.records if error is not None or self.is_lost() else None

@@ -369,9 +369,8 @@ def flags_of(p, at, length, persistent):
 
 
 def write_block(out, at, p, start, length, expiry_s):
-    """Convert basic properties to properties of a PUBLISH, without their length, at ``out[at]`` (in ``out``,
-    with room for block_bound() octets). ``expiry_s``: -1 if unlimited. Returns the offset behind them; -1 if
-    malformed.
+    """Convert basic properties to properties of a PUBLISH, without their length, at ``out[at]`` (with room
+    for block_bound() octets). ``expiry_s``: -1 if unlimited. Returns the offset behind them; -1 if malformed.
     """
     scan = PropertyScan()
     if scan.scan(p, start, start + length) != 0:
@@ -481,8 +480,7 @@ def write_string(out, at, limit, identifier, p, start, length):
 
 
 def write_amqp(out, at, limit, name, p, start):
-    """Write the short string ``p[start]`` as a user property at ``out[at]``. Returns its end; ``at``: no
-    room.
+    """Write the short string ``p[start]`` as user property at ``out[at]``. Returns its end; ``at``: no room.
     """
     if topics.scan_text(p, start + 1, start + 1 + p[start]) < 0:
         return at
@@ -510,8 +508,7 @@ def write_user_property(out, at, limit, name, name_at, name_length, p, start, le
 
 
 def write_user_properties(out, at, limit, p, table, table_end):
-    """Write headers (texts, numbers, booleans) as user properties at ``out[at]``; return the offset behind.
-    """
+    """Write headers (texts, numbers, booleans) as user properties at ``out[at]``; return the end."""
     count = 0
     while table < table_end and count < USER_PROPERTIES_MAX:
         length = p[table]

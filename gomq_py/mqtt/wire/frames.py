@@ -279,7 +279,7 @@ class PacketWalk:
         return after if after <= end else -1
 
     def take_variable(self, p, at, end):
-        """Read a variable byte integer at ``p[at]`` into ``value``. Returns the offset behind; -1 if invalid.
+        """Read a variable byte integer at ``p[at]`` into ``value``. Returns the offset behind; -1: invalid.
         """
         self.value = 0
         shift = 0

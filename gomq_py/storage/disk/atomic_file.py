@@ -19,8 +19,7 @@ def replace(files, path, octets):
 
     Blocks for two flushes, so call it at boot, at shutdown or in a thread, not in the hub.
 
-    Raises OSError; the file then has its old content, or perhaps the new content if only the last flush
-    failed.
+    Raises OSError; the file then has its old content, or perhaps the new if only the last flush failed.
     """
     path = os.fspath(path)
     file = write_temporary(files, path, octets)

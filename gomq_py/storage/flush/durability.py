@@ -47,10 +47,9 @@ class Durability:
         acknowledger, perhaps before this returns. Callbacks are called in order, and must neither switch nor
         raise.
 
-        ``concerns()``, which must not raise, is called if files of some queues could not be flushed: if it
-        returns True, the callback gets the error. Without ``concerns`` the callback gets every error.
-        ``hurry=False``: the flush may wait for more changes. Returns the NextFlush for which the callback
-        waits, or None.
+        ``concerns()``, which must not raise, is called if files of some queues could not be flushed: True
+        passes the error to the callback. Without ``concerns`` it gets every error. ``hurry=False``: the flush
+        may wait for more changes. Returns the NextFlush for which the callback waits, or None.
         """
         if not self._acknowledgers and not self._promises:
             return self.disk.after_sync(callback, hurry, concerns)

@@ -305,8 +305,8 @@ FLUSH_LOG = logging.getLogger("gomq_py.storage.flushing")
 
 
 class Flushing:
-    """Runs at most ``threads`` flushes at one time. A job is a tuple of three: function; its argument (a file
-    or a folder's path); owner (a store, a log or a folder's path).
+    """Runs at most ``threads`` flushes at one time. A job has three items: function; its argument (a file or
+    folder's path); owner (a store, log or folder's path).
 
     ``others``: further threads of the pool, for work that no flush waits for. ``slow_s``: a flush that takes
     more seconds is logged while it runs; 0: no log lines. ``at_work``: futures of the work in the pool's

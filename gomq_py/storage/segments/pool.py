@@ -8,8 +8,8 @@ removal of both names was flushed.
 
 Creating a pair and freeing its disk space take milliseconds, tens of them on a busy disk: a thread does both.
 A writer announces in time that it will need a new segment (``expect``), and then gets files that are ready.
-Emptied pairs are renamed in the committer's threads, before its next flush. Used by message_store; uses
-files; never flushes by itself.
+Emptied pairs are renamed in the committer's threads, before its next flush. Used by message_store; never
+flushes.
 """
 import errno
 import os
@@ -498,8 +498,7 @@ class SegmentPool:
             done(None)
 
     def _leaving(self, pair, path):
-        """The Change that moves a pair's msgs file into the pool, or unlinks the file if the pool has enough.
-        """
+        """The Change that moves a pair's msgs file into the pool or, if the pool has enough, unlinks it."""
         msgs = pair.msgs
         if (
             msgs is not None

@@ -2,10 +2,9 @@
 
 Used by broker.queues; uses segment and format. append() copies a message in; peek() shows the oldest ready
 message and shift() takes it; delete() acks a taken message, requeue() makes it ready again at its old
-position. No object per message: a location is a number, and a backlog costs one Segment per 8 MiB. Never
-switches or flushes: durability belongs to storage.flush.group_commit, which a store notifies once per sync if
-it has something to flush. A location (storage.format.record) is returned with each message and identifies it
-until it is deleted.
+position. A location is a number, and a backlog costs one Segment per 8 MiB. Never switches or flushes:
+durability belongs to storage.flush.group_commit, which a store notifies once per sync if it has something to
+flush. A location (storage.format.record) is returned with each message and identifies it until it is deleted.
 """
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import record

@@ -1,5 +1,4 @@
-"""Priority store: joins the message stores of all priorities in use into one store, for queues with
-x-max-priority.
+"""Priority store: one store of a message store per priority, for queues with x-max-priority.
 
 Uses message_store; a priority is a *level*, and locations contain it. The highest level with a ready message
 is shown first; within a level messages keep their order. An unused level costs nothing. Never switches, never

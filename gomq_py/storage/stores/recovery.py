@@ -2,10 +2,9 @@
 power.
 
 Called once per queue at boot, before any other access to its folder. Each segment is checked by itself: the
-heads of its two files, its seal (closing counts) or, without a seal, its records; then its acks. Recovery
-only writes again what it has read (bytes that may not be on the disk, a seal, acks over damage), so a crash
-during recovery changes nothing for the next recovery. May block: only for boot and ``queue.declare`` of a
-left-over name.
+heads of its two files, its seal (closing counts) or else its records; then its acks. Recovery only writes
+again what it has read (bytes that may not be on the disk, a seal, acks over damage), so a crash during
+recovery changes nothing for the next one. May block: only for boot and ``queue.declare`` of a left-over name.
 """
 import os
 import re

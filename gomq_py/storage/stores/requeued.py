@@ -1,8 +1,8 @@
 """Requeued messages: keeps the locations of messages to redeliver in order, and how often their delivery
 failed.
 
-Typed arrays hold locations and counts, without an object per message. A message_store makes a Requeued when
-it needs one.
+Typed arrays hold locations and counts, without an object per message. A message_store makes a Requeued if
+needed.
 """
 from array import array
 

@@ -369,8 +369,7 @@ class StreamStore(segment_log.SegmentLog):
         return bool(self._unsynced) or self.offsets.dirty
 
     def _begin_segment(self, size, may_wait=False):
-        """Begin a new write segment with room for a record of ``size``. Returns it. Raises as _roll() does.
-        """
+        """Begin a new write segment with room for a record of ``size``. Returns it. Raises like _roll()."""
         before = self._last
         segment = self._roll(size, may_wait)
         self._order.append(segment)
