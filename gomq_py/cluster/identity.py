@@ -28,17 +28,16 @@ from gomq_py.storage.disk.data_dir import CLUSTER, boot_id, content_of
 
 class Identity(NamedTuple):
     """``cluster_id``, ``node_id``: 16 bytes; ``epoch``: at least 1 in a cluster. ``promoted``: the address of
-    the leader that this node followed until it was promoted; the node leads even if its settings still name
-    this address. ``damaged``: this leader has found damage in its data, and no follower may sync from it.
-    ``position``: the folder has the changes of the epoch's leader up to this position; noted now and then, so
-    that an older copy of the folder can be recognised.
+    the leader that this node followed until it was promoted; the node leads even if its settings still have
+    it. ``damaged``: this leader has found damage in its data, and no follower may sync from it. ``position``:
+    the folder has the changes of the epoch's leader up to this position; noted now and then, so that an older
+    copy of the folder can be recognised.
 
     ``torn``, ``doubted`` and ``unflushed`` are each the id of a boot of the machine, or "". ``torn``: during
     this boot a flush of this copy failed: until the machine boots again, files may differ on the disk from
     what is read, and a boot of the broker writes again only what its leader had not flushed. ``doubted``:
     during this boot a flush of this leader failed. ``unflushed``: from this boot on, confirms rely on
-    received data that is not flushed and may be lost at the machine's next boot. A swapped-in sync clears all
-    three.
+    received data that is not flushed and may be lost at the machine's next boot. A new sync clears these ids.
     """
     cluster_id: bytes
     node_id: bytes

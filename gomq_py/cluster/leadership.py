@@ -252,9 +252,7 @@ class Leadership:
             self._apply()
 
     def _apply(self) -> None:
-        """By the present state, open or close the gate for deliveries; hold or release confirms. Never
-        switches.
-        """
+        """By the present state, open or close the delivery gate, hold or release confirms. Never switches."""
         in_sync = self.in_sync
         knows = self._leads and not self._has_ended and not in_sync.is_deposed and in_sync.is_open
         is_fenced = not knows or self._clock() >= self._lease.deadline_s

@@ -12,8 +12,8 @@ is admitted one by one. If the broker was waiting for the dropped client, its ad
 ``SLOW_S``. Clients of other addresses replace the pending connections of a slow address at once; new
 connections from it are refused while the gate is full.
 
-Leftovers returns memory to the system once many clients have left and no more leave. In an idle broker no
-timer runs.
+Leftovers returns memory to the system once many clients have left and no more leave. An idle broker has no
+timer.
 """
 import fcntl
 import functools

@@ -6,8 +6,7 @@ the cost of a login independent of the number of connections.
 
 A connection has ``door`` (the name of its protocol), ``user``, ``vhost`` and ``name``. Alarms call
 ``block(reason)`` and ``unblock()``. Three methods end a connection: ``force_close(reason)`` informs its
-client, and waits; ``abort(why)`` does not; ``cut_off()`` is for the end of the hub. Never reads, never
-writes.
+client, and waits; ``abort(why)`` does not; ``cut_off()`` is for the hub's end. Never reads or writes.
 """
 import time
 from collections import Counter

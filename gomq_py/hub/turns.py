@@ -222,8 +222,7 @@ class PacedTurns:
 
     def ask(self, granted, has_failed=False, account=None):
         """Call ``granted()``, which must not switch, when the request may begin, maybe now. ``account``: the
-        user who makes the request. ``has_failed``: the request repeats a failed one, and comes after all
-        others.
+        user who makes the request. ``has_failed``: the request repeats a failed one, and comes last.
         """
         if self._greenlet is None:
             granted()

@@ -128,9 +128,7 @@ class TargetWriter(Target):
 
 
 class WireTargetWriter(TargetWriter):
-    """Publishes to a broker. ``is_confirmed``: the broker confirms; ``queue``: its only target queue, or
-    None.
-    """
+    """Publishes to a broker. ``is_confirmed``: the broker confirms; ``queue``: the only target, or None."""
 
     def __init__(self, channel, buffers, is_confirmed, queue=None):
         connection = channel.connection

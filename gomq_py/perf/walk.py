@@ -230,8 +230,7 @@ class SequenceCheck:
         self.sums[publisher] += number
 
     def compare(self, p, at, size, offset):
-        """Count a body as corrupt if its part ``p[at:at + size]``, at ``offset`` of it, is not ``filler``'s.
-        """
+        """Count a body as corrupt if ``p[at:at + size]``, at ``offset`` in it, differs from ``filler``."""
         if not self.filler:
             return 0
         if offset < self.filled_from:

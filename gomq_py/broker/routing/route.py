@@ -170,9 +170,8 @@ class RememberedRoutes:
 
 def to_all(message, route):
     """Publish the message to each destination of the route, in order. Returns ALL if all stored it,
-    SOME_REFUSED if some refused it. Any other answer: a destination answered LATER, and later destinations
-    were not tried; ``answer >> 1`` is its number, from 1; ``answer & 1`` is 1 if an earlier destination
-    refused.
+    SOME_REFUSED if some refused it. Any other answer: a destination answered LATER, and the next were not
+    tried; ``answer >> 1`` is its number, from 1; ``answer & 1`` is 1 if an earlier one refused.
     """
     refused = 0
     number = 0

@@ -32,8 +32,7 @@ def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None
 
 class BlockedPublish:
     """Publishes a Publication's message to its destinations from number ``at`` on, once the files of
-    destination ``at`` are made. The message owns its octets. ``taken``: True if all earlier destinations
-    stored it.
+    destination ``at`` are made. The message owns its octets. ``taken``: all earlier destinations stored it.
 
         done(taken, somebody_took)            called at the end, even if the client has gone: whether all
                                               destinations took the message, and whether one from ``at`` on
@@ -42,7 +41,7 @@ class BlockedPublish:
                                               attempt's batch after a refusal (``left`` is empty) or LATER
                                               (``left``: this one and all later)
 
-    If all queues were deleted before any had the message, it is routed again.
+    The message is routed again if all queues were deleted before.
     """
 
     def __init__(self, vhost, scheduler, publication, at, taken, done, before=None):

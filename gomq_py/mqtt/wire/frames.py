@@ -279,8 +279,7 @@ class PacketWalk:
         return after if after <= end else -1
 
     def take_variable(self, p, at, end):
-        """Read a variable byte integer at ``p[at]`` into ``value``. Returns the offset behind; -1: invalid.
-        """
+        """Read a variable byte integer at ``p[at]`` into ``value``. Returns the offset behind, or -1."""
         self.value = 0
         shift = 0
         while at < end and shift < 28:

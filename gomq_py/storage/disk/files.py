@@ -209,8 +209,7 @@ class Files:
         return Reading(file, file.fd if file.fd >= 0 else self._opened_again(file))
 
     def write(self, file, start, octets):
-        """Write bytes with a system call into a mapped file, for the first time, and report it to
-        replicators.
+        """Write bytes with a system call into a mapped file, for the first time; report it to replicators.
 
         Raises OSError; then an unknown part of the bytes was written.
         """

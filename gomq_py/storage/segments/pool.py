@@ -8,8 +8,7 @@ removal of both names was flushed.
 
 Creating a pair and freeing its disk space take milliseconds, tens of them on a busy disk: a thread does both.
 A writer announces in time that it will need a new segment (``expect``), and then gets files that are ready.
-Emptied pairs are renamed in the committer's threads, before its next flush. Used by message_store; never
-flushes.
+Emptied pairs are renamed in the committer's threads, before its next flush. Never flushes.
 """
 import errno
 import os

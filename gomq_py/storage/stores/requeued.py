@@ -1,5 +1,4 @@
-"""Requeued messages: keeps the locations of messages to redeliver in order, and how often their delivery
-failed.
+"""Requeued messages: keeps locations of messages to redeliver, in order, and counts of failed deliveries.
 
 Typed arrays hold locations and counts, without an object per message. A message_store makes a Requeued if
 needed.

@@ -204,8 +204,7 @@ class Store:
         self.committer = committer
 
     def close(self):
-        """Refuse all further calls. The files stay; they get their seals and are closed after the next sync.
-        """
+        """Refuse all further calls. Files stay, and are sealed and closed after the next sync."""
         # committer.stop() waits for that sync.
         raise NotImplementedError
 
