@@ -405,7 +405,7 @@ def _host(address):
 
 
 def _in_url(host):
-    """Return a host as in URLs; a loopback address for 0.0.0.0 and ::, to which nobody can connect."""
+    """Return a host as in URLs; a loopback address for 0.0.0.0 and ::, to which clients cannot connect."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host
 

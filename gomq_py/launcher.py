@@ -402,7 +402,7 @@ def _do_nothing() -> None:
 
 
 def _run_command(command: str) -> None:
-    """Begin a command of the configuration, by the shell. Nobody waits for its end. May switch."""
+    """Begin a command of the configuration, by the shell. Does not wait for its end. May switch."""
     if command:
         LOG.info("runs %r", command)
         try:

@@ -182,8 +182,8 @@ class Node:
         return self._membership.why_not_promote(is_forced)
 
     def change_cluster(self, what: str, node: str = "") -> None:
-        """Do what an operator asks for: "accept_damage", "adopt", "force_leader", "transfer_leadership", to
-        another ``node`` if one is named, or "forget_node" with the other's name, address or id.
+        """Carry out an operator's request: "accept_damage", "adopt", "force_leader", "transfer_leadership",
+        to another ``node`` if one is named, or "forget_node" with the other's name, address or id.
 
         Raises ClusterError if that is impossible now; OSError. May switch.
         """

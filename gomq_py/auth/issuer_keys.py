@@ -6,7 +6,7 @@ says, and fetches them again when a token names an unknown key.
 
 Fetches run in the hub's thread pool, one at a time, each limited in time and size. Expired keys are used
 while new ones are fetched, so that a slow issuer delays no login; after LIVES times their lifetime they are
-dropped. Keys that nobody asks for are not fetched.
+dropped. Unused keys are not fetched.
 """
 import http.client
 import json

@@ -1,7 +1,7 @@
 """Logins: checks names, passwords, certificates and tokens for every protocol.
 
-Logins asks the backends (the broker's users, OAuth tokens) in the order of ``auth_backends``. Costly hashes
-are computed, and issuers' keys fetched, in the hub's thread pool.
+Logins queries the backends (the broker's users, OAuth tokens) in the order of ``auth_backends``. Costly
+hashes are computed, and issuers' keys fetched, in the hub's thread pool.
 """
 from gomq_py.auth import passwords
 from gomq_py.auth.errors import BackendError, LoginRefused, LoopbackOnly

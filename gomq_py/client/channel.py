@@ -99,7 +99,7 @@ class Channel:
         self.connection.forget(self)
 
     def flow(self, active):
-        """Ask the broker to stop or restart deliveries on this channel. Returns its answer, a bool."""
+        """Have the broker stop or restart deliveries on this channel. Returns its answer, a bool."""
         return self.call(ChannelFlow(active=active), ChannelFlowOk).active
 
     # Exchanges

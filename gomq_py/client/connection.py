@@ -3,7 +3,7 @@ greenlet at a time.
 
 Nothing runs in the background: frames are read while the caller waits in a call, and only ``drain`` and
 ``take_ready`` call consumers. Heartbeats are sent during calls, too, so a program that makes no call for
-longer than the negotiated interval should ask for ``heartbeat_s=0``.
+longer than the negotiated interval should set ``heartbeat_s=0``.
 """
 import platform
 import socket

@@ -2,9 +2,9 @@
 greenlet at a time.
 
 Nothing runs in the background: packets are read and PINGREQ is sent while the caller waits in a call, so a
-program that makes no call for longer than the keep alive should ask for ``keep_alive_s=0``. Tests of a server
-may write any bytes (``send``), leave out CONNECT (``login=False``), read packet by packet (``next_packet``)
-and acknowledge by hand (``automatic=False``).
+program that makes no call for longer than the keep alive should set ``keep_alive_s=0``. Tests of a server may
+write any bytes (``send``), leave out CONNECT (``login=False``), read packet by packet (``next_packet``) and
+acknowledge by hand (``automatic=False``).
 """
 import socket
 import time

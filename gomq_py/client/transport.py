@@ -29,7 +29,7 @@ class Transport:
         self.socket: Any = None
 
     def connect(self, parameters, timeout_s, given_context=None, connected=None):
-        """Connect, with a TLS handshake if ``parameters`` ask for TLS. Raises OSError. May switch.
+        """Connect, with a TLS handshake if ``parameters`` require TLS. Raises OSError. May switch.
 
         ``connected``: a connected socket of the same socket module, to use (and own) instead of a new one.
         """

@@ -123,7 +123,7 @@ class Applier:
         self.failure = None
 
     def go_on(self):
-        """Give up a sync under way, and go on behind ``place``. Raises OSError. May switch."""
+        """Drop a running sync, and go on behind ``place``. Raises OSError. May switch."""
         if self._replica is None:
             former = self._past.former
             self._give_up()

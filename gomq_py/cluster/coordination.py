@@ -112,9 +112,9 @@ class Member(Protocol):
 class Coordination:
     """Runs one node's part in the cluster. ``node``: its id in hex; ``name``, ``address``: for other nodes.
 
-        settings the result of shared_settings.told()
+        settings      the result of shared_settings.told()
         secret        the secret read from etcd; empty: the settings have it
-        decision the last decision
+        decision      the last decision
         leadership    the Leadership of a leader, else None
         view          the last View, or None
         error         the last fault of etcd, "" when it answers

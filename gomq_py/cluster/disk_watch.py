@@ -1,7 +1,7 @@
 """Disk watch: finds out whether a flush, or the broker's check of its file system, hangs.
 
 A leader whose disk hangs sends no more keepalives, so that another node is elected. Otherwise it would lead
-for ever, because the hub goes on, but serve nobody.
+for ever, because the hub goes on, but serve no client.
 """
 import time
 from typing import Any

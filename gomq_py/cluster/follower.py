@@ -55,7 +55,7 @@ HEARS_S = 1.0
 class Status(NamedTuple):
     """The state of a Follower.
 
-        lag_octets received and not applied
+        lag_octets      received and not applied
         lag_s           age of the oldest event that is not on this disk
         error           text of the last fault, empty while the follower streams
         clock_skew_s    this clock minus the leader's; None before the first heartbeat

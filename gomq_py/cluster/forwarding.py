@@ -49,7 +49,7 @@ class Forwarder:
 
         hub                   the node's hub.context.Hub
         secret                at least 16 octets; may be set later, before there is an address
-        name the node's name
+        name                  the node's name
         tls                   an SSL context for the cluster port, or None
         leader_address()      returns the address of the present leader's cluster port, or None;
                               call ``leader_changed`` when the result changes

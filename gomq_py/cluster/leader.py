@@ -306,7 +306,7 @@ class Leader:
             raise FollowerRefused(text, frames.encode(frames.REFUSED, refused, self.epoch))
 
     def _heard(self, link):
-        """Tell the acknowledger of a follower's ACK."""
+        """Report a follower's ACK to the acknowledger."""
         # During a sync its folder has nothing of this run yet.
         self._has_heard.set()
         if link.is_streaming and link not in self._streaming:

@@ -105,7 +105,7 @@ class Leadership:
         self._apply()
 
     def renew(self, lease: Lease, in_sync: InSync) -> None:
-        """Go on with a new election, which was won while nobody else was elected."""
+        """Go on with a new election, which was won while no other node was elected."""
         self._lease, self.in_sync = lease, in_sync
         self._wake.set()
         self._apply()
@@ -120,7 +120,7 @@ class Leadership:
         self._apply()
 
     def end(self) -> None:
-        """Refuse all promises, and deliver nothing any more. Does not switch."""
+        """Refuse all confirms, and deliver nothing any more. Does not switch."""
         self._has_ended = True
         self._apply()
         self.promises.refuse(ClusterError(DEPOSED))
@@ -184,7 +184,7 @@ class Leadership:
         self._greenlets.append(greenlet)
 
     def _look_for_former(self, node: str, address: Address) -> None:
-        """Remove the former leader from the set at once if no process listens at its address: promises would
+        """Remove the former leader from the set at once if no process listens at its address: confirms would
         wait for a third of ack_timeout. The former leader joins again when it comes back.
         """
         while node in self.in_sync.members and (self._leader is None or node not in self._leader.progress):

@@ -117,7 +117,7 @@ class Membership:
         """
 
     def start(self, on_elected: Callable[[], None], on_deposed: Callable[[str], None]) -> None:
-        """Begin to follow. The callbacks are not used, because nobody is elected."""
+        """Begin to follow. The callbacks are not used, because there is no election."""
         self._follower.start()
 
     def why_not_promote(self, is_forced: bool) -> str:

@@ -41,7 +41,7 @@ _OF_THIS_MACHINE = tuple(ip_network(network) for network in (
 class Option:
     """One option of the broker: a row of the table OPTIONS.
 
-        name of the attribute, if not ``prefix`` and key
+        name           of the attribute, if not ``prefix`` and key
         environment    names without their prefix
         aliases        deprecated (section, key) pairs that still work
         shared         should be alike on all nodes of a cluster, any of which may lead

@@ -56,7 +56,7 @@ class _Text(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """An ArgumentParser that asks for the terminal's width only to print help."""
+    """An ArgumentParser that reads the terminal's width only to print help."""
 
     # argparse itself asks at every flag, and for that imports compression libraries (0.2 MB).
     def __init__(self, **options: Any):

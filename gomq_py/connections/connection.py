@@ -34,7 +34,7 @@ class ClientConnection:
     """Serves a client from its first octet to its last. ``why``: the reason of its end, for the log.
     ``local_user``: the user of a client in this process, without port. A subclass has:
 
-        log the protocol's logger
+        log                              the protocol's logger
         goodbye                          the protocol's last message to a client
         door, protocol                   names for lists of connections
         channels                         by number, for lists

@@ -65,7 +65,7 @@ def load(place):
 
 
 class _Run:
-    """Runs an app's workers until a signal, or until the Server gives up reconnecting."""
+    """Runs an app's workers until a signal, or until the Server stops reconnecting."""
 
     def __init__(self, app, options):
         self._app = app

@@ -1,5 +1,5 @@
 """/api/doctor: present and coming problems, with remedies; gomq-py's own. The Doctor examines this broker, at
-most once in two seconds, however many clients ask.
+most once in two seconds, however many clients call it.
 
 Reads the broker's state in slices, and leaves the verdicts to diagnosis.checks. Each finding has a
 visibility, by which the view filters. The growth of a queue is its change between two examinations, so the

@@ -128,7 +128,7 @@ class Node:
     and links from their supervisors.
 
         listeners()           returns the open listeners, with protocol, address and port
-        name the node's name: ``gomq@host``
+        name                  the node's name: ``gomq@host``
         shovels               a shovel.supervisor.Shovels, or None
         federation            a federation.supervisor.Federation, or None
         doctor                a http.doctor.Doctor

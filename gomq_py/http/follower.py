@@ -39,7 +39,7 @@ class FollowerManagement:
         why_not_promote(is_forced)       returns the reason against a promotion now, or ""
         forward(connection, address)     passes a client of the HTTP listener on to the leader, until its end;
                                          None: no client is passed on
-        change_cluster(what)             does what an operator asks for
+        change_cluster(what)             carries out an operator's request
 
     A client whose first request is for a path of the follower's own is served here, with one request per
     connection.

@@ -157,7 +157,7 @@ class _Column:
 
 
 class _Kept:
-    """One cached fact in one interval: a _Column for each list of rows that was asked for."""
+    """One cached fact in one interval: a _Column for each requested list of rows."""
 
     __slots__ = ("begun_at", "lock", "_columns")
 

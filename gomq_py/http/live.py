@@ -86,7 +86,7 @@ class Waker:
 
 
 def is_wanted():
-    """Whether the request asks for a stream of events and not for JSON."""
+    """Whether the request wants a stream of events, not JSON."""
     return request.accept_mimetypes.best_match(("application/json", MEDIA_TYPE)) == MEDIA_TYPE
 
 

@@ -32,7 +32,7 @@ QUEUE, EXCHANGE = ("vhost", "queue"), ("vhost", "exchange")
 
 
 class Families:
-    """Metric families of a node's present state. ``endpoint`` is the value of a label in identity_info."""
+    """Metric families of a node's present state. ``endpoint``: value of that label in identity_info."""
 
     def __init__(self, node, prefix=PREFIX, endpoint="aggregated", inner=""):
         """``inner`` comes between the prefix and the names of all families but identity and build."""

@@ -76,7 +76,7 @@ class View:
         return shape
 
     def details(self, index):
-        """The ``*_details`` of the counter at ``index``, a dict: its rate and, if asked for, samples."""
+        """The ``*_details`` of the counter at ``index``, a dict: its rate and, if requested, samples."""
         details = {"rate": self._rates[index]}
         if self._history is not None:
             window = self._windows.get(self.group.categories[index])
@@ -313,7 +313,7 @@ class History:
         return self.is_long and unix_s >= self._long_at_s + LONG_INTERVAL_S
 
     def add_long(self, unix_s, values):
-        """Add a sample to the day's samples only, while no client asks for the history."""
+        """Add a sample to the day's samples only, while no client requests the history."""
         self._long.add(unix_s, values)
         self._long_at_s = unix_s
 

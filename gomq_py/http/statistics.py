@@ -51,7 +51,7 @@ def windows():
 
 
 def with_history():
-    """Have view() return the curves that the query asks for, in a request about one entity."""
+    """Have view() return the curves that the query names, in a request about one entity."""
     g.windows = windows()
 
 

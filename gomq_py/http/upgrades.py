@@ -73,7 +73,7 @@ class Upgrades:
 
     @staticmethod
     def is_asked_for(method, headers):
-        """Whether a request asks for a WebSocket; any other upgrade is ignored (RFC 9110 §7.8)."""
+        """Whether a request is for a WebSocket; any other upgrade is ignored (RFC 9110 §7.8)."""
         return method == "GET" and headers.get("Upgrade", "").strip().lower() == "websocket"
 
     def answer(self, path, headers, version, host):

@@ -2,9 +2,9 @@
 in yet (pending connections). Reads and writes no socket.
 
 A listener checks the limits before it serves a socket; a protocol's server reports logins. A connection
-counts from accept() until its socket is closed. A refused client gets a closed socket and no reason. Each
-protocol has a gate with its own limits, so that a flood at one protocol keeps no client out of another; all
-gates share one limit of file descriptors.
+counts until its socket is closed. A refused client gets a closed socket. Each protocol has a gate with its
+own limits, so that a flood at one protocol keeps no client out of another; all gates share one limit of file
+descriptors.
 
 While too many connections are pending at a gate, new ones wait in the kernel. After ``PATIENCE_S`` the gate
 drops the oldest pending connection of the address with the most pending connections, so a reconnecting fleet
@@ -12,7 +12,7 @@ is admitted one by one. If the broker was waiting for the dropped client, its ad
 ``SLOW_S``. Clients of other addresses replace the pending connections of a slow address at once; new
 connections from it are refused while the gate is full.
 
-Leftovers returns memory to the system once many clients have left and no more leave. An idle broker has no
+Leftovers returns memory to the system once many clients have left and no more leave. Idle brokers have no
 timer.
 """
 import fcntl

@@ -119,7 +119,7 @@ class Clients:
         self._alarm_news.begin(self.all(), reason)
 
     def close(self, reason):
-        """Tell all clients to disconnect; after STOP_TIMEOUT_S, disconnect the rest. May switch."""
+        """Make all clients disconnect; after STOP_TIMEOUT_S, disconnect the rest. May switch."""
         self.is_closing = True
         shutdown = Shutdown()
         for connection in self.all():

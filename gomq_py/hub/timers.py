@@ -1,4 +1,4 @@
-"""Timers: tells the time and makes calls in the future.
+"""Timers: gives the time and makes calls in the future.
 
 Tests use timers of their own instead.
 """

@@ -139,7 +139,7 @@ class Relay:
 
         count, first_tag          number of messages read, and delivery tag of the first
         written                   bytes in ``output``
-        left_out none of these messages must be sent
+        left_out                  none of these messages must be sent
         others                    (channel, payload) of methods that are not deliveries
         offset                    stream offset of the last message, or -1
         checksum                  recognizes the last message in later deliveries; only if ``signs`` is set or

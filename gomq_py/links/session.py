@@ -117,7 +117,7 @@ class LinkSession:
         self.wire.send_queued()
 
     def ask_lag(self, queue):
-        """Ask the source for the queue's number of ready messages; the answer goes to ``link.lag_told``."""
+        """Query the source for the queue's number of ready messages; answered to ``link.lag_told``."""
         if self._is_up and self.failure is None and not self.is_stopping:
             asking = QueueDeclare(queue=queue, passive=True, arguments={})
             self.wire.write(method_frame(self._channel_id, asking))
@@ -425,7 +425,7 @@ class Keepalive:
         self._tick()
 
     def end(self):
-        """Stop, because a greenlet takes over the session."""
+        """Stop, because a greenlet uses the session from now on."""
         self.is_on = False
         self._session = None
         self._hub.not_at_close(self._cut_off)

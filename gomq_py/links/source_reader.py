@@ -149,7 +149,7 @@ class SourceReader(Source):
         return bool(self._held)
 
     def forget_refusals(self):
-        """Reset the refusal counts of refused messages, which were not at fault."""
+        """Reset the refusal counts of the refused messages that wait here: the refusals had another cause."""
         for _, batch in self._refused:
             batch.refusals = 0
         if self._probe is not None:

@@ -72,13 +72,13 @@ _PATH_SAFE = "/%?&=+:;,@!$'()*~.-_"
 class Webhook:
     """Describes a webhook, in place of a link's TargetEnd.
 
-        name the link's name
+        name         the link's name
         connector    has ``connect_http``
         secret       key to sign bodies with, or empty
         edit         as in TargetEnd
         timeout_s    time for an answer
         tls          options to verify servers, named as in an AMQP URI
-        account the link's account
+        account      the link's account
     """
 
     has_lane = False

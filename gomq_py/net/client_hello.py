@@ -1,4 +1,4 @@
-"""ClientHello: reads the host name that a TLS client asks for, from octets that stay on the socket.
+"""ClientHello: reads the host name that a TLS client wants, from octets that stay on the socket.
 
 OpenSSL gives the name only in the handshake, too late to choose versions, ciphers and the need for a client
 certificate. Formats of RFC 8446 §4.1.2 and §5.1, RFC 6066 §3. A stranger sends these octets, so every length

@@ -44,7 +44,7 @@ def take_turns(ssl_object: Any) -> None:
 
 
 def end_writing(ssl_object: Any) -> bool:
-    """Tell the peer that no octets follow; reading goes on. Returns False if that is impossible now."""
+    """Send the end of the stream; reading goes on. Returns False if that is impossible now."""
     # The ssl module's ``unwrap`` and ``shutdown`` wait for the peer's end. False also if the socket has no
     # room.
     library = _library()

@@ -51,7 +51,7 @@ class Systemd:
         self._notify("WATCHDOG=1")
 
     def keep_sockets(self) -> None:
-        """Keep the sockets open, whoever closes them, for ``hand_on``."""
+        """Keep the sockets open, even if they are closed, for ``hand_on``."""
         self._kept = [os.dup(listening.fileno()) for _, listening in self.sockets]
 
     def hand_on(self, environment: MutableMapping[str, str]) -> None:

@@ -110,7 +110,7 @@ def _trust(context: Any, authorities: str) -> None:
 
 
 def _no_password() -> str:
-    """Refuse to ask for the password of an encrypted key; by default OpenSSL asks on the terminal."""
+    """Refuse an encrypted key, for whose password OpenSSL would prompt on the terminal."""
     raise ValueError("the key is encrypted; a broker has nobody to ask for its password")
 
 

@@ -162,7 +162,7 @@ class _Complaining(SystemLocked, logging.StreamHandler):
 
     # The standard library would print a traceback and all arguments of the line.
     def emit(self, record: LogRecord) -> None:
-        """Write the line under the caller's lock."""
+        """Write the line; the caller holds the handler's lock."""
         # The standard library would take it anew to flush.
         stream = self.stream
         if stream is None:  # closed and reopened

@@ -46,7 +46,7 @@ class Result:
 
 
 class Load:
-    """One run, with the publishers and consumers that the options ask for per queue or topic of ``groups``.
+    """One run, with the publishers and consumers that the options set per queue or topic of ``groups``.
 
     ``progress(published per s, consumed per s)`` is called each second. A subclass per protocol prepares the
     broker, connects the publishers and computes the expected deliveries.

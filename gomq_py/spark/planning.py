@@ -203,7 +203,7 @@ def divided(group):
 
 
 def end_position(shape, offset):
-    """Return the Position of ``offset``, with its place in a segment's file if the Shape tells it."""
+    """Return the Position of ``offset``, with its place in a segment's file if the Shape has it."""
     for part in reversed(shape.segments):
         if part.first_offset == offset:
             return Position(shape.epoch, offset, part.number, HEAD_BYTES)

@@ -20,7 +20,7 @@ class Message:
 
         timestamp_ms      Unix milliseconds of its publishing
         expires_at_ms     Unix milliseconds; 0: never
-        location the message's location in its store
+        location          the message's location in its store
         ordinal           number of the record in its segment
         delivery_count    earlier deliveries that were requeued
         publisher         the client that published it, if routing needs it, else None

@@ -420,7 +420,7 @@ class Connection(ClientConnection):
         self._timers = (*self._timers, self.hub.call_later(CLOSE_TIMEOUT_S, self._stop))
 
     def force_close(self, reason):
-        """Close the connection with CONNECTION_FORCED, because an operator asks or the broker stops."""
+        """Close the connection with CONNECTION_FORCED, because of an operator or the broker's stop."""
         # A stop is no fault, and each connection logs its end anyway.
         self.fail(ConnectionForced(reason), logging.DEBUG if reason == SHUTDOWN else logging.WARNING)
 

@@ -17,14 +17,14 @@ UNREADABLE_OCTETS = 1024
 
 
 class AMQPConsumer(consumers.Consumer):
-    """Delivers messages for one basic.consume. start() attaches it to its queue, after consume-ok; it raises
-    AccessRefused if the queue has an exclusive consumer.
+    """Delivers messages for one basic.consume. start() attaches the consumer to its queue, after consume-ok,
+    or raises AccessRefused if the queue has an exclusive consumer.
 
         prefetch                        most unacked messages; 0: no limit, as with no_ack
         on_cancel(consumer, reason)     informs the client that the queue is gone
         large                           the LargeOutput that limits the memory of large messages, or None
-        timers                          the hub's timers; delay a large message until the client has read
-                                        the last
+        timers                          the hub's timers: a large message waits until the client has read the
+                                        one before
         properties_max                  most octets of properties in a header frame to the client
     """
 

@@ -42,7 +42,7 @@ OPEN_OK_FRAME = method_frame(0, ConnectionOpenOk())
 class HandshakeError(Exception):
     """The handshake has failed; the connection must end. The text is for the log.
 
-    ``reply``: octets to send before the end; usually none: RabbitMQ tells unauthenticated peers nothing.
+    ``reply``: octets to send before the end; usually none, as in RabbitMQ.
     """
 
     def __init__(self, text, reply=b""):

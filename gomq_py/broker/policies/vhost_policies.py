@@ -24,7 +24,7 @@ class VHostPolicies(Job):
 
         configure(queue, settings), when_safe    the queue factory's
         left_out(kind)          returns the policy keys without meaning for a queue type or exchanges
-        told(vhost, entity) called after the policies in force for a queue or exchange were computed
+        told(vhost, entity)     called after the policies in force for a queue or exchange were computed
     """
 
     name = "applying policies"

@@ -269,7 +269,7 @@ class VHost(Routing):
         self, name, durable=False, exclusive=False, auto_delete=False, arguments=None, owner=None,
         server_named=False,
     ):
-        """Do a queue.declare (not passive). Returns (queue, True if it is new). For an empty name one is
+        """Do a queue.declare (not passive). Returns (queue, True if it is new). For an empty name a name is
         generated; ``server_named``: the caller has generated the name.
 
         An exclusive queue is never durable, as in RabbitMQ. Raises AccessRefused, NotFound,

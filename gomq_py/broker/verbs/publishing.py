@@ -69,7 +69,7 @@ class Publication:
             self.rerouted(vhost)
 
     def rerouted(self, vhost):
-        """Route the message anew, because no destination has it. Returns the new destinations."""
+        """Route the message again, because no destination has it. Returns the new destinations."""
         headers = Properties.decode(self.message.get_properties()).headers
         destinations = vhost.route_message(self.exchange, self.message, headers, self.more_keys)
         self._lead_to(sorted(destinations, key=_takes_publishes_only, reverse=True))

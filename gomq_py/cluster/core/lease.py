@@ -2,7 +2,7 @@
 
 The coordinator ends a lease ``ttl_s`` after a keepalive has *reached* it. A leader stops ``0.8 * ttl_s``
 after the keepalive was *sent*, so that it has stopped when another node is elected, if clocks run alike. No
-promise depends on this: it only keeps two leaders from delivering at once. ``now_s``: seconds of a clock that
+confirm depends on this: it only keeps two leaders from delivering at once. ``now_s``: seconds of a clock that
 goes on while the machine sleeps (CLOCK_BOOTTIME).
 """
 # Part of ttl_s for which a keepalive counts, and between two of them.

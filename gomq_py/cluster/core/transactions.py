@@ -49,4 +49,4 @@ class CoordinatorError(Exception):
 
 
 class Unanswered(Exception):
-    """Nobody knows whether a request to the coordinator was carried out, or will be."""
+    """It is unknown whether a request to the coordinator was or will be carried out."""

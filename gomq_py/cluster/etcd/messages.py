@@ -77,7 +77,7 @@ class Refused(Exception):
 
 
 def range_request(prefix: bytes) -> JSONObject:
-    """Body that asks for all keys below ``prefix``, which ends with a slash. The answer is linearizable."""
+    """Body to read all keys below ``prefix``, which ends with a slash. The answer is linearizable."""
     return {"key": _text(prefix), "range_end": _text(_end_of(prefix))}
 
 
@@ -92,7 +92,7 @@ def transaction_request(prefix: bytes, transaction: Transaction) -> JSONObject:
 
 
 def watch_request(prefix: bytes) -> JSONObject:
-    """Body that asks for all changes below ``prefix`` from now on."""
+    """Body to watch all changes below ``prefix`` from now on."""
     return {"create_request": range_request(prefix)}
 
 

@@ -3,7 +3,7 @@
 A silent stream is not trusted, because a server may hang or lose its connection to the other servers:
 ``wake`` is called every 2 s even without an event, and a silent stream is replaced. Each stream begins at the
 present revision and wakes when it has begun. The woken reader reads all keys, so no change is missed. Old
-events, which etcd may have compacted, are not asked for.
+events, which etcd may have compacted, are not requested.
 """
 import json
 import time

@@ -7,7 +7,7 @@ MessageError. Integers are big endian; an id is 16 octets, NO_ID for none.
                nonce 32, the node's name in printable UTF-8 (1 to 255 octets)
     CHALLENGE  cluster id, epoch u64, run, nonce 32
     PROOF      32 octets
-    WELCOME    proof 32, u8: 1 if a sync comes first; + 2 if promises need no flush of the follower; + 4 if
+    WELCOME    proof 32, u8: 1 if a sync comes first; + 2 if confirms need no flush of the follower; + 4 if
                the leader's run goes on behind that of HELLO
     REFUSED    text in UTF-8
     HASHES     file id u64, count u32, block_digest u64 of each MiB of the follower's file (count 0: no file)

@@ -79,7 +79,7 @@ def get_session(vhost, client_id):
 @blueprint.delete("/api/mqtt/sessions/<vhost>/<client_id>")
 @access(MANAGEMENT)
 def delete_session(vhost, client_id):
-    """End the session, drop its subscriptions and waiting messages, and tell its client if connected."""
+    """End the session, drop its subscriptions and waiting messages, and inform its client if connected."""
     _session(vhost, client_id)
     administration.end_session(caller(vhost), client_id)
     return no_content()

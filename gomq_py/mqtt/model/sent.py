@@ -48,7 +48,7 @@ class Sent:
     """A table of the messages in flight from the session's ``queue``.
 
         window        most messages in flight
-        count messages in flight over this connection
+        count         messages in flight over this connection
         used          number of identifiers in use
         to_release    identifiers of deleted messages, which need a PUBREL
         records       the QoS2Records that keeps QoS 2 messages under the session's ``key``, or None

@@ -43,7 +43,7 @@ class Sessions:
 
         by_client        {client id: Session}
         subscriptions    number of all subscriptions
-        shared number of shared subscriptions
+        shared           number of shared subscriptions
         exchange         has the subscriptions as bindings, and gets publishes from the vhost's
                          ``topic_exchange``
 
@@ -84,7 +84,7 @@ class Sessions:
         OutOfResources, PreconditionFailed, ResourceLocked if a queue of another kind has the name.
 
             expiry_s    how long the session outlives its connection, NEVER: forever
-            kept more arguments for the session's queue
+            kept        more arguments for the session's queue
             of_token    a token named the ``user``
             kept_max    most durable sessions that one user may begin, 0: no limit
         """

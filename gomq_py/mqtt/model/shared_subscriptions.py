@@ -10,8 +10,8 @@ from gomq_py.broker.routing.route import LATER
 
 class Member:
     """A member of a shared subscription: ``session`` with its ``target`` (queue or sink). ``count``: number
-    of its bindings; ``is_present``: the member counts as connected; ``is_allowed``: the member may get the
-    messages, cached for the value ``rights`` of its client's rights.
+    of its bindings; ``is_present``: the member counts as connected; ``is_allowed``: the member may get
+    messages, as computed for revision ``rights`` of its client's rights.
     """
 
     __slots__ = ("session", "target", "interests", "count", "is_present", "rights", "is_allowed")

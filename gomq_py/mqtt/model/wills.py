@@ -43,13 +43,13 @@ _OF_TOKEN, _PLACES = "of-token", "places"  # records of earlier releases lack th
 class Will(NamedTuple):
     """A client's will.
 
-        block the properties, encoded as in a PUBLISH, without their length
+        block         the properties, encoded as in a PUBLISH, without their length
         expiry_s      lifetime of the message, -1: unlimited
         state         CONNECTED, WAITING, BEGUN (being published) or PUBLISHED
         due_ms        Unix milliseconds at which a WAITING will is due
         of_token      its user logged in by a token, whose rights a later run does not know
         places        encoded log positions at which its message is or will be stored
-        came_ms Unix milliseconds at which the message was stored, 0 if unknown
+        came_ms       Unix milliseconds at which the message was stored, 0 if unknown
     """
 
     client_id: str

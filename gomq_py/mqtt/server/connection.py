@@ -58,10 +58,10 @@ class ShownLimits(NamedTuple):
 class Connection(ClientConnection):
     """Serves an MQTT client.
 
-        session, caller from CONNACK on: the Session (mqtt.model), and the Caller for broker
-                                              operations
-        receive_maximum, topic_alias_maximum  from CONNECT on
-        maximum_packet_size                   from CONNECT on; 0: any
+        session, caller                       the Session (mqtt.model), and the Caller of broker operations;
+                                              set at CONNACK
+        receive_maximum, topic_alias_maximum  the fields of CONNECT
+        maximum_packet_size                   the field of CONNECT; 0: any size
         is_leaving                            DISCONNECT came, with ``leave_code``; any other end is abnormal
     """
 

@@ -51,7 +51,7 @@ class Refusal(MQTTError):
 class Inbound:
     """Handles a client's publishes.
 
-        receive_maximum most publishes in flight at QoS 1 and 2
+        receive_maximum    most publishes in flight at QoS 1 and 2
         received           the session's QoS 2 identifiers that are not released
         is_over            the connection ends; no packet is handled any more
         publishes, published, confirmed_count

@@ -351,7 +351,7 @@ class Subscription(NamedTuple):
 
 
 class SubscribePacket(Packet):
-    """SUBSCRIBE: a client asks for messages by topic filters."""
+    """SUBSCRIBE: a client subscribes to topic filters."""
 
     TYPE, NAME, FLAGS, SENDERS = SUBSCRIBE, "SUBSCRIBE", 2, frozenset((CLIENT,))
     FIELDS = (("packet_identifier", 0), ("subscriptions", ()), ("properties", None))

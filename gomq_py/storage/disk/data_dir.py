@@ -464,7 +464,7 @@ def make_way(files, path):
 
 def move_aside(files, root, path, name):
     """Move a file or folder that no queue or log uses into set-aside/ of the data folder ``root``. ``name``:
-    its new name, which is cut if too long and gets a number. Returns its new path. Blocks; for boot.
+    the new name, cut if too long, before a number. Returns its new path. Blocks; for boot.
     """
     folder = os.path.join(root, SET_ASIDE)
     make_place(files, folder)

@@ -120,7 +120,7 @@ class Files:
         return fetch_ahead(self._create_unnamed(os.fspath(folder), size), fetched)
 
     def made(self, file):
-        """Tell the replicators of a file from ``make`` or ``make_log``."""
+        """Report a file from ``make`` or ``make_log`` to the replicators."""
         self.register.created(file.path, file.size)
 
     def unmake(self, file):
@@ -316,7 +316,7 @@ class Files:
         file.end += len(octets)
 
     def tell_written(self, file):
-        """Tell the replicators which bytes were written to a log since the last call."""
+        """Report the bytes written to a log since the last call to the replicators."""
         start, end = file.told, file.size
         file.told = end
         if self.register.replicators and file.named and start < end:

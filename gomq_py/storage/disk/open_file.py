@@ -58,7 +58,7 @@ class File:
         self.fd = fd
 
     def __del__(self, close=posix.close):
-        """Close the descriptor of a file that nobody has closed, as when a boot fails halfway."""
+        """Close the descriptor of a file that is still open, as when a boot fails halfway."""
         if self.fd >= 0:
             self._uncount()
             close(self.fd)
@@ -186,7 +186,7 @@ class LogFile(File):
                         compaction
         failure         the error of a failed flush; it stays, because bytes may be lost
         failed()        if set, called in the hub at that failure, and at each later wait for a flush
-        fails_all       a failure refuses every promise; False: only those of flushes that include this log
+        fails_all       a failure fails every callback; False: only callbacks of flushes with this log
     """
 
     __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "fails_all", "failure", "failed")

@@ -20,7 +20,7 @@ class FlushBatch:
     """The work of one flush.
 
         stores        {store: whether its acks are flushed, too}
-        acks stores with only acks to flush, which may wait; the first was marked at ``acks_since``
+        acks          stores with only acks to flush, which may wait; the first was marked at ``acks_since``
         logs          retained LogFiles
         folders       paths
         is_hurried    a waiting callback must not be delayed

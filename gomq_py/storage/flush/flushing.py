@@ -308,9 +308,8 @@ class Flushing:
     """Runs at most ``threads`` flushes at one time. A job has three items: function, its argument (file or
     folder path), owner (store, log or folder path).
 
-    ``others``: further threads of the pool, for work that no flush waits for. ``slow_s``: a flush that takes
-    more seconds is logged while it runs; 0: no log lines. ``at_work``: futures of the work in the pool's
-    threads.
+    ``others``: further threads of the pool, for other work. ``slow_s``: a flush that takes more seconds is
+    logged while it runs; 0: no log. ``at_work``: futures of the work in the pool's threads.
     """
 
     __slots__ = (

@@ -38,7 +38,7 @@ LOOKS = 16
 class DefinitionLog:
     """One log. Call ``open``, then iterate ``replay`` to its end, before the first ``append``.
 
-        what names the content in log lines
+        what           names the content in log lines
         shapes         see log_records.read_record
         slack          the log is compacted at more than ``slack`` records beyond twice the number of
                        definitions
@@ -239,7 +239,7 @@ class DefinitionLog:
             self._compact()
 
     def count_failed(self, error):
-        """Give up the count of definitions because of ``error``; the log stays uncompacted."""
+        """End the count of definitions because of ``error``; the log stays uncompacted."""
         self._counting = False
         self._give_up(error)
 

@@ -33,9 +33,9 @@ _NOWHERE = b""
 class Segment:
     """Counts and positions of one segment, and pointers into its mappings while it is open.
 
-        count           its records
-        taken           how many of them the store's cursor has passed
-        acked           how many are acked
+        count           number of its records
+        taken           how many records the store's cursor has passed
+        acked           how many records are acked
         end             end of the data, at most ``capacity``
         first_offset    of streams: the offset of the record with ordinal 0
         readers         of streams: number of cursors in the segment
@@ -306,7 +306,7 @@ class Segment:
         return self.entry_capacity - self.entries - (self.count + to_come - self.acked) - 2
 
     def _find_room(self, count):
-        """Make ``count`` entries free in a row at ``entries``, behind the gaps that a power cut left."""
+        """Find room for ``count`` adjacent entries, behind the gaps that a power cut left."""
         if self.recovered is None or not self.recovered.patchy:
             return 0
         free = 0

@@ -2,8 +2,8 @@
 
 Begins new segments, marks them for the committer to flush, seals segments (writes their closing counts),
 closes them, and returns files to the pool. Used by message_store and stream_store, which decide what is
-written; uses segment and pool. Open segments are mapped; segments between the reader's and the writer's are
-closed. Never switches, never flushes.
+written. Open segments are mapped; segments between the reader's and the writer's are closed. Never switches,
+never flushes.
 """
 import os
 from functools import partial
@@ -43,7 +43,8 @@ class SegmentLog(_store.Store):
     ``write_out`` and ``_is_idle``.
 
         _segments       {number: Segment}, linked by ``next``
-        _last the newest Segment _write the Segment being written
+        _last           the newest Segment
+        _write          the Segment being written, or None
         _staged         bytes of records in the pool's write buffer (Stage), which belong at ``_write.end``
         _last_staged    where the last record begins in these bytes
     """
@@ -610,7 +611,7 @@ class SegmentLog(_store.Store):
     # announcing to replicators
 
     def _announce(self, segment):
-        """Tell the replicators which ranges of the segment were appended since the last call."""
+        """Report to replicators which ranges of the segment were appended since the last call."""
         if segment.announced < segment.end:
             self.files.appended(segment.msgs, segment.announced, segment.end)
             segment.announced = segment.end
