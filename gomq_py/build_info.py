@@ -29,7 +29,7 @@ _CIMPORT = re.compile(r"^[ \t]*cimport[ \t]+(gomq_py[\w.]+)", re.MULTILINE)
 
 
 def hot_modules(root: Path = ROOT) -> list[str]:
-    """Return the dotted names of the modules to compile: those with a .pxd of C types beside the .py."""
+    """Return the dotted names of the modules to compile: modules with a .pxd of C types beside the .py."""
     found = []
     for folder, folders, files in os.walk(root / "gomq_py"):  # a third of the time of Path.rglob, each boot
         folders[:] = [name for name in folders if name != "__pycache__"]

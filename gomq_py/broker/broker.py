@@ -218,7 +218,7 @@ class Broker:
     # vhosts
 
     def create_vhost(self, name, description="", tags=(), creator=None):
-        """Create a vhost, or return the existing one. ``creator``: a user who gets all rights in it. Raises
+        """Create a vhost, or return the existing vhost. ``creator``: a user who gets all rights in it. Raises
         OSError, PreconditionFailed.
 
         If a deleted vhost of this name still has contents, they are removed first, which blocks. Call

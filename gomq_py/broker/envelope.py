@@ -24,7 +24,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 class Envelope:
     """Reads the properties of one message, encoded as ``kind`` and ``flags`` say (content.forms). The publish
     path calls the methods in the order of their definition, so that of several faults every protocol reports
-    the same.
+    the same fault.
     """
 
     __slots__ = ()

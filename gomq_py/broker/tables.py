@@ -26,9 +26,9 @@ HEADER_FRAME_OCTETS = 8 + 12
 
 
 class TableLimits:
-    """Checks tables against limits: ``depth`` of nesting, ``entries`` including those of inner tables, and
-    ``frame_max``, the octets of a frame. A table of at most ``safe_octets`` octets cannot exceed the limits
-    and is not checked.
+    """Checks tables against limits: ``depth`` of nesting, ``entries``, counted with the entries of inner
+    tables, and ``frame_max``, the octets of a frame. A table of at most ``safe_octets`` octets cannot exceed
+    the limits and is not checked.
     """
 
     __slots__ = ("depth", "entries", "frame_max", "safe_octets")

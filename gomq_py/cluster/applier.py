@@ -149,7 +149,7 @@ class Applier:
             self._room.wait()
 
     def flush(self):
-        """Apply and flush all waiting frames. An unfinished sync changes nothing. Returns ``damage``. May
+        """Apply and flush all waiting frames. A sync in progress is no hindrance. Returns ``damage``. May
         switch.
         """
         while self.failure is None and (

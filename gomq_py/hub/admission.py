@@ -2,8 +2,8 @@
 in yet (pending connections). Reads and writes no socket.
 
 A listener checks the limits before it serves a socket; a protocol's server reports logins. A connection
-counts until its socket is closed. A refused client gets a closed socket. Each protocol has a gate with its
-own limits, so that a flood at one protocol keeps no client out of another; all gates share one limit of file
+counts until its socket closes. A refused client gets a closed socket. Each protocol has a gate with its own
+limits, so that a flood at one protocol keeps no client out of another; all gates share a limit of file
 descriptors.
 
 While too many connections are pending at a gate, new ones wait in the kernel. After ``PATIENCE_S`` the gate
@@ -12,8 +12,7 @@ is admitted one by one. If the broker was waiting for the dropped client, its ad
 ``SLOW_S``. Clients of other addresses replace the pending connections of a slow address at once; new
 connections from it are refused while the gate is full.
 
-Leftovers returns memory to the system once many clients have left and no more leave. Idle brokers have no
-timer.
+Leftovers returns memory to the system once many clients have left. Idle brokers have no timer.
 """
 import fcntl
 import functools

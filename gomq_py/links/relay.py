@@ -493,7 +493,7 @@ class Relay:
         return at
 
     def write_body(self, p, out, at, size):
-        """Write ``p[at:at + size]``, body bytes, in frames that fit the target's size."""
+        """Write ``p[at:at + size]``, body bytes, as frames of at most the target's frame size."""
         to = self.written
         while size > 0:
             part = size if size < self.piece else self.piece

@@ -72,7 +72,7 @@ def addresses() -> tuple[int, int, int]:
 
 
 def _is_known(ssl_object: Any) -> bool:
-    """Whether the object has the memory layout that this module expects: the context lies where it should."""
+    """Whether the object has the memory layout that this module expects: its context is where expected."""
     if sys.implementation.name != "cpython" or type(ssl_object) is not KNOWN_TYPE:
         return False
     if type(ssl_object).__basicsize__ < CONTEXT_AT + WORD_OCTETS:

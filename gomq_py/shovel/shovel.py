@@ -101,7 +101,7 @@ class Shovel:
             "pause_shovel")
 
     def changed(self):
-        """Record the present time as that of the last change of state."""
+        """Record the present time as the time of the last change of state."""
         self.changed_at_s = time.time()
 
     def described(self):

@@ -404,7 +404,7 @@ class AMQPConsumer(consumers.Consumer):
             self.queue.offer(self)
 
     def give_up(self, why):
-        """Close the connection: the client does not read a large message whose memory others need."""
+        """Close the connection: its client does not read a large message, and others need that memory."""
         self.channel.connection.abort(why)
 
     def _drained(self):

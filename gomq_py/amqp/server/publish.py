@@ -99,7 +99,7 @@ class Content:
             self.hold.release()
 
     def give_up(self, why):
-        """Close the connection: others have waited too long for the memory that this message holds."""
+        """Close the connection: other messages have waited too long for its memory."""
         self.channel.connection.fail(ResourceError(why))
 
 

@@ -76,7 +76,7 @@ class Consumer:
 
 
 class ConsumerRing:
-    """A queue's consumers, and the order in which those with capacity are served: highest priority first,
+    """A queue's consumers, and the order in which consumers with capacity are served: highest priority first,
     round robin within a priority. ``handed``: the last consumer that took a message by hand_over(), or None.
 
     With ``single_active`` only the active consumer is served. When it leaves, the consumer of the highest

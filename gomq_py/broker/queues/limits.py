@@ -123,8 +123,8 @@ class QueueLimits(guard.QueueGuard):
         return guard.REFUSED
 
     def _lets_in(self, message):
-        """True if a new message fits in a queue that drops no old ones. Otherwise dead-letters it, if that is
-        set up.
+        """True if a new message fits in a queue that drops no old messages. Otherwise dead-letters it, if
+        that is set up.
         """
         self._trim()
         if not self.is_stuck or not self._overflows(message):

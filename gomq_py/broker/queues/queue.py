@@ -379,7 +379,7 @@ class Queue(routes.Destination):
         self.wake()
 
     def check_exclusive(self, exclusive):
-        """Raise AccessRefused if there is an exclusive consumer, or a new one cannot be exclusive."""
+        """Raise AccessRefused if there is an exclusive consumer, or a new consumer cannot be."""
         consumers = () if self.ring is None else self.ring.consumers
         if (consumers and (exclusive or consumers[0].exclusive)) or (exclusive and self.single_active):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")

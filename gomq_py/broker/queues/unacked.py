@@ -59,7 +59,7 @@ class Unacked:
 
         next_tag               the tag of the next delivery
         count, body_octets     number and octets of all outstanding messages
-        consumer_count         number of outstanding messages without those of basic.get
+        consumer_count         number of outstanding messages without messages from basic.get
     """
 
     __slots__ = (

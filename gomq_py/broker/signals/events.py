@@ -36,8 +36,8 @@ CUT = "(nested too deep to be shown)"
 
 
 class Events(Job):
-    """Publishes the events of one broker. ``actor``: the user named in events as the one who acted; protocol
-    servers set it.
+    """Publishes the events of one broker. ``actor``: the user whom events name as the actor; protocol servers
+    set it.
 
     No event is published before ``start``, because entities loaded at boot are not new.
     """

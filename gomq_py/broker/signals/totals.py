@@ -48,7 +48,7 @@ class Totals(Counters):
         self.dropped += dropped
 
     def delivered(self, kind):
-        """Count of messages delivered by deleted queues of this type, with those of add_unkept()."""
+        """Count of messages delivered by deleted queues of this type, plus counts of add_unkept()."""
         counters = self.queues.get(kind)
         return 0 if counters is None else counters[QUEUE_COUNTERS.index("delivered")]
 

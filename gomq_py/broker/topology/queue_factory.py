@@ -79,7 +79,7 @@ class QueueFactory:
         self.redistributions = Redistributions(scheduler, timers, durability.when_safe)
 
     def close(self):
-        """Stop removing files when the broker stops; the next boot removes those that are left."""
+        """Stop removing files when the broker stops; the next boot removes the files left."""
         self._is_closed = True
         self._removals.close()
 

@@ -1,7 +1,7 @@
 """Blocked publish: a message that waits while a thread makes the files of a new segment.
 
 Publishing makes a BlockedPublish when a queue answers LATER. So the disk holds up one publisher and not the
-hub. Protocol servers keep the client's later messages behind this one.
+hub. Protocol servers keep the client's later messages behind this message.
 """
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.route import LATER

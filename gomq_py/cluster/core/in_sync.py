@@ -101,7 +101,7 @@ class InSync:
 
     @property
     def may_promise(self) -> bool:
-        """Whether promises may be kept, when all required nodes have flushed them."""
+        """Whether a promise may be kept once all required nodes have flushed its changes."""
         return (
             self.is_open and self.has_enough and not self.is_deposed
             and min(self._known.values()) == self._epoch)

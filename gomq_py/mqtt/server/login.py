@@ -221,8 +221,8 @@ def _connack(connect, code):
 
 
 class Greeting:
-    """A CONNECT's requests, within the settings' limits; makes the CONNACK. ``expiry_s``: how long the
-    session outlives the connection.
+    """The values requested by a CONNECT, limited by the settings; makes the CONNACK. ``expiry_s``: how long
+    the session outlives the connection.
     """
 
     # Request Problem Information has no effect: reason strings are sent in DISCONNECT alone, which may always

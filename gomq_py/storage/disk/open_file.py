@@ -179,7 +179,7 @@ class LogFile(File):
 
         size            length of the file
         accepted        byte strings that a thread will write next, in order
-        end             length of the file once they are written
+        end             length of the file once ``accepted`` is written
         room            end of the reserved room; None if the file system cannot reserve: appends then write
                         at once
         is_relied_on    confirms and other answers depend on this log; False for the second log of a
@@ -214,7 +214,7 @@ class LogFile(File):
         return self.named and self.is_relied_on
 
     def forget_accepted(self):
-        """Drop the unwritten bytes, because another log has replaced this one.
+        """Drop the unwritten bytes, because another log has replaced this log.
 
         A thread that fails to write them at this moment may put them back.
         """

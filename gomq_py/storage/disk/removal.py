@@ -118,4 +118,4 @@ class FolderRemovals:
 
 
 def _nothing():
-    """Do nothing: a job for its ``done``, which runs after the urgent jobs queued before."""
+    """A job that does nothing, so that its ``done`` runs after the jobs queued before."""

@@ -1,10 +1,10 @@
 """Durability: calls back when changes are safe: on the local disk, and with every node that keeps a copy.
 
-- ``when_safe``, for what a client relies on: a confirm, tx.commit-ok, the -ok of something durable, the answer
-  to an HTTP request, and the drop of a message whose copy lies elsewhere. It waits for the local disk and for every
-  acknowledger.
-- ``when_on_disk``, for housekeeping: files that are used again or removed, logs that replace another.
-  It waits for the local disk only, because no client got an answer.
+- ``when_safe``, for what clients rely on: a confirm, tx.commit-ok, the -ok of something durable, the answer
+  to an HTTP request, and the drop of a message whose copy lies elsewhere. It waits for the local disk and for
+  every acknowledger.
+- ``when_on_disk``, for housekeeping: files that are used again or removed, logs that replace another. It
+  waits for the local disk only, because no client got an answer.
 
 Uses ``storage.flush.group_commit``: its GroupCommit flushes. An *acknowledger* stands for another place that
 keeps a copy of this node's data, such as a follower:

@@ -569,7 +569,7 @@ class SegmentPool:
             self.close()
 
     def _keep_out(self, pair):
-        """Count this pair no longer among those that will return to the pool."""
+        """No longer count this pair among the pairs that will return to the pool."""
         if pair.pool_path is not None:
             pair.pool_path = None
             self._coming[pair.msgs.size] -= 1

@@ -469,7 +469,8 @@ class Recovery:
 
 
 def _joined(damaged):
-    """Merge adjacent parts of the sorted ``damaged``, (start, end, records lost). Returns such a list."""
+    """Merge adjacent parts in ``damaged``, a sorted list of (start, end, records lost). Returns a new list.
+    """
     joined = []
     for start, end, count in damaged:
         if joined and joined[-1][1] == start:

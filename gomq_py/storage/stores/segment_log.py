@@ -2,8 +2,8 @@
 
 Begins new segments, marks them for the committer to flush, seals segments (writes their closing counts),
 closes them, and returns files to the pool. Used by message_store and stream_store, which decide what is
-written. Open segments are mapped; segments between the reader's and the writer's are closed. Never switches,
-never flushes.
+written. Open segments are mapped; segments between the reader's and the writer's are closed. Never switches
+or flushes.
 """
 import os
 from functools import partial
@@ -505,7 +505,7 @@ class SegmentLog(_store.Store):
         return os.path.join(self.folder, f"{kind}.{number:010d}")
 
     def _leave_behind(self, segment):
-        """End the writing of this segment, because a new one was begun."""
+        """End the writing of this segment, because a new segment was begun."""
         # Unless it is being read, it is sealed and closed after a flush.
         if segment.recovered is not None:
             return

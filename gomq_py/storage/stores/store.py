@@ -204,7 +204,7 @@ class Store:
         self.committer = committer
 
     def close(self):
-        """Refuse all further calls. Files stay, and are sealed and closed after the next sync."""
+        """Refuse all further calls. Files stay; they are sealed and closed after the next sync."""
         # committer.stop() waits for that sync.
         raise NotImplementedError
 

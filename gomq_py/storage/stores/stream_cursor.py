@@ -15,7 +15,7 @@ SKIPPED_AT_ONCE = 1 << 20
 
 
 class StreamCursor:
-    """One reader's position in a stream. ``offset``: that of the message that peek shows or waits for.
+    """One reader's position in a stream. ``offset``: offset of the message that peek shows or waits for.
 
     The cursor opens a closed segment itself; after ``let_wait`` threads do.
     """
