@@ -469,8 +469,7 @@ class Recovery:
 
 
 def _joined(damaged):
-    """Merge adjacent parts in ``damaged``, a sorted list of (start, end, records lost). Returns a new list.
-    """
+    """Merge adjacent parts in ``damaged``, a sorted list of (start, end, records lost); return a copy."""
     joined = []
     for start, end, count in damaged:
         if joined and joined[-1][1] == start:

@@ -2,8 +2,7 @@
 
 Begins new segments, marks them for the committer to flush, seals segments (writes their closing counts),
 closes them, and returns files to the pool. Used by message_store and stream_store, which decide what is
-written. Open segments are mapped; segments between the reader's and the writer's are closed. Never switches
-or flushes.
+written. Open segments are mapped; those between reader and writer are closed. Never switches or flushes.
 """
 import os
 from functools import partial
