@@ -25,8 +25,8 @@ class FormerRun(NamedTuple):
     ``paths``: {id: path} of the files; ``frames``: the last frames, without a gap, up to ``position``; the
     first follows ``begin``.
 
-    ``is_exact``: whether all copies of the run at this position are equal. Some differ: a sync reads data
-    that a thread of the leader has written and not reported, and a long range comes in several frames.
+    ``is_exact``: whether all copies of the run at this position are equal. A copy may differ: a sync reads
+    data that a thread of the leader has written and not reported, and a long range comes in several frames.
     """
 
     position: int

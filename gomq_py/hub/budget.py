@@ -410,7 +410,7 @@ class LargeOutput(Budget):
         self._got_on_s = 0.0  # when a waiter last had its turn, or none waited
 
     def admit(self, consumer, octets):
-        """Whether the consumer may get ``octets`` in copy now; if not, ``resume_held()`` follows later."""
+        """Whether the consumer may get a copy of ``octets`` now; if not, resume_held() follows."""
         if consumer is self._called:
             self._called = None
         if self._is_within_share(consumer.output, octets) or (

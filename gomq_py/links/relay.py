@@ -295,7 +295,7 @@ class Relay:
         return end - at - 8
 
     def relay(self, p, out, at, method_end, header_at, header_end, body_end, end):
-        """Write a message (``body_end`` -1: its beginning) to ``out``. Returns the end in ``p`` of it."""
+        """Write a message (``body_end`` -1: its beginning) to ``out``. Returns the offset in ``p`` behind."""
         # 9: delivery tag and redelivered
         tag_at = at + 12 + p[at + 11] if method_end - at >= 8 + 4 + 1 + 9 + 2 else method_end
         routing_at = tag_at + 9

@@ -99,7 +99,7 @@ class Content:
             self.hold.release()
 
     def give_up(self, why):
-        """Close the connection: other messages have waited too long for its memory."""
+        """Close the connection: others have waited too long for the memory of this message."""
         self.channel.connection.fail(ResourceError(why))
 
 

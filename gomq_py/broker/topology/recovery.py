@@ -21,7 +21,7 @@ SURROUNDINGS = (OSError, MemoryError)
 
 
 class VHostDescription:
-    """Collects the log's records about a vhost: its own, and each exchange's, queue's... latest."""
+    """Collects the log's records about a vhost: its own, and the latest of each exchange, queue..."""
 
     def __init__(self):
         self.record = None

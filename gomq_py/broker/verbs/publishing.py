@@ -82,7 +82,7 @@ def remembered_route(access, vhost, exchange, routing_key, headers=None, tells_d
     """Return a Route that the fast publish path may cache for messages of this exchange and routing key; None
     if they must take the general path (prepare).
 
-    ``headers``: the message's headers, needed only if the header that decides the route holds a list.
+    ``headers``: the message's headers, needed only if the route depends on a list in a header.
     ``tells_delayed``: the caller recognises delayed messages, and accepts a Route with other destinations for
     them (``Route.delayed``).
     """

@@ -174,7 +174,7 @@ class Etcd:
     def _ask_in_turn(
         self, path: str, body: JSONObject, read: Callable[[JSONObject], Result], is_repeatable: bool,
     ) -> Result:
-        """Send a request to the servers in turn until one has answered. Returns ``read`` of it."""
+        """Send a request to the servers in turn until one has answered. Returns ``read(answer)``."""
         octets = json.dumps(body).encode()
         end_s = time.monotonic() + self._timeout_s
         failures: list[Failure] = []

@@ -437,7 +437,7 @@ AMQP_NAMES = {
 
 
 def write_told(out, at, limit, identifier, p, table, table_end, key, key_length):
-    """Write a table's header ``key`` as a property at ``out[at]``. Returns its end, or ``at``."""
+    """Write a table's header ``key`` as a property at ``out[at]``. Returns the offset behind, or ``at``."""
     found = fields.find_key(p, table, table_end, key, key_length) if table < table_end else -1
     if found < 0:
         return at
