@@ -101,8 +101,8 @@ class Member(Protocol):
         """Go on as leader in a higher epoch."""
 
     def end_links(self) -> None:
-        """End the links to followers; nothing is confirmed any more. (A follower that is still linked to a
-        leader would let that leader be elected again first.)
+        """End the links to followers; nothing is confirmed any more. A follower that is still linked to a
+        leader would let that leader be elected again first.
         """
 
     def deposed(self, reason: str) -> None:

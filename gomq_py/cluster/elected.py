@@ -138,7 +138,7 @@ class ElectedMembership:
         self._coordination.start()
 
     def _secret_of_cluster(self) -> bytes:
-        """The secret in etcd; if missing, it is first written there. Waits for etcd. May switch."""
+        """The secret in etcd, which is first written there if missing. Waits for etcd. May switch."""
         while True:
             try:
                 kept = self._coordinator.read().secret

@@ -329,8 +329,7 @@ def path_info(raw):
 
 
 class _Server(WSGIServer):
-    """pywsgi's server. Clients decides whether a client may connect, and is informed when a client has left.
-    """
+    """pywsgi's server. Clients decides who may connect, and is informed when a client has left."""
 
     # One accept per poll of the loop: many simultaneous clients delay no other work, and no client is closed
     # for a connection that does not exist.

@@ -197,7 +197,7 @@ class DeadLetterSource(Source):
 
 
 class FreshDeadLetters(DeadLetterSource):
-    """Source of DeadMessages that were not tried yet, in order of death; returned messages come first."""
+    """Source of DeadMessages that were not tried yet, in order of death; put-back messages first."""
 
     __slots__ = ("_waiting", "_dead", "_first", "_again")
 

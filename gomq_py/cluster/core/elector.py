@@ -105,7 +105,7 @@ class Lead(NamedTuple):
     call ``Elector.folder``; make an InSync of ``epoch``, ``revision``, ``record``, ``mod_revision`` (of
     ``isr``) and ``former`` (the last leader seen, or ""); serve clients once InSync.is_open.
 
-    ``mend``: a transaction to send, because an operator has overwritten ``leader``, or None.
+    ``mend``: a transaction to send, because ``leader`` was overwritten from outside, or None.
     """
 
     epoch: int
