@@ -103,7 +103,7 @@ class Session:
         kept                   arguments that limit the queue
         connection             of the client; None while absent, as are may_get and may_get_all
         may_get(filter)        whether the client may receive messages by the topic filter
-        may_get_all()          whether it may by every filter; drop when rights change
+        may_get_all()          whether it may by every filter, until rights change
         queue                  the SessionQueue, or None while no message is kept
         sink                   the Destination of QoS 0 messages while the client is connected, else None
         is_durable             the session outlives its connection, for ``expiry_s`` seconds
