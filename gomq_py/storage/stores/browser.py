@@ -163,7 +163,7 @@ class Browser:
         return True
 
     def _acks_of(self, segment):
-        """The acks (record.Acks) of an earlier run's segment, with those of this run."""
+        """The acks (record.Acks) of an earlier run's segment, with the acks of this run."""
         if segment.is_open:
             return record.load_acks(segment.acks.map, segment.ack_seed)
         try:

@@ -62,7 +62,7 @@ def stream_of(content):
 
 
 def checksum(content):
-    """CRC-32C of the whole file: identifies its file and version."""
+    """CRC-32C of ``content``, a whole file; differs for other files and for older versions."""
     return octets.crc32c(0, content, 0, len(content))
 
 
