@@ -1,7 +1,7 @@
-"""Build information: tells version, interpreter, compiled modules and their sources.
+"""Build information: shows version, interpreter, compiled modules and their sources.
 
 A leaf that imports no other part of the package and only reads files: ``--build-info`` also answers on a
-broken installation, and setup.py asks which modules to compile. The build writes a digest of a module's
+broken installation, and setup.py reads which modules to compile. The build writes a digest of a module's
 sources into the compiled module, as its ELF build ID. The tests refuse a module whose sources have another
 digest. File times are ignored, because a checkout, a copy or an unpacked archive changes them.
 """
@@ -29,7 +29,7 @@ _CIMPORT = re.compile(r"^[ \t]*cimport[ \t]+(gomq_py[\w.]+)", re.MULTILINE)
 
 
 def hot_modules(root: Path = ROOT) -> list[str]:
-    """Return the dotted names of the modules to compile: those with a .pxd of C types beside the .py."""
+    """Return the dotted names of the modules to compile: modules with a .pxd of C types beside the .py."""
     found = []
     for folder, folders, files in os.walk(root / "gomq_py"):  # a third of the time of Path.rglob, each boot
         folders[:] = [name for name in folders if name != "__pycache__"]
@@ -76,14 +76,14 @@ def digest_of(name: str, root: Path = ROOT) -> str:
 
 
 def compiled_file(name: str, root: Path = ROOT) -> Path | None:
-    """Return the compiled file that an import of the module loads from below ``root``, or None."""
+    """Return the compiled file below ``root`` that an import of the module loads, or None."""
     path = root.joinpath(*name.split("."))
     paths = (path.with_name(path.name + suffix) for suffix in EXTENSION_SUFFIXES)
     return next((path for path in paths if path.is_file()), None)
 
 
 def stale_modules(root: Path = ROOT) -> list[str]:
-    """Return the names of modules whose compiled file was built from other than the present sources."""
+    """Return the names of modules whose compiled file was built from other sources than the present."""
     stale = []
     for name in hot_modules(root):
         path = compiled_file(name, root)
@@ -93,8 +93,8 @@ def stale_modules(root: Path = ROOT) -> list[str]:
 
 
 def left_over(root: Path = ROOT) -> list[Path]:
-    """Return compiled files that should not exist: their module is no longer compiled or was deleted. An
-    import would still load them, even instead of a ``.py``.
+    """Return compiled files that should not exist, because their module is no longer compiled or was deleted.
+    An import would still load them, even instead of a ``.py``.
     """
     found = {path for suffix in EXTENSION_SUFFIXES for path in (root / "gomq_py").rglob("*" + suffix)
              if "." not in path.name.removesuffix(suffix)}  # otherwise another Python's
@@ -102,7 +102,7 @@ def left_over(root: Path = ROOT) -> list[Path]:
 
 
 def interpreted_modules(hot: list[str] | None = None) -> list[str]:
-    """Return those of ``hot`` (None: of hot_modules()) that an import loads as plain Python."""
+    """Return the modules in ``hot`` (None: hot_modules()) that an import loads as plain Python."""
     return [name for name in (hot_modules() if hot is None else hot) if not _is_compiled(name)]
 
 

@@ -1,7 +1,7 @@
 """Command line: turns the broker's flags into settings, runs a launcher, and returns exit codes.
 
-Exit codes are 0: stopped as asked; 1: could not boot, or died; 2: wrong flags, environment or configuration.
-An error that an operator can mend is one line on standard error, never a traceback.
+Exit codes are 0: stopped on request; 1: could not boot, or died; 2: wrong flags, environment or
+configuration. An error that an operator can mend is one line on standard error, never a traceback.
 """
 import functools
 import os

@@ -22,7 +22,7 @@ HTTP, HTTPS, METRICS, CONTROL = "http", "https", "metrics", "control"
 
 class Served(NamedTuple):
     """Names of the settings of one protocol's listeners. ``tls``: name of the listener over TLS.
-    ``is_needed``: the broker does not start when the port is in use; otherwise it starts without the port,
+    ``is_needed``: the broker does not start if the port is in use; otherwise it starts without this listener,
     unless the configuration names the port.
     """
 
@@ -61,7 +61,7 @@ SNI_PROTOCOLS = {AMQPS: "amqp", MQTTS: "mqtt", HTTPS: "http"}
 
 
 def is_wanted(protocol: str, settings: Settings, inherited: Sequence[tuple[str, Any]] = ()) -> bool:
-    """True if the settings or an inherited socket ask for a listener of this protocol."""
+    """True if a setting or an inherited socket requires a listener of this protocol."""
     served = PROTOCOLS[protocol]
     names = {name for name, _ in inherited}
     return bool(
@@ -72,8 +72,8 @@ def is_wanted(protocol: str, settings: Settings, inherited: Sequence[tuple[str, 
 
 
 class Doors:
-    """Opens, changes and closes the listeners of one broker. ``listeners``: the open ones. ``options``: the
-    SocketOptions of accepted clients.
+    """Opens, changes and closes the listeners of one broker. ``listeners``: the open listeners. ``options``:
+    the SocketOptions of accepted clients.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Doors:
             handlers             {protocol of PROTOCOLS: (function that serves a socket, admission gate,
                                  whether that function never switches)}
             make_side_door(protocol, socket, tls)
-                                 makes a listener of another protocol
+                                 makes the listener of any other protocol
             turns                schedules TLS handshakes (hub.turns)
             inherited            (name, listening socket) pairs
             forward(listener)    of a follower: returns the function that serves the listener's clients in
@@ -153,8 +153,8 @@ class Doors:
     # changing what is open
 
     def prepare(self, settings: Settings, ports: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return {port: its TLS contexts} for ``settings`` that are not in force yet. Reads files, so it may
-        run in a thread. Raises TLSError.
+        """Return {name of a port: TLS contexts} for ``settings`` that are not in force yet. Reads files, so
+        it may run in a thread. Raises TLSError.
         """
         ports = list(self._handshakers) if ports is None else ports
         if not ports or not settings.tls_cert:

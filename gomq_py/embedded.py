@@ -1,6 +1,6 @@
 """Embedding: runs a broker in any program: ``with gomq_py.Broker() as broker: connect(broker.amqp_url)``.
 
-Like cli it runs a launcher, but in a native thread with a hub of its own. So it works in any program,
+Runs a launcher, as cli does, but in a native thread with a hub of its own. So it works in any program,
 monkey-patched or not, and several times in one process. Calls from other threads reach that thread through
 one inbox. Importing this module imports neither gevent nor the broker.
 """
@@ -94,7 +94,7 @@ class Broker:
         return self
 
     def wait_until_listening(self, timeout_s=BOOT_TIMEOUT_S):
-        """Wait until clients can connect. Raises TimeoutError, or the error that stopped the boot."""
+        """Wait until clients can connect. Raises TimeoutError, or the error that ended the boot."""
         if not _wait(self._booted, timeout_s):
             raise TimeoutError(f"the broker does not listen after {timeout_s} s")
         self._booted.release()
@@ -119,7 +119,7 @@ class Broker:
         self.serve_forever()
 
     def close(self):
-        """Close all connections and files, and return when that is done. A second call does nothing.
+        """Close all connections and files, and return when all are closed. A second call does nothing.
 
         All confirmed messages are on disk, even if the close fails.
         """
@@ -166,8 +166,8 @@ class Broker:
 
     def promote(self):
         """Make a follower (``cluster_leader="host:port"``) the leader; return when clients can connect.
-        Raises RuntimeError if it is no follower, and BootError; after a BootError nothing is open, and
-        ``close`` remains to be called.
+        Raises RuntimeError if it is no follower, and BootError; after a BootError nothing is open, and the
+        caller must still call ``close``.
         """
         self.call(self._promote)
 
@@ -316,12 +316,12 @@ class Broker:
         self._stopping.set()
 
     def _deposed(self, reason):
-        """Stop, because another node leads: only a new broker is a follower again."""
+        """Stop, because another node leads; only a new broker can follow it."""
         self._end(RuntimeError(
             f"this broker has stopped, because it leads its cluster no more: {reason}"))
 
     def _end(self, failure):
-        """Stop; ``serve_forever`` raises the failure, and it is the cause of other calls' errors."""
+        """Stop; ``serve_forever`` raises the failure, other calls raise errors caused by it."""
         self._failure = failure
         self._stopping.set()
 
@@ -405,7 +405,7 @@ def _host(address):
 
 
 def _in_url(host):
-    """Return a host as in URLs; a loopback address for 0.0.0.0 and ::, to which nobody can connect."""
+    """Return a host as in URLs; a loopback address for 0.0.0.0 and ::, to which clients cannot connect."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host
 

@@ -7,7 +7,7 @@ state.
 
 
 class Refused(Exception):
-    """Base of the errors with which the broker refuses a request; the client is told the text."""
+    """Base of the errors with which the broker refuses a request; the client gets the text."""
 
     def __init__(self, text=""):
         super().__init__(text)

@@ -18,7 +18,7 @@ LOG = logger("broker")
 
 
 def _package() -> Any:
-    """Return (device, inode, mtime in ns, size) of the package's first file; None if it is in an archive."""
+    """Return (device, inode, mtime in ns, size) of the package's first file; None in an archive."""
     try:
         there = os.stat(gomq_py.__file__)
     except OSError:

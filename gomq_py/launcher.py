@@ -1,9 +1,9 @@
 """Launcher: boots a node in this process, runs it until a signal comes, and stops it.
 
 The boot opens the data folder and recovers the broker, or follows another node, writes the pidfile, and opens
-the listeners. A follower that is promoted becomes the leader in the same process. The stop closes the
-listeners first, so that no client connects any more; then the connections, the broker, and the data folder's
-lock. Never parses flags (cli) and never monkey-patches (``__main__``).
+the listeners. A follower that is promoted becomes the leader in the same process. The stop first closes the
+listeners, so that no client connects any more, then the connections, the broker, and the data folder's lock.
+Never parses flags (cli) and never monkey-patches (``__main__``).
 """
 import contextlib
 import faulthandler
@@ -58,9 +58,9 @@ class BootError(Exception):
 class Launcher:
     """Runs one broker in this process. The command calls ``run``; programs call ``start`` and ``stop``.
 
-    ``on_promoted()`` is called when a follower has become the leader; ``on_failed(error)`` when one that was
-    elected, or that an operator has promoted, could not, and is closed. ``on_deposed(reason)``: when a node
-    that was elected leads no more; by default the program begins anew in this process, as a follower.
+    ``on_promoted()`` is called when a follower has become the leader; ``on_failed(error)`` when a follower
+    was elected or promoted, but could not become the leader, and is closed. ``on_deposed(reason)`` when an
+    elected node no longer leads; by default the program restarts in this process, as a follower.
     """
 
     def __init__(
@@ -128,13 +128,13 @@ class Launcher:
                 watcher.cancel()
 
     def _tell_watchdog(self) -> None:
-        """Tell the service manager's watchdog regularly that the event loop runs. May switch."""
+        """Report to the service manager's watchdog regularly that the event loop runs. May switch."""
         while True:
             self._systemd.alive()
             gevent.sleep(self._systemd.watchdog_s / 2)
 
     def _on_hangup(self, asked_to_reload: Any, had_terminal: bool) -> None:
-        """Handle SIGHUP: stop if the broker's terminal was closed; otherwise ask for a reload."""
+        """Handle SIGHUP: stop if the broker's terminal was closed; otherwise request a reload."""
         if had_terminal and not os.isatty(0):
             self._on_stop_signal(signal.SIGHUP)
         else:
@@ -233,8 +233,8 @@ class Launcher:
         self.on_promoted()
 
     def _promote_when_asked(self) -> None:
-        """Promote this follower once an operator asks, or it is elected. If that fails, call ``on_failed``.
-        May switch.
+        """Promote this follower when an operator requests it, or after its election. If that fails, call
+        ``on_failed``. May switch.
         """
         self._asked_to_promote.wait()
         try:
@@ -249,11 +249,11 @@ class Launcher:
         _run_command(self.settings.on_leader_elected)
 
     def _deposed(self, reason: str) -> None:
-        """Begin anew, because this node leads no more. Does not switch."""
+        """Start again, because this node no longer leads. Does not switch."""
         self._demotion = _named("demotion", self._begin_anew, reason)
 
     def _begin_anew(self, reason: str) -> None:
-        """End the node, and run the program again in this process: a follower has none of a leader's state.
+        """End the node, and run the program again in this process: a follower must not keep a leader's state.
         May switch.
         """
         if self._node is not None and self._node.role == LEADER:
@@ -346,7 +346,7 @@ class Launcher:
             )
 
     def _on_stop_signal(self, number: int) -> None:
-        """Begin an orderly stop at the first SIGTERM or SIGINT; a second one ends the process at once."""
+        """Begin an orderly stop at the first SIGTERM or SIGINT; a second signal ends the process at once."""
         if self._asked_to_stop.is_set() and number in STOP_SIGNALS:
             _abort(number, None)
         self._wakeup = _abort_on_next_signal()
@@ -371,7 +371,7 @@ class Launcher:
             faulthandler.cancel_dump_traceback_later()
 
     def _write_pidfile(self) -> None:
-        """Write the pidfile. The data folder's lock ensures that no other running broker uses the file."""
+        """Write the pidfile. The data folder's lock ensures that no other running broker uses this file."""
         if self.settings.pidfile:
             try:
                 with open(self.settings.pidfile, "w", encoding="ascii") as file:
@@ -398,11 +398,11 @@ class Launcher:
 
 
 def _do_nothing() -> None:
-    """Nothing is to be done, by a follower for example, to which no other options apply."""
+    """Do nothing; for example, a follower has no options that a reload changes."""
 
 
 def _run_command(command: str) -> None:
-    """Begin a command of the configuration, by the shell. Nobody waits for its end. May switch."""
+    """Begin a command of the configuration, by the shell. Does not wait for its end. May switch."""
     if command:
         LOG.info("runs %r", command)
         try:

@@ -59,7 +59,7 @@ class Node:
     """
 
     def __init__(self, settings: Settings, replicators: tuple[Replicator, ...] = ()):
-        """``replicators``: are told of every change to the files of a leader."""
+        """``replicators``: get every change of a leader's files."""
         self.settings = settings
         self.role: str | None = None
         self.broker: Any = None
@@ -122,7 +122,7 @@ class Node:
 
     def follow(self) -> None:
         """Become follower: lock the data folder, for the leader that the settings name or, without one, for
-        another object that writes into it. Raises ClusterError, DataDirError, OSError.
+        an object that writes into the folder. Raises ClusterError, DataDirError, OSError.
         """
         self._data_dir.follow()
         if self.settings.cluster_leader or self.settings.clustering:
@@ -133,8 +133,8 @@ class Node:
             self, promote: Callable[[], None], deposed: Callable[[str], None] = lambda reason: None,
             inherited: Any = ()) -> None:
         """Open a follower's management doors, and begin to follow. ``promote()`` is called when an operator
-        asks for a promotion, or the node is elected; ``deposed(reason)`` when the elected node leads no more
-        and must begin anew. ``inherited``: see ``open_doors``. Raises BindError, OSError. May switch.
+        requests a promotion, or the node is elected; ``deposed(reason)`` when the elected node no longer
+        leads and must start again. ``inherited``: see ``open_doors``. Raises BindError, OSError. May switch.
         """
         # imported here: a leader needs none of it
         from gomq_py.http.follower import FollowerManagement
@@ -177,14 +177,14 @@ class Node:
         self.open_doors((*inherited, *unserved))
 
     def why_not_promote(self, is_forced: bool) -> str:
-        """Why this node is not to be promoted now, or "". ``is_forced``: an unfinished sync is no reason."""
+        """Why this node must not be promoted now, or "". ``is_forced``: an unfinished sync is no reason."""
         return self._membership.why_not_promote(is_forced)
 
     def change_cluster(self, what: str, node: str = "") -> None:
-        """Do what an operator asks for: "accept_damage", "adopt", "force_leader", "transfer_leadership", to
-        another ``node`` if one is named, or "forget_node" with the other's name, address or id.
+        """Carry out an operator's request: "accept_damage", "adopt", "force_leader", "transfer_leadership",
+        to another ``node`` if one is named, or "forget_node" with the other's name, address or id.
 
-        Raises ClusterError where that is not possible now; OSError. May switch.
+        Raises ClusterError if that is impossible now; OSError. May switch.
         """
         if self._membership is not None:
             self._membership.change(what, node)
@@ -192,15 +192,15 @@ class Node:
             raise ClusterError("this broker is in no cluster")
 
     def must_follow(self) -> bool:
-        """Whether the node begins as a follower: the settings name a leader that it has to follow, or the
-        cluster elects one. Blocks. May switch. Raises ClusterError, OSError.
+        """Whether the node begins as a follower: the settings name a leader to follow, or the cluster elects
+        its leader. Blocks. May switch. Raises ClusterError, OSError.
         """
         settings = self.settings
         return bool(settings.clustering or settings.cluster_leader) and self._membership.must_follow(
             self._data_dir.path)
 
     def cluster_figures(self) -> dict[str, Any]:
-        """The node's role, and of a leader the state of its followers; the answer to /api/cluster."""
+        """The node's role, and a leader's followers' states; the answer to /api/cluster."""
         figures: dict[str, Any] = {"role": self.role or LEADER, "node": f"gomq@{socket.gethostname()}"}
         if self._membership is None:
             return figures | {"replicates": False, "followers": []}
@@ -262,16 +262,16 @@ class Node:
         return listeners if self._membership is None else [*listeners, *self._membership.listeners]
 
     def drain(self) -> None:
-        """Before an orderly end of a leader: have its cluster's nodes take everything, for some seconds at
-        most. May switch.
+        """Before an orderly end of a leader: wait until its cluster's nodes have everything, for some seconds
+        at most. May switch.
         """
         if self._membership is not None:
             self._membership.drain()
 
     def close(self, before_lock: Callable[[], None] | None = None) -> None:
         """Close the listeners, connections and broker; then call ``before_lock()`` and unlock the data
-        folder. A second call does nothing. After an error the other parts are closed as well, and the first
-        error is raised at the end. May switch.
+        folder. A second call does nothing. After an error the remaining parts are closed as well, and the
+        first error is raised at the end. May switch.
         """
         ended = self.broker is not None  # a failed boot left the state incomplete
         committer = self._committer
@@ -314,7 +314,7 @@ class Node:
 
 
 def _membership(settings: Settings) -> Any:
-    """The node's part in replication, as the settings ask for it."""
+    """The node's part in replication, as the settings say."""
     # imported here: most brokers have no followers
     if settings.clustering:
         from gomq_py.cluster.elected import ElectedMembership

@@ -72,8 +72,8 @@ def same(a, a_at, b, b_at, count):
 
 
 def crc32c(seed, p, start, count):
-    """Return the CRC-32C (Castagnoli) of ``count`` octets. ``seed``: the CRC of the octets before these, or
-    any start value.
+    """Return the CRC-32C (Castagnoli) of ``count`` octets. ``seed``: the CRC of the octets before, or any
+    start value.
     """
     return _crc32c(memoryview(p)[start:start + count], seed)
 

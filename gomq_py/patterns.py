@@ -2,7 +2,7 @@
 within limits of time and memory.
 
 A leaf. The standard library's matcher may take hours for a few characters, as for ``(a+)+$``, and nothing can
-interrupt it; the ``regex`` library takes the same grammar and a time-out. Nested repetition counts, whose
+interrupt it; the ``regex`` library accepts the same grammar and a time-out. Nested repetition counts, whose
 memory has no bound, are refused before compilation. The library (1.5 MB) is imported for the first pattern
 other than MATCH_ALL.
 """
@@ -67,7 +67,7 @@ class Pattern:
         return self._budget_s < BUDGET_S
 
     def _found_by_own_clock(self, name):
-        """Match once more after a time-out, by the time of this thread only. Raises TimeoutError."""
+        """Match again after a time-out, by the time of this thread only. Raises TimeoutError."""
         # The matcher's own clock also counts the time of other threads, which must not cost a user a right.
         for _ in range(TRIES):
             began = self._clock()

@@ -2,8 +2,8 @@
 an error it applies nothing.
 
 Used by the launcher. All steps that can fail come first: parsing, certificates, the log file. Steps that read
-files run in a thread. So a bad file leaves the old configuration in force, with one line in the log. The
-table of options says which take effect at run time; the log names the changed options that need a restart.
+files run in a thread. So a bad file leaves the old configuration in force, with a line in the log. The table
+of options says which options take effect at run time; the log names changed options that need a restart.
 """
 from collections.abc import Callable
 from typing import Any
@@ -33,8 +33,8 @@ class Reloader:
         self._applied = applied
 
     def reload(self) -> bool:
-        """Read and apply the configuration. Returns False if an error has left the old one in force. Reopens
-        the log file in both cases. May switch.
+        """Read and apply the configuration. Returns False if, after an error, the old configuration stays in
+        force. Reopens the log file in both cases. May switch.
         """
         try:
             new, warnings = in_thread(self._reread)

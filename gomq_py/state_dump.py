@@ -1,4 +1,4 @@
-"""State dump: writes the broker's current work into the log for an operator, who asks by SIGUSR1.
+"""State dump: writes the broker's current work into the log when an operator sends SIGUSR1.
 
 Used by the launcher. Reads everything and changes nothing. Connections, queues and greenlets get a limited
 number of lines, then one line with the number left out. The broker works on between two lines, so each line
@@ -194,7 +194,7 @@ def describe_queue(queue: Any) -> str:
 
 
 def kind_of(one: Any) -> str:
-    """Return a greenlet's name with N in place of each number, or its class's name if it has no name."""
+    """Return a greenlet's name with N in place of each number, or its class's name without one."""
     name = getattr(one, "name", "")
     return _NUMBERS.sub("N", name) if name and not name.startswith("Greenlet-") else type(one).__name__
 

@@ -4,9 +4,9 @@ says, and fetches them again when a token names an unknown key.
     <issuer>/.well-known/openid-configuration  ->  jwks_uri  ->  {"keys": [JWK, ...]}
     (OpenID Connect Discovery 1.0 §4, RFC 7517 §5)
 
-Fetches run in the hub's thread pool, one at a time, with a limit on time and size. Expired keys are used
+Fetches run in the hub's thread pool, one at a time, each limited in time and size. Expired keys are used
 while new ones are fetched, so that a slow issuer delays no login; after LIVES times their lifetime they are
-dropped. Keys that nobody asks for are not fetched.
+dropped. Unused keys are not fetched.
 """
 import http.client
 import json

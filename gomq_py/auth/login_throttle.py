@@ -39,7 +39,7 @@ class LoginThrottle:
         """An Attempt, as ``with throttle.attempt(name, address) as attempt:``, for the check of a password.
 
         The attempt counts as failed unless the block calls ``attempt.succeeded()`` or ``attempt.void()``.
-        Entering the block waits for its turn, or raises TooManyAttempts. May switch.
+        Entering the block waits for the attempt's turn, or raises TooManyAttempts. May switch.
         """
         network = network_of(address)
         key = network, name[:NAME_LENGTH]
@@ -51,8 +51,8 @@ class LoginThrottle:
         )
 
     def is_known(self, name, address):
-        """Whether the name has logged in from this address, without remembered failures there: it need not
-        wait.
+        """Whether the name has logged in from this address, and no failures are remembered there: its logins
+        need not wait.
         """
         key = network_of(address), name[:NAME_LENGTH]
         if key not in self._known or key in self._names:
@@ -149,8 +149,8 @@ class _Counters:
 
 
 class _Place(Event):
-    """A waiting attempt, whose Event is set when it must check whether it may go on. ``refused``: the wait
-    queue was too long.
+    """A waiting attempt, whose Event is set when the attempt must check again whether it may go on.
+    ``refused``: the wait queue was too long.
     """
 
     refused = False

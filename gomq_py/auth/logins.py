@@ -1,7 +1,7 @@
 """Logins: checks names, passwords, certificates and tokens for every protocol.
 
-Logins asks the backends (the broker's users, OAuth tokens) in the order of ``auth_backends``. Costly hashes
-are computed, and issuers' keys fetched, in the hub's thread pool.
+Logins queries the backends (the broker's users, OAuth tokens) in the order of ``auth_backends``. Costly
+hashes are computed, and issuers' keys fetched, in the hub's thread pool.
 """
 from gomq_py.auth import passwords
 from gomq_py.auth.errors import BackendError, LoginRefused, LoopbackOnly
@@ -116,7 +116,7 @@ class Logins:
 
 
 def backends_named(names):
-    """A tuple of LOCAL and OAUTH in the setting's order; (LOCAL,) if it is empty. Raises BackendError."""
+    """A tuple of LOCAL and OAUTH in the setting's order; (LOCAL,) if none is set. Raises BackendError."""
     backends = tuple(_ALIASES.get(name.lower(), name.lower()) for name in names) or (LOCAL,)
     for name, backend in zip(names, backends):
         if backend not in (LOCAL, OAUTH):

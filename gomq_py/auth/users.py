@@ -91,7 +91,7 @@ class User:
 
 
 class LoginProof:
-    """Tells later whether a login of ``user`` is still valid: at the end of a request's body, or in a web
+    """Checks later whether a login of ``user`` is still valid: at the end of a request's body, or in a web
     session. The user's rights in vhosts are not part of it.
     """
 

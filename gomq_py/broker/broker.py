@@ -48,8 +48,8 @@ class Broker:
         users, logins, user_limits
         scheduler         the hub's, which runs background jobs
         tables            limits of the depth and length of tables
-        durability        asked by protocol servers before they answer about durable entities
-        events            told by them what happens
+        durability        answers about durable entities wait for it
+        events            protocol servers report events to it
         resource_watch    raises ``alarms``, which reach all connections of the hub, once the node has started
                           it
     """
@@ -195,7 +195,7 @@ class Broker:
         self._data_dir.list_segments({folder: entry for folder, entry in listed if entry is not None})
 
     def _finish_moves(self, shutdown):
-        """End all transfers of messages and wait for the disk, so that no message is left in two queues."""
+        """End all transfers of messages and wait for the disk, so that no message remains in two queues."""
         for move in list(self.moves):
             shutdown.do(move.close)
         for vhost in self.vhosts.values():
@@ -218,7 +218,7 @@ class Broker:
     # vhosts
 
     def create_vhost(self, name, description="", tags=(), creator=None):
-        """Create a vhost, or return the existing one. ``creator``: a user who gets all rights in it. Raises
+        """Create a vhost, or return the existing vhost. ``creator``: a user who gets all rights in it. Raises
         OSError, PreconditionFailed.
 
         If a deleted vhost of this name still has contents, they are removed first, which blocks. Call
@@ -359,8 +359,8 @@ class Broker:
         return self._factory.removing.union(*leaving)
 
     def _disown_if_deleted(self, user):
-        """Reapply the policies that a user has set, because the user's rights have changed. If the user was
-        deleted, first forget that the user has set parameters.
+        """Reapply the policies that a user has set, because the user's rights have changed. For a deleted
+        user, first remove the name from the parameters that the user has set.
         """
         concerned = [vhost for vhost in self.vhosts.values() if vhost.policies.are_set_by(user.name)]
         if self.users.get(user.name) is not user:

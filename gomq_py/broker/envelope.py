@@ -22,9 +22,9 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class Envelope:
-    """Reads the properties of one message, which ``kind`` and ``flags`` tell how to decode (content.forms).
-    The publish path calls the methods in the order of their definition, so that of several faults every
-    protocol reports the same.
+    """Reads the properties of one message, encoded as ``kind`` and ``flags`` say (content.forms). The publish
+    path calls the methods in the order of their definition, so that of several faults every protocol reports
+    the same fault.
     """
 
     __slots__ = ()

@@ -26,9 +26,9 @@ HEADER_FRAME_OCTETS = 8 + 12
 
 
 class TableLimits:
-    """Checks tables against limits: ``depth`` of nesting, ``entries`` including those of inner tables, and
-    ``frame_max``, the octets of a frame. A table of at most ``safe_octets`` octets cannot exceed the limits
-    and is not checked.
+    """Checks tables against limits: ``depth`` of nesting, ``entries``, counted with the entries of inner
+    tables, and ``frame_max``, the octets of a frame. A table of at most ``safe_octets`` octets cannot exceed
+    the limits and is not checked.
     """
 
     __slots__ = ("depth", "entries", "frame_max", "safe_octets")
@@ -59,7 +59,7 @@ class TableLimits:
         return None
 
     def check(self, table, octets):
-        """Raise Malformed if a decoded table exceeds the limits. ``octets``: at least its encoded size."""
+        """Raise Malformed if a decoded table exceeds the limits. ``octets``: its size or more."""
         if octets > self.safe_octets:
             fault = self.fault_of(table)
             if fault is not None:
@@ -92,7 +92,7 @@ class TableLimits:
             )
 
     def check_json(self, what, value):
-        """Raise ValueError if the JSON value ``what`` is too deep or long, or has wrong texts or numbers."""
+        """Raise ValueError if the JSON value ``what`` is too deep or long, or has wrong text or numbers."""
         fault = self.fault_of(value)
         if fault is not None:
             raise ValueError(f"{what}: JSON {fault}")

@@ -36,7 +36,7 @@ class Backoff:
 
 class Attempts:
     """Counts consecutive failures, for example of attempts to connect. The count is reset by worked(), or by
-    a failure that comes long after a success: by more than the next wait.
+    a failure that follows a success after more than the next wait.
     """
 
     # A success does not reset the count at once: a peer that accepts clients and drops them at once would be

@@ -99,7 +99,7 @@ class Channel:
         self.connection.forget(self)
 
     def flow(self, active):
-        """Ask the broker to stop or restart deliveries on this channel. Returns its answer, a bool."""
+        """Have the broker stop or restart deliveries on this channel. Returns its answer, a bool."""
         return self.call(ChannelFlow(active=active), ChannelFlowOk).active
 
     # Exchanges
@@ -241,7 +241,7 @@ class Channel:
         self, queue, callback=None, consumer_tag="", no_ack=False, exclusive=False, no_local=False,
         arguments=None,
     ):
-        """Start a consumer. Returns its tag.
+        """Start a consumer. Returns the consumer's tag.
 
         ``callback(delivery)`` is called by ``Connection.drain``. Without a callback, ``next_delivery``
         returns the deliveries.
@@ -303,7 +303,7 @@ class Channel:
         return self.await_reply(expected, timeout_s)
 
     def await_reply(self, expected, timeout_s=None):
-        """Wait for the next answer and return it. Raises UnexpectedFrame if it is of another class."""
+        """Wait for the next answer and return it. Raises UnexpectedFrame for another class."""
         self._wait(
             lambda: self._replies, self.connection.timeout_s if timeout_s is None else timeout_s,
             getattr(expected, "NAME", ""),
@@ -317,7 +317,7 @@ class Channel:
     # Called by the connection.
 
     def handle_frame(self, kind, payload):
-        """Handle one frame that was received for this channel. Raises AMQPError if it breaks the protocol."""
+        """Handle one frame that was received for this channel. Raises AMQPError for a protocol error."""
         incoming = self._incoming
         if kind == FRAME_METHOD and incoming is None:
             method = decode_method(payload)

@@ -3,7 +3,7 @@ greenlet at a time.
 
 Nothing runs in the background: frames are read while the caller waits in a call, and only ``drain`` and
 ``take_ready`` call consumers. Heartbeats are sent during calls, too, so a program that makes no call for
-longer than the negotiated interval should ask for ``heartbeat_s=0``.
+longer than the negotiated interval should set ``heartbeat_s=0``.
 """
 import platform
 import socket
@@ -110,8 +110,8 @@ class Connection(Stream):
         input. Returns False if there was no input. Raises the errors of ``drain``. May switch, because it may
         write.
 
-        For a loop that polls ``fileno`` among others, at least every ``due_in`` seconds. Call it until it
-        returns False, because TLS may hold bytes that no poll reports.
+        For a loop that polls ``fileno`` and other descriptors, at least every ``due_in`` seconds. Call
+        take_ready() until it returns False, because TLS may hold bytes that no poll reports.
         """
         came = self.receive_ready()
         return bool(self._call_consumers()) or came
@@ -137,8 +137,8 @@ class Connection(Stream):
         self._await_control((ConnectionUpdateSecretOk,), self.timeout_s)
 
     def take_over(self):
-        """Let the caller read and write the socket itself, until ``give_back``. Returns the bytes that were
-        received and not handled.
+        """From now until ``give_back`` the caller reads and writes the socket itself. Returns the bytes that
+        were received and not handled.
         """
         return self._reader.take_rest()
 
@@ -163,7 +163,7 @@ class Connection(Stream):
         self._channels.pop(channel.id, None)
 
     def channel_failed(self, channel):
-        """Note that the broker has closed ``channel``; a call on it or the next ``drain`` raises the error.
+        """Note that the broker has closed ``channel``; the channel's next call or the next ``drain`` raises.
         """
         self.forget(channel)
         self._failed.append(channel)

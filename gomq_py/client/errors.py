@@ -12,7 +12,7 @@ class ClientError(Exception):
 class ClosedError(ClientError):
     """The broker, this client or the network has closed a channel or connection.
 
-    ``reply_code``: of the close method, 0 without one. ``class_id`` and ``method_id``: the failed method.
+    ``reply_code``: in the close method, or 0. ``class_id`` and ``method_id``: the failed method.
     """
 
     def __init__(self, reply_code, reply_text, class_id=0, method_id=0):

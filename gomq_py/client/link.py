@@ -6,7 +6,7 @@ patched by gevent the thread is a greenlet. Posted functions must not wait, exce
 
 Only one thread at a time, usually the link's, changes the state of a link and of its users (publisher,
 workers), so this state needs no locks. While the link's thread only waits for the socket, it lends this right
-to a caller that waits for one answer, which then serves the connection itself (``serve``,
+to a caller that waits for one answer; that caller then serves the connection itself (``serve``,
 gomq_py.client.turn).
 """
 
@@ -46,8 +46,8 @@ class Link:
         on_down(error)               called after each loss
         on_end(error)                called once at the end, with the last error or, after ``close``, None
         on_channel_closed(error)     called when the broker has closed a channel; returns True if it has
-                                     opened another one, False to reconnect
-        backoff                      the waits between attempts and their number, counted anew after
+                                     opened a new channel, False to reconnect
+        backoff                      the waits between attempts and their number, counted again after
                                      ``worked()`` or a lasting connection
         final                        classes of errors of ``on_up`` after which no further attempt is made
         options                      passed to Connection
@@ -88,7 +88,7 @@ class Link:
 
     @property
     def is_up(self):
-        """True if the link is connected, as far as its thread knows: it notices a loss a little later."""
+        """True if the link is connected, as far as its thread knows: a loss is noticed a little later."""
         return self.connection is not None
 
     def start(self):
@@ -187,7 +187,7 @@ class Link:
             self._wake()  # the link's thread may wait longer
 
     def worked(self):
-        """Reset the count of attempts: the connection was of use. Only for the link's thread."""
+        """Reset the count of attempts: the connection was useful. Only for the link's thread."""
         self._attempts.worked()
 
     # The rest is private, and runs in the link's thread.
@@ -254,7 +254,7 @@ class Link:
 
     def _serve_as_caller(self, turn, connection, future, deadline):
         """Serve the connection in the caller's thread. Returns True if the future is done and no input is
-        left; False if the link's thread must go on.
+        left; False if the link's thread must serve.
         """
         while not self._inbox and not self._closing:
             left_s, due_s = deadline - time.monotonic(), connection.due_in()

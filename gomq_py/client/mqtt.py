@@ -2,9 +2,9 @@
 greenlet at a time.
 
 Nothing runs in the background: packets are read and PINGREQ is sent while the caller waits in a call, so a
-program that makes no call for longer than the keep alive should ask for ``keep_alive_s=0``. Tests of a server
-may write any bytes (``send``), leave out CONNECT (``login=False``), read packet by packet (``next_packet``)
-and acknowledge by hand (``automatic=False``).
+program that makes no call for longer than the keep alive should set ``keep_alive_s=0``. Tests of a server may
+write any bytes (``send``), leave out CONNECT (``login=False``), read packet by packet (``next_packet``) and
+acknowledge by hand (``automatic=False``).
 """
 import socket
 import time
@@ -158,8 +158,8 @@ class MQTTClient(Stream):
         return self.wait_acknowledged(identifier) if qos else reason_codes.SUCCESS
 
     def begin_publish(self, topic_name, payload=b"", qos=0, retain=False, properties=None):
-        """Publish a message; return its packet identifier for ``wait_acknowledged``, 0 at QoS 0. Waits only
-        while the server's limit of unacknowledged publishes is reached.
+        """Publish a message; return its packet identifier, for ``wait_acknowledged``, or 0 at QoS 0. Waits
+        only while the server's limit of unacknowledged publishes is reached.
         """
         if qos:
             self.wait_for(lambda: len(self.session.outgoing) < self.receive_maximum, self.timeout_s)
@@ -174,7 +174,7 @@ class MQTTClient(Stream):
         return identifier
 
     def wait_acknowledged(self, identifier=None):
-        """Wait until the server has accepted a publish (None: all publishes). Returns its reason code.
+        """Wait until the server has accepted a publish (None: all publishes). Returns the reason code.
 
         Raises Refused with the reason code's name, Timeout, ConnectionClosed.
         """
@@ -227,7 +227,7 @@ class MQTTClient(Stream):
         self.send(packet.encode(self.version))
 
     def next_packet(self, timeout_s=None):
-        """Return the next received packet other than PUBLISH that no other call has waited for, or None after
+        """Return the next received packet that is no PUBLISH and that no call waits for, or None after
         ``timeout_s`` (None: no limit).
         """
         return self._next(self._packets, timeout_s)

@@ -25,7 +25,7 @@ class _Message:
 
 
 class Publisher:
-    """Publishes over ``link``, which the owner sets; the link's callbacks must call ``up``, ``down`` etc."""
+    """Publishes over ``link``, set by the owner; the link's callbacks must call ``up``, ``down`` etc."""
 
     def __init__(self):
         self.link = None
@@ -34,7 +34,7 @@ class Publisher:
         self._waiting: list = []  # messages that wait for a connection
 
     def publish(self, exchange, routing_key, body, properties=None, mandatory=True, serve_s=0.0):
-        """Publish a message; any thread may call this. Returns a Future: its result is None after the
+        """Publish a message; any thread may call this. Returns a Future: the result is None after the
         confirm, its errors are Refused, Unroutable, Disconnected and NotConfirmed.
 
         ``serve_s``: for so many seconds the caller itself may serve the connection, which saves thread

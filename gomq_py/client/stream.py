@@ -59,7 +59,7 @@ class Stream:
 
     @property
     def interval_s(self):
-        """The heartbeat interval in seconds; 0 or None: no heartbeats. Heartbeats are sent after half an
+        """The heartbeat interval in seconds; 0 or None: no heartbeats. A heartbeat is sent after half an
         interval without output; a broker that is silent for two intervals counts as lost.
         """
         raise NotImplementedError
@@ -89,7 +89,7 @@ class Stream:
 
     @property
     def socket(self):
-        """The non-blocking socket, for a caller that reads and writes it itself (see ``take_over``)."""
+        """The non-blocking socket, for a caller that reads and writes itself (see ``take_over``)."""
         return self._transport.socket
 
     def fileno(self):

@@ -3,7 +3,7 @@
 The only module of the client that knows sockets.
 
 The socket module is a parameter: with ``gevent.socket`` waiting is cooperative, with the stdlib's it blocks
-the thread. The select and ssl modules are those of the same package.
+the thread. The select and ssl modules come from the same package.
 """
 import time
 from importlib import import_module
@@ -29,7 +29,7 @@ class Transport:
         self.socket: Any = None
 
     def connect(self, parameters, timeout_s, given_context=None, connected=None):
-        """Connect, with a TLS handshake if ``parameters`` ask for TLS. Raises OSError. May switch.
+        """Connect, with a TLS handshake if ``parameters`` require TLS. Raises OSError. May switch.
 
         ``connected``: a connected socket of the same socket module, to use (and own) instead of a new one.
         """

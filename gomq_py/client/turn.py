@@ -1,8 +1,8 @@
 """Turn: decides which thread serves a link's connection: the link's own, or that of a waiting caller.
 
 Two thread switches, to the link's thread and back, cost more than all other work of the client. So while the
-link's thread only waits for the socket, a caller may serve the connection instead: it sends its message
-itself and reads the answer. It returns this right as soon as there is other work.
+link's thread only waits for the socket, a caller may serve the connection instead: the caller sends its
+message itself and reads the answer. The caller returns this right as soon as there is other work.
 """
 
 import select
@@ -36,7 +36,7 @@ class Turn:
             self._lock.acquire()
 
     def take(self):
-        """In a caller's thread: take the right to serve. Returns False at once if it is not free."""
+        """In a caller's thread: take the right to serve. Returns False at once if another has it."""
         if not self._lock.acquire(blocking=False):
             return False
         self.caller_waits = False
@@ -53,7 +53,7 @@ class Turn:
         return bool(ready), self._was_woken(ready)
 
     def give_back(self):
-        """Return the right to serve to the link's thread, which wakes if input is left."""
+        """Give the link's thread the right to serve; wake it if input is left."""
         self._let_thread_wait_for(select.EPOLLIN)
         self._lock.release()
 

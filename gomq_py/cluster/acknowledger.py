@@ -1,7 +1,7 @@
-"""Acknowledger: lets a leader's promises wait for the followers in sync, after its own disk.
+"""Acknowledger: makes a leader's confirms wait for the followers in sync, after its own disk.
 
-Between ``storage.flush.durability``, which asks when the local disk has the changes, and the links to
-followers, which report what these have flushed. Never switches.
+Called by ``storage.flush.durability`` when the local disk has the changes, and by the links to followers when
+these have flushed. Never switches.
 """
 from collections.abc import Callable
 

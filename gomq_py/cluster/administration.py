@@ -1,6 +1,6 @@
-"""Administration: shows an elected cluster to operators, and forgets a node that does not come back.
+"""Administration: shows an elected cluster to operators, and removes a node that does not come back.
 
-Used by elected. Shows the keys that the node has read from etcd last, its links, and its own lease.
+Used by elected. Shows the keys that this node has last read from etcd, its links, and its lease.
 """
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ REMOVAL_S, LOOK_S = 5.0, 0.05
 def figures(
         coordination: Any, node: str, own: Mapping[str, Any], followers: Sequence[Any]) -> dict[str, Any]:
     """The cluster for /api/cluster, as the node with this id sees it. ``own``: the figures of this node as a
-    follower, or an empty mapping; ``followers``: those of a leader's links. Their keys are those of
+    follower, or an empty mapping; ``followers``: the figures of a leader's links. All have the keys of
     /api/cluster.
     """
     view, decision, leadership = coordination.view, coordination.decision, coordination.leadership
@@ -58,7 +58,7 @@ def figures(
 
 
 def _known(view: View, members: Mapping[str, int]) -> dict[str, NodeRecord | None]:
-    """Return {id: record} of all nodes that etcd knows. None: the record is gone or cannot be read."""
+    """Return {id: record} of all nodes that etcd knows. The record is None if it is missing or malformed."""
     known: dict[str, NodeRecord | None] = dict.fromkeys(members)
     return known | {node: decoded(kept, NodeRecord.decode) for node, kept in view.nodes.items()}
 
@@ -94,7 +94,7 @@ def calls(etcd: Any) -> dict[str, Any]:
 
 def successor(coordination: Any, node: str, named: str) -> str:
     """The id of the node that is to lead in place of this one. ``node``, ``named``: see forget. Raises
-    ClusterError unless it is in sync.
+    ClusterError if that node is not in sync.
     """
     members = coordination.leadership.in_sync.members
     other = _found(named, _known(coordination.view, members))
@@ -107,11 +107,10 @@ def successor(coordination: Any, node: str, named: str) -> str:
 
 def forget(
         coordinator: Coordinator, coordination: Any, node: str, named: str, connected: Sequence[str]) -> None:
-    """Remove a node from the in-sync set, and its name from etcd. ``node``: the id of this one, which leads;
-    ``named``: id, name or address of the other; ``connected``: ids of the followers that are connected.
+    """Remove a node from the in-sync set, and its name from etcd.
 
-    ``node``: the id of this node, which leads; ``named``: id or name of the other; ``connected``: ids of the
-    connected followers.
+    ``node``: the id of this node, which leads; ``named``: id, name or address of the node to remove;
+    ``connected``: ids of the connected followers.
     """
     leadership = coordination.leadership
     if leadership is None:

@@ -1,7 +1,7 @@
 """Applier: applies a follower's frames to its data folder, in one thread at a time, and flushes.
 
-Below follower, which reads frames in the hub and hands them over with ``put``. A greenlet takes all waiting
-frames and has a thread apply them; while the thread works, or flushes, the next ones gather.
+Used by follower, which reads frames in the hub and passes them to ``put``. A greenlet has a thread apply all
+waiting frames; while the thread applies or flushes, new frames gather.
 """
 import time
 from collections import deque
@@ -29,11 +29,11 @@ FLUSH_S = 0.2
 class Applier:
     """Applies frames to the data folder ``root``; positions are the leader's.
 
-    ``received``, ``flushed``: last position that was handed over, and that is on the disk. ``failure``: the
-    exception that ended it; ``begin_sync`` begins anew. ``damage``: the exception since which the data folder
-    may lack, on the disk, what was received; None once a sync was swapped in. ``progress()`` is called in the
-    hub when a thread has applied or flushed something, ``failed()`` once for a failure, before anything else
-    is done. ``trusts_disk``: see Staging.
+    ``received``, ``flushed``: last position passed to ``put``, and last position on disk. ``failure``: the
+    exception that ended the Applier; ``begin_sync`` restarts it. ``damage``: the exception after which
+    received changes may be missing on the disk; None again once a sync was swapped in. ``progress()`` is
+    called in the hub when a thread has applied or flushed something; ``failed()`` once for a failure, before
+    all else. ``trusts_disk``: see Staging.
     """
 
     def __init__(self, files, root, progress, failed, flush_s=FLUSH_S, trusts_disk=True):
@@ -70,8 +70,8 @@ class Applier:
 
     @property
     def former(self):
-        """The data folder's state as a FormerRun without ``runs``; None if it needs a sync. Call it after
-        ``flush``.
+        """The data folder's state as a FormerRun without ``runs``; None if the folder needs a sync. Call
+        after ``flush``.
         """
         replica = self._replica
         if replica is None or self.failure is not None:
@@ -90,7 +90,7 @@ class Applier:
         self._greenlet.name = "cluster: applies"
 
     def stop(self):
-        """Apply and flush all waiting frames, then close; an unfinished sync is given up. Returns ``damage``.
+        """Apply and flush all waiting frames, then close; an unfinished sync is dropped. Returns ``damage``.
         May switch.
         """
         self._is_stopping = True
@@ -105,9 +105,9 @@ class Applier:
         return self.damage
 
     def begin_sync(self, identity):
-        """Begin a sync; ``identity`` is that of the folder afterwards. Waiting frames are applied and flushed
-        first, except those of an unfinished sync, which is given up. Raises OSError, DataDirError. May
-        switch.
+        """Begin a sync; ``identity``: the folder's identity afterwards. Waiting frames are applied and
+        flushed first, except frames of an unfinished sync, which is dropped. Raises OSError, DataDirError.
+        May switch.
         """
         if self.staging is None:
             self.flush()
@@ -119,7 +119,7 @@ class Applier:
         self.failure = None
 
     def go_on(self):
-        """Give up a sync under way, and go on behind ``place``. Raises OSError. May switch."""
+        """Drop a running sync, and go on behind ``place``. Raises OSError. May switch."""
         if self._replica is None:
             former = self._past.former
             self._give_up()
@@ -128,14 +128,14 @@ class Applier:
             self.failure = None
 
     def _give_up(self):
-        """Forget what waits, once no thread is at work. May switch."""
+        """Forget the waiting frames, once no thread works. May switch."""
         self._forget()
         while not self._idle.is_set():
             self._idle.wait()
             self._forget()  # a turn puts back what it did not come to; another one may have begun with that
 
     def put(self, frame):
-        """Hand over a frame of events. May switch: waits while too many are waiting."""
+        """Queue a frame of events. May switch: waits while too many frames are queued."""
         self._frames.append(frame)
         self.octets += len(frame.payload)
         self.received = frame.position
@@ -145,7 +145,7 @@ class Applier:
             self._room.wait()
 
     def flush(self):
-        """Apply and flush all waiting frames. An unfinished sync changes nothing. Returns ``damage``. May
+        """Apply and flush all waiting frames. A sync in progress is no hindrance. Returns ``damage``. May
         switch.
         """
         while self.failure is None and (
@@ -188,7 +188,7 @@ class Applier:
         return batch
 
     def _turn(self, batch, is_due):
-        """Apply a batch, or flush, or both."""
+        """Apply a batch of frames, or flush, or both."""
         if self.failure is not None:
             self._forget()
             return
@@ -267,7 +267,7 @@ class Applier:
         self.staging = Staging(self._files, self._root, self._past.trusts_disk)
 
     def _open_again(self, former):
-        """Give up the sync, and open the data folder as it was before."""
+        """Drop the sync, and open the data folder as it was before."""
         self._close()
         self._replica = Replica(self._files, self._root, former.paths)
         self._replica.flushes = EXACT_FLUSHES * former.is_exact

@@ -1,9 +1,9 @@
 """Boot keepalives: keep an elected leader's lease alive while it reads its data folder.
 
 Reading a large folder takes seconds or minutes, in which the hub sends no keepalives. Without this module the
-lease would end before the doors are open, and the next leader would fare the same. A native thread with a hub
-of its own sends the keepalives. They stop when the process has used less than USED_S of a processor in
-HANGS_S: its disk hangs.
+lease would end before the doors are open, and the next leader's, too. A native thread with a hub of its own
+sends the keepalives. The keepalives stop when the process has used less than USED_S of a processor in
+HANGS_S, because its disk hangs.
 """
 import time
 from collections.abc import Callable

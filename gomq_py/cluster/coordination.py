@@ -1,9 +1,9 @@
-"""Coordination: a node's loop in an elected cluster: reads etcd, and does what the Elector decides.
+"""Coordination: a node's loop in an elected cluster: reads etcd, carries out the Elector's decisions.
 
-Above ``core`` and a Coordinator (etcd). It steers the Member: the part of the node that owns the data folder,
-the follower and the broker. A fault of etcd only costs time: a follower goes on, and a leader goes on until
-the deadline of its lease. The loop waits for the methods of a Member, so none may take long while this node
-leads; keepalives have a greenlet of their own.
+Uses ``core`` and a Coordinator (etcd). Calls the Member: the part of the node that owns the data folder, the
+follower and the broker. A fault of etcd only costs time: a follower goes on, and a leader goes on until the
+deadline of its lease. The loop waits for a Member's methods, so none may take long while this node leads;
+keepalives have a greenlet of their own.
 """
 import contextlib
 import os
@@ -52,11 +52,11 @@ REGISTER_S = 60.0
 
 
 class Coordination:
-    """Runs one node's part in the cluster. ``node``: its id in hex; ``name``, ``address``: for the others.
+    """Runs one node's part in the cluster. ``node``: its id in hex; ``name``, ``address``: for other nodes.
 
-        settings      those of shared_settings.told()
-        secret        value of ``secret`` that etcd has had; empty: the settings have the secret
-        decision      the last one
+        settings      the result of shared_settings.told()
+        secret        the secret read from etcd; empty: the settings have it
+        decision      the last decision
         leadership    the Leadership of a leader, else None
         view          the last View, or None
         error         the last fault of etcd, "" when it answers
@@ -92,7 +92,7 @@ class Coordination:
     # life
 
     def start(self) -> None:
-        """Begin to read etcd, and to do what is decided."""
+        """Begin to read etcd, and to carry out decisions."""
         for function, name in ((self._run, "decides"), (self._keep_alive, "keepalives")):
             greenlet = gevent.spawn(function)
             greenlet.name = f"cluster: {name}"
@@ -103,20 +103,20 @@ class Coordination:
         self._wake.set()
 
     def stop(self) -> None:
-        """Stop for good. The lease is revoked, so that another node is elected at once. May switch."""
+        """Stop for good. The lease is revoked, so that another node can be elected at once. May switch."""
         # ``decision`` and ``leadership`` stay as they are.
         self._end()
         self._forget_lease()
 
     def resign(self, reason: str, stays: bool = False) -> None:
-        """Stop leading, so that another node is elected at once. ``stays``: the links to followers are to
-        stay until then: those that hear this node let a node lead first that does not. May switch.
+        """Stop leading, so that another node is elected at once. ``stays``: keep the links to followers until
+        then: a follower with a link to this node lets nodes without one be elected first. May switch.
         """
         if not self._has_ended:
             self._depose(reason, stays)
 
     def hand_over(self) -> None:
-        """Stop leading before this node ends, so that another one is elected meanwhile. May switch."""
+        """Stop leading before this node ends, so that another node is elected meanwhile. May switch."""
         if not self._has_ended:
             self._cease()
 
@@ -168,11 +168,11 @@ class Coordination:
 
     @property
     def lease_id(self) -> int:
-        """The id of the present lease; 0 without one."""
+        """The id of the present lease; 0: none."""
         return self._lease_id
 
     def kept_alive(self, lease_id: int, sent_s: float | None, is_lost: bool) -> None:
-        """Note the keepalives of boot_keepalives for a lease of this node, which may be an earlier one."""
+        """Note a keepalive that boot_keepalives sent for a lease of this node, perhaps an earlier lease."""
         if lease_id == self._lease_id:
             if sent_s is not None:
                 self._lease.answered(sent_s, True)
@@ -214,7 +214,7 @@ class Coordination:
                 self._warner.look(view.nodes)
 
     def _register(self, view: Any) -> None:
-        """Write this node's name, address and settings, and the secret, where etcd lacks them."""
+        """Write this node's name, address and settings, and the secret, if etcd lacks them."""
         # Without the secret a node that starts would make another one, and be refused by all that run.
         kept, missing = view.nodes.get(self._node), []
         is_due = self._clock() >= self._registered_s + REGISTER_S
@@ -236,7 +236,7 @@ class Coordination:
         return self._elector.viewed(view, self._clock(), since, self._member.hears_leader)
 
     def _do(self, decision: Decision) -> Decision | None:
-        """Do what was decided. Returns the next decision, or None."""
+        """Carry out a decision. Returns the next decision, or None."""
         self.decision = decision
         if self.leadership is not None:
             self.leadership.know(isinstance(decision, Lead) and decision.revision == self._revision)
@@ -281,7 +281,7 @@ class Coordination:
         return self._outcome(transaction)
 
     def _outcome(self, transaction: Transaction) -> Decision | None:
-        """Send a transaction. Returns the decision by the view of its outcome, or None."""
+        """Send a transaction. Returns the decision on the View in its outcome, or None."""
         since = self._elector.revision
         try:
             outcome: Outcome = self._coordinator.transact(transaction)
@@ -300,7 +300,7 @@ class Coordination:
         self._quiet.warning("etcd", "etcd: %s", error)
 
     def _say(self, reason: str) -> None:
-        """Log once why nothing happens."""
+        """Log why nothing is done, unless this reason was logged last."""
         if reason != self._said and reason:
             LOG.warning("%s", reason)
         self._said = reason
@@ -410,7 +410,7 @@ class Coordination:
             leadership.know(True)
 
     def _former(self, node: str) -> tuple[str, tuple[str, int]] | None:
-        """The former leader's id with its address, if that is known."""
+        """The former leader's id, with its address if known."""
         record = decoded(self.view.nodes.get(node), NodeRecord.decode)
         return None if record is None else (node, address_of(record.address))
 
@@ -430,7 +430,7 @@ class Coordination:
         self._member.deposed(reason)
 
     def _cease(self, stays: bool = False) -> None:
-        """Promise and deliver nothing any more, and let another node be elected. May switch."""
+        """Confirm and deliver nothing any more, and let another node be elected. May switch."""
         self._end()
         if self.leadership is not None:
             self.leadership.end()

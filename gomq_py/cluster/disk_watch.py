@@ -1,7 +1,7 @@
-"""Disk watch: tells whether a flush, or the broker's look at its file system, hangs.
+"""Disk watch: finds out whether a flush, or the broker's check of its file system, hangs.
 
 A leader whose disk hangs sends no more keepalives, so that another node is elected. Otherwise it would lead
-for ever, because the hub goes on, and serve nobody.
+for ever, because the hub goes on, but serve no client.
 """
 import time
 from typing import Any
@@ -11,7 +11,7 @@ HANGS_S = 10.0
 
 
 class DiskWatch:
-    """Watches one broker's flushes and looks at the disk. ``clock``: in seconds."""
+    """Watches one broker's flushes and its checks of the disk. ``clock``: in seconds."""
 
     def __init__(self, clock: Any = time.monotonic):
         self._clock = clock
@@ -34,8 +34,8 @@ class DiskWatch:
         return self._flushes is not None and self._flushes.has_failed
 
     def hangs(self) -> bool:
-        """Whether anything hangs. To be called every few seconds, because a flush counts from the first call
-        that sees it.
+        """Whether anything hangs. Must be called every few seconds, because a flush counts from the first
+        call during it.
         """
         return self._probe is not None and self._probe.is_silent or self._is_flush_late()
 

@@ -1,7 +1,7 @@
 """Elected membership: a node's part in a cluster that elects its leader (``enabled`` of [clustering]).
 
-Used by node, in place of membership. The node begins as a follower. The coordination reads from etcd who
-leads, and calls the methods of its Member here.
+Used by node, in place of membership. The node begins as a follower. The coordination reads from etcd which
+node leads, and calls the Member defined here.
 """
 import contextlib
 import os
@@ -90,7 +90,7 @@ class ElectedMembership:
 
     @property
     def replicators(self) -> tuple[Replicator, ...]:
-        """The replicators that the node's Files tell of their changes."""
+        """The replicators to which the node's Files report changes."""
         return (self._stream,)
 
     # a follower
@@ -115,7 +115,7 @@ class ElectedMembership:
 
     def start(self, on_elected: Callable[[], None], on_deposed: Callable[[str], None]) -> None:
         """Begin to look for the cluster. ``on_elected()`` makes the node a leader, ``on_deposed(reason)``
-        begins it anew as a follower; both return at once.
+        restarts it as a follower; both return at once.
         """
         self._callbacks = on_elected, on_deposed
         self._beginning = gevent.spawn(self._begin)
@@ -138,7 +138,7 @@ class ElectedMembership:
         self._coordination.start()
 
     def _secret_of_cluster(self) -> bytes:
-        """The secret in etcd, which is written there first if it is missing. Waits for etcd. May switch."""
+        """The secret in etcd, which is first written there if missing. Waits for etcd. May switch."""
         while True:
             try:
                 kept = self._coordinator.read().secret
@@ -171,8 +171,8 @@ class ElectedMembership:
         return "the nodes of this cluster elect their leader: see transfer_leadership, cluster_force_leader"
 
     def end_following(self, register: Any) -> None:
-        """Stop the Follower; what it has received is on disk then. The other followers of its leader go on
-        here: ``register`` keeps the leader's ids. Raises OSError. May switch.
+        """Stop the Follower; what it has received is on disk then. Other followers of the former leader can
+        go on with this node: ``register`` keeps the leader's ids. Raises OSError. May switch.
         """
         follower, self._follower = self._follower, None
         if follower is not None:
@@ -198,11 +198,11 @@ class ElectedMembership:
 
     @property
     def hears_leader(self) -> bool:
-        """Whether the followed leader was heard within the last second."""
+        """Whether the followed leader has sent something within the last second."""
         return self._follower is not None and self._follower.hears_leader
 
     def hangs(self) -> bool:
-        """Whether a flush or a look at the disk has hung for so long that another node is to lead."""
+        """Whether a flush or a check of the disk has hung so long that another node must lead."""
         return self._disk.hangs()
 
     def follow_leader(self, address: str) -> str:
@@ -221,8 +221,8 @@ class ElectedMembership:
         return ""
 
     def settle(self) -> bool:
-        """End the link to the leader, and flush all received changes. Returns whether the folder has them
-        all. May switch.
+        """End the link to the leader, and flush all received changes. Returns whether the folder has all of
+        them. May switch.
         """
         if self._follower is None:
             return True
@@ -238,8 +238,8 @@ class ElectedMembership:
         self._file.take(bytes.fromhex(cluster), epoch, "" if self._settings.sync else this_boot())
 
     def note(self, position: int) -> None:
-        """Note in the folder that it has all up to a position of this leader's changes; flushed. Raises
-        OSError. May switch.
+        """Note in the folder, and flush, that it has this leader's changes up to a position. Raises OSError.
+        May switch.
         """
         self._file.change(position=position, doubted=self._doubted())
 
@@ -268,7 +268,7 @@ class ElectedMembership:
             self._serving.close()
 
     def deposed(self, reason: str) -> None:
-        """Have the node begin anew."""
+        """Have the node restart as a follower."""
         self._reason = reason
         _, on_deposed = self._callbacks
         on_deposed(reason)
@@ -286,7 +286,7 @@ class ElectedMembership:
         self._damage = FolderDamage(self._file, damage_count)
 
     def guard(self, durability: Any) -> None:
-        """Let each promise of the node's Durability wait for the followers in sync."""
+        """Make Durability call back only once the followers in sync have the changes."""
         durability.add(self._acknowledger)
         self._disk.watch_flushes(durability.disk)
 
@@ -317,8 +317,8 @@ class ElectedMembership:
             self._coordination.kept_alive(self._keepalives.lease, *self._keepalives.kept)
 
     def drain(self) -> None:
-        """Before an orderly end, wait until every node in sync has everything, and let one of them lead while
-        this node closes. A leader that is fenced or alone does not wait. May switch.
+        """Before an orderly end, wait until every node in sync has all changes, and let one of these lead
+        while this node closes. A leader that is fenced or alone does not wait. May switch.
         """
         if self._serving is not None and self._coordination is not None:
             with contextlib.suppress(ClusterError):
@@ -327,10 +327,10 @@ class ElectedMembership:
                     self._coordination.hand_over()
 
     def change(self, what: str, node: str = "") -> None:
-        """Do what an operator asks for. Raises ClusterError, OSError. May switch.
+        """Carry out an operator's request. Raises ClusterError, OSError. May switch.
 
         "accept_damage": let followers sync again, although damage was found. "adopt", "force_leader": see
-        core.overrides. "transfer_leadership": let another node in sync lead, ``node`` if one is named.
+        core.overrides. "transfer_leadership": let ``node`` lead, or any other node in sync if it is empty.
         "forget_node": see administration.forget; ``node``: the other's name, address or id.
         """
         if what == "accept_damage":
@@ -369,8 +369,8 @@ class ElectedMembership:
         greenlet.name = "cluster: resigns"
 
     def _found_damage(self, what: str) -> bool:
-        """Let another node in sync lead, because ``what`` is damaged. Returns whether the follower's sync
-        ends. Raises OSError. May switch.
+        """Let another node in sync lead, because ``what`` is damaged. Returns whether the running sync must
+        end. Raises OSError. May switch.
         """
         # A follower's copy may be sound.
         if self._damage.is_accepted:
@@ -382,7 +382,7 @@ class ElectedMembership:
         return True
 
     def _hand_over(self) -> None:
-        """Let another member lead, if there is one."""
+        """Let another member lead, if the cluster has one."""
         # Damage was found here.
         if self._coordination is not None and self._serving is not None and self._serving.has_others:
             gevent.spawn(self._coordination.resign, HANDS_OVER).name = "cluster: resigns"
@@ -452,7 +452,7 @@ class ElectedMembership:
             self._note_end()
 
     def _note_end(self) -> None:
-        """Note what an orderly end leaves: a machine that is stopped in order loses nothing."""
+        """Note an orderly end: if the machine is then stopped in order, nothing is lost."""
         unflushed = self._file.identity.unflushed
         try:
             if unflushed == this_boot() and CAN_FLUSH_FILE_SYSTEMS:
@@ -475,7 +475,7 @@ class ElectedMembership:
             self._forwarder.leader_changed()
 
     def _leader_is_gone(self, address: tuple[str, int]) -> None:
-        """Have the coordination look for a new leader: nobody listens at the present one's address."""
+        """Have the coordination look for a new leader: no process listens at the present leader's address."""
         if self._coordination is not None:
             gevent.spawn(self._coordination.is_gone, format_address(address)).name = "cluster: no leader"
 

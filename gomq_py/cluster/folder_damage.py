@@ -14,8 +14,8 @@ DAMAGED = (
 
 
 class FolderDamage:
-    """Damage of the data folder whose ``.cluster`` is ``file``. ``count()``: of damage found in this run.
-    ``is_accepted``: whether an operator has accepted what the folder holds.
+    """Damage of the data folder whose ``.cluster`` is ``file``. ``count()``: number of damages found in this
+    run. ``is_accepted``: whether an operator has accepted the damage.
     """
 
     def __init__(self, file: IdentityFile, count: Callable[[], int]):
@@ -24,25 +24,25 @@ class FolderDamage:
         self._is_found = self.is_accepted = False
 
     def note(self) -> None:
-        """Write what is known of damage now. Raises OSError. May switch."""
+        """Write down the damage known now. Raises OSError. May switch."""
         if self._is_found or self._count() > self._accepted_count:
             self._file.change(damaged=True)
 
     def found(self, what: str) -> None:
-        """Note damage that a sync has met, which the broker does not know. Raises OSError. May switch."""
+        """Note damage that a sync has found and the broker does not know. Raises OSError. May switch."""
         LOG.error("damaged: %s", what)
         self._is_found = True
         self.note()
 
     def accept(self) -> None:
-        """Note that all damage up to now counts for nothing. Raises OSError. May switch."""
+        """Note that all damage up to now is accepted. Raises OSError. May switch."""
         self._accepted_count = self._count()
         self._is_found, self.is_accepted = False, True
         self._file.change(damaged=False)
 
 
 def why_no_sync(identity: Identity, remedy: str) -> str:
-    """Why no follower may sync from the folder with this Identity, or "". ``remedy``: how the follower takes
-    the lead.
+    """Why no follower may sync from the folder with this Identity, or "". ``remedy``: how to make the
+    follower the leader, as text.
     """
     return DAMAGED.format(remedy) if identity.damaged else ""

@@ -1,11 +1,11 @@
 """Follower: keeps a data folder equal to a leader's.
 
-Connects to the leader's cluster port, logs in, and hands the leader's events to the applier, which writes
+Connects to the leader's cluster port, logs in, and passes the leader's events to the applier, which writes
 them in a thread. If the leader has dropped the events behind the follower's position, a sync comes first.
-After a fault of the connection the follower connects again; after a fault of the folder it syncs anew.
+After a fault of the connection the follower connects again; after a fault of the folder it syncs again.
 
 Another node may become the leader at any time (``follow``). A leader's epoch is in the folder's identity, on
-the disk, before anything is acknowledged to that leader.
+disk, before the follower acknowledges anything to that leader.
 """
 import time
 from collections import deque
@@ -57,8 +57,8 @@ class Status(NamedTuple):
 
         lag_octets      received and not applied
         lag_s           age of the oldest event that is not on this disk
-        error           text of the last fault, empty while it streams
-        clock_skew_s    this clock less the leader's; None until a heartbeat has come
+        error           text of the last fault, empty while the follower streams
+        clock_skew_s    this clock minus the leader's; None before the first heartbeat
     """
     state: str
     address: str
@@ -73,7 +73,7 @@ class Status(NamedTuple):
 
 class Follower:
     """Follows the leader at (``host``, ``port``) with the data folder ``root``, which the caller has locked.
-    An empty ``host``: nobody, until ``follow`` is called.
+    An empty ``host``: no leader, until ``follow`` is called.
 
     ``files`` has no replicators; ``file`` is the folder's ``.cluster``, with the Identity of
     identity.of_follower; ``tls``: a client's ``gevent.ssl.SSLContext``, or None (the standard library's would
@@ -81,8 +81,8 @@ class Follower:
     ``flush_s``: longest time between a change and its flush. ``refused(address)`` is called when the leader
     refuses a connection (ECONNREFUSED).
 
-    ``is_copy``: a leader has refused this node because another one has its id, and this one has not streamed
-    since: it is the other one's folder that has what was acknowledged.
+    ``is_copy``: a leader has refused this node because another process has the same node id, and this node
+    has not streamed since. Then the acknowledged changes are in the other process's folder.
     """
 
     def __init__(
@@ -125,8 +125,8 @@ class Follower:
 
     def stop(self) -> Exception | None:
         """End the connection, apply and flush all received changes, and close the files. An unfinished sync
-        is given up. Returns None, or the exception after which the folder may lack changes: then it must not
-        be promoted. May switch.
+        is dropped. Returns None, or the exception after which the folder may lack changes: then the node must
+        not be promoted. May switch.
         """
         self._is_stopping = True
         self._again.set()
@@ -142,7 +142,7 @@ class Follower:
         return self._applier.damage
 
     def follow(self, address: tuple[str, int] | None) -> None:
-        """Follow the leader at ``address``, (host, port), from now on; None: nobody. When this returns, a
+        """Follow the leader at ``address``, (host, port), from now on; None: no leader. At the return, a
         connection to another address has ended. Received changes stay, and a leader of the same run goes on
         behind them. May switch.
         """
@@ -168,16 +168,14 @@ class Follower:
 
     @property
     def damage(self) -> Exception | None:
-        """The exception after which the folder may lack received changes on the disk; None if it has them
-        all.
-        """
+        """The exception after which the folder may lack received changes on the disk; None if it has all."""
         # It has them again once a sync was swapped in.
         return self._applier.damage
 
     @property
     def former_run(self) -> FormerRun | None:
-        """After ``stop``: what a leader of this folder needs so that other followers go on without a sync;
-        None if they cannot.
+        """After ``stop``: the FormerRun with which a leader of this folder can serve other followers without
+        a sync; None if that is impossible.
         """
         former = self._applier.former
         if former is None or not former.is_exact or self._run_id == NO_ID:
@@ -186,20 +184,20 @@ class Follower:
 
     @property
     def hears_leader(self) -> bool:
-        """Whether the leader, connected and logged in, was heard within the last second."""
+        """Whether the leader, after its login, has sent something within the last second."""
         link = self._link
         return link is not None and not link.is_closed and time.monotonic() < self._spoke_s + HEARS_S
 
     @property
     def is_whole(self) -> bool:
-        """Whether the data folder is one whole state of the leader: a sync was swapped in, by this process or
-        an earlier one.
+        """Whether the data folder is one whole state of the leader: a sync was swapped in, by this or an
+        earlier process.
         """
         return self.identity.cluster_id != NO_ID
 
     @property
     def is_syncing(self) -> bool:
-        """Whether a newer state of the data folder is being received; ``stop`` gives it up."""
+        """Whether a newer state of the data folder is being received; ``stop`` drops it."""
         return self._applier.staging is not None
 
     @property
@@ -253,7 +251,7 @@ class Follower:
         self._error = text
 
     def _follow(self, address: tuple[str, int]) -> None:
-        """Connect, and read until the connection ends. Raises the reason of its end."""
+        """Connect, and read until the connection ends. Raises the reason of the end."""
         link = self._link = self._connected(address)
         if link is None:
             return
@@ -268,7 +266,7 @@ class Follower:
             link.end()
 
     def _connected(self, address: tuple[str, int]) -> Any:
-        """A new Link; None if it is not wanted any more. Raises OSError. May switch."""
+        """A new Link; None if no longer wanted. Raises OSError. May switch."""
         # in a greenlet of its own, which _hang_up() kills: a resolver or a host without an answer takes
         # minutes
         self._connecting = gevent.spawn(_attempt, address, self._tls)
@@ -281,7 +279,7 @@ class Follower:
         return made if isinstance(made, Link) else None  # a GreenletExit
 
     def _hang_up(self) -> None:
-        """End the connection, or the attempt to make one, soon. May switch."""
+        """End the connection, or the attempt to connect, soon. May switch."""
         if self._connecting is not None:
             self._connecting.kill()
         if self._link is not None:
@@ -325,8 +323,8 @@ class Follower:
             "with a sync" if login.is_sync else f"from position {self._applier.received} on")
 
     def _go_on_in(self, run: bytes) -> None:
-        """Go on in the run of a leader that has followed the former one, too. Raises LoginRefused if this
-        copy is not exact, and so may differ from the leader's. May switch.
+        """Go on in the run of a leader that was a follower of the same former leader. Raises LoginRefused if
+        this copy is not exact, and so may differ from the leader's folder. May switch.
         """
         self._applier.flush()
         former = self._applier.former
@@ -337,7 +335,7 @@ class Follower:
         self._run_id, self._former_runs = run, dict(runs[-RUNS:])
 
     def _raise_epoch(self, epoch: int) -> None:
-        """Save the epoch of a leader that goes on in a higher one. Raises OSError. May switch."""
+        """Save the epoch of a leader that goes on in a higher epoch. Raises OSError. May switch."""
         if epoch > self.identity.epoch:
             self._file.change(epoch=epoch, position=0)
 
@@ -444,7 +442,7 @@ class Follower:
 
 
 def _attempt(address: tuple[str, int], tls: Any) -> Any:
-    """Make a Link. Returns it, or the Exception. May switch."""
+    """Make a Link. Returns the Link, or the Exception. May switch."""
     # gevent would print the exception.
     try:
         return Link(address, tls)

@@ -1,9 +1,9 @@
 """Follower link: the leader's connection to one follower that has logged in.
 
-Above the stream and a sync source, below cluster.leader. One greenlet reads ACK and HASHES, one sends, one
-looks at the clock, and one runs the sync if the follower needs one. A link sends the chain of the stream and,
-between two of its entries, the frames of the sync that belong there. A fault ends this link only; the
-follower is told of it (REFUSED).
+Used by cluster.leader; uses the stream and a sync source. Of its greenlets one reads ACK and HASHES, one
+sends, one checks the clock, and one runs the sync if needed. A link sends the chain of the stream and,
+between two entries, the frames of the sync that belong there. A fault ends this link only; the follower gets
+its text (REFUSED).
 """
 import contextlib
 import time
@@ -55,7 +55,7 @@ class FollowerLeaves(LinkError):
 
 
 class LinkClosed(LinkError):
-    """The leader has closed the link, in order."""
+    """The leader has closed the link in an orderly way."""
 
 
 class FollowerFigures(NamedTuple):
@@ -81,8 +81,8 @@ class FollowerFigures(NamedTuple):
 class FollowerLink:
     """A connection to a follower that has logged in in ``epoch``.
 
-    ``acked``: the follower's last Ack. ``place``: the Entry of the chain up to which it has flushed; None: it
-    waits for its sync.
+    ``acked``: the follower's last Ack. ``place``: the Entry of the chain up to which the follower has
+    flushed; None: before the end of its sync.
     """
 
     def __init__(self, connection, address, hello, reader, stream, entry, epoch, heard):
@@ -136,19 +136,19 @@ class FollowerLink:
             self._queue = SyncQueue()
 
     def end(self, error):
-        """End the link, which then raises ``error`` and tells the follower of it."""
+        """End the link: run() raises ``error``, and the follower gets its text."""
         if not self._ended.is_set():
             self._error = error
             self._ended.set()
 
     def finish(self):
-        """End the link with a LinkClosed once all events told so far are sent."""
+        """End the link with a LinkClosed once all events put so far are sent."""
         self._farewell = LinkClosed("the leader closes")
         self._wake.set()
 
     @property
     def is_alive(self):
-        """Whether the follower was heard lately."""
+        """Whether the follower has sent something lately."""
         return not self._ended.is_set() and time.monotonic() < self._heard_s + ALIVE_S
 
     @property
@@ -163,8 +163,7 @@ class FollowerLink:
 
     @property
     def is_streaming(self):
-        """Whether the follower has acknowledged a whole state in this epoch, and so needs no sync any more.
-        """
+        """Whether the follower has acknowledged a whole state in this epoch, and so needs no sync."""
         return self._synced_position is not None and self.acked.flushed >= self._synced_position
 
     def figures(self):
@@ -215,7 +214,7 @@ class FollowerLink:
         return rest_s
 
     def _acknowledged(self, ack):
-        """Take an ACK. Returns whether it brings anything new."""
+        """Handle an ACK. Returns whether it has anything new."""
         if ack.received > self._stream.position:
             raise LinkError(f"it acknowledges position {ack.received}, which is not reached yet")
         self._check_place()  # the sender may wait for a follower that reads nothing
@@ -306,7 +305,7 @@ class FollowerLink:
                 time.monotonic() - began_s)
 
     def _put(self, payload):
-        """Send a payload of EVENTS behind all events told so far. Does not switch."""
+        """Send a payload of EVENTS behind all events put so far. Does not switch."""
         entry = self._stream.end()
         self._queue.put(entry, frames.encode(frames.EVENTS, payload, self.epoch, self._stream.position))
         self._wake.set()
@@ -340,7 +339,7 @@ class FollowerLink:
     # helpers
 
     def _tell_why(self, sender):
-        """Send REFUSED with the reason, after a whole frame, if the follower takes it soon. May switch."""
+        """Send REFUSED with the reason, after a whole frame, if the follower reads it soon. May switch."""
         self._is_ending = True
         self._wake.set()
         text = text_of(self._error) if isinstance(self._error, EXPECTED) else "a fault of the leader"
@@ -371,8 +370,8 @@ class FollowerLink:
 
 
 class SyncQueue:
-    """The frames of a sync that wait to be sent, ``octets`` in all; each comes behind an entry of the
-    stream's chain. ``room``: an Event, set when a frame was taken.
+    """The frames of a sync that wait to be sent, ``octets`` in all; each frame follows an entry of the
+    stream's chain. ``room``: an Event, set when a frame was removed.
     """
 
     __slots__ = ("octets", "room", "_frames")
@@ -383,12 +382,12 @@ class SyncQueue:
         self._frames = deque()  # (entry, frame)
 
     def put(self, entry, frame):
-        """Add a frame that comes behind the entry."""
+        """Add a frame that must follow the entry."""
         self._frames.append((entry, frame))
         self.octets += len(frame)
 
     def take(self, entry):
-        """The next frame, if it comes behind this entry; else None."""
+        """Remove and return the next frame, if it follows this entry; else None."""
         if not self._frames or self._frames[0][0] is not entry:
             return None
         frame = self._frames.popleft()[1]

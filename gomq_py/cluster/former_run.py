@@ -1,8 +1,8 @@
-"""Former run: what a follower knows of its leader's run when it becomes the leader itself.
+"""Former run: a follower's knowledge of its leader's run, for when the follower becomes the leader.
 
-Made by follower, used by stream. All copies of one run are alike at a position, and know files by the same
-ids. So the new leader keeps ids and positions, and the other followers go on in the same folders, behind what
-they have, without a sync.
+Made by follower, used by stream. All copies of a run are equal at a position, and name files by the same ids.
+So the new leader keeps ids and positions, and the other followers go on in the same folders, behind the
+changes that they have, without a sync.
 """
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -23,11 +23,11 @@ EXACT_FLUSHES = 2
 
 class FormerRun(NamedTuple):
     """A copy at ``position``. ``runs``: {id of a run: position up to which this copy has its events};
-    ``paths``: {id: path} of the files; ``frames``: the last ones, without a gap, up to ``position``, the
-    first of which goes on behind ``begin``.
+    ``paths``: {id: path} of the files; ``frames``: the last frames, without a gap, up to ``position``; the
+    first follows ``begin``.
 
-    ``is_exact``: whether another copy of the run at the same position is the same. A sync reads what a thread
-    of the leader has written and not told yet, and a long range comes in several frames.
+    ``is_exact``: whether all copies of the run at this position are equal. A copy may differ: a sync reads
+    data that a thread of the leader has written and not reported, and a long range comes in several frames.
     """
 
     position: int
@@ -44,9 +44,9 @@ def is_part(frame: Frame, before: int) -> bool:
 
 
 class Past:
-    """What an applier knows of the data folder besides its Replica: ``former``: how the folder stays until a
-    sync is swapped in; ``trusts_disk``: False after a failed flush or read, since when files may be other on
-    the disk than they read.
+    """What an applier knows of the data folder besides its Replica: ``former``: the folder's state until a
+    sync is swapped in; ``trusts_disk``: False after a failed flush or read: files may then differ on the disk
+    from what is read.
     """
 
     def __init__(self, trusts_disk: bool) -> None:
@@ -57,7 +57,7 @@ class Past:
         self._is_cut = False  # an event was applied in part
 
     def begin(self, position: int) -> None:
-        """Begin anew, with a sync that was swapped in at this position."""
+        """Start again after a sync that was swapped in at this position."""
         self.former, self.trusts_disk = None, True
         self._frames.clear()
         self._begin, self._octets, self._is_cut = position, 0, False

@@ -1,8 +1,8 @@
 """Forwarding: a follower passes its clients on to the leader.
 
-Each client gets a connection of its own to the leader's cluster port. This logs in with FORWARD, which tells
-the client's address, and then carries the client's octets unchanged: TLS ends at the leader, and nothing of
-the client is kept here. ``cluster.adoption`` is the leader's side.
+Each client gets a connection of its own to the leader's cluster port. The connection logs in with FORWARD,
+which contains the client's address, and then carries the client's octets unchanged: TLS ends at the leader,
+and no data of the client is kept here. ``cluster.adoption`` is the leader's side.
 """
 import time
 from collections.abc import Callable
@@ -49,10 +49,10 @@ class Forwarder:
 
         hub                   the node's hub.context.Hub
         secret                at least 16 octets; may be set later, before there is an address
-        name                  the node's
+        name                  the node's name
         tls                   an SSL context for the cluster port, or None
         leader_address()      returns the address of the present leader's cluster port, or None;
-                              ``leader_changed`` is to be called when it returns another one
+                              call ``leader_changed`` when the result changes
         identity()            returns the folder's Identity
         refused(address)      called when the leader refuses a connection (ECONNREFUSED)
     """
@@ -91,8 +91,8 @@ class Forwarder:
         serve(self.handler("http"), connection, address)
 
     def leader_changed(self) -> None:
-        """Have waiting clients look for the leader again. Once there is a new one, connections to a former
-        one end.
+        """Have waiting clients look for the leader again. When a new leader is known, connections to a former
+        leader end.
         """
         self._again_s = 0.0
         self._changed.set()
@@ -154,8 +154,7 @@ class Forwarder:
         return True
 
     def _upstream(self, listener: str, proxy: bytes, client: Any) -> tuple[Address, Any] | None:
-        """Return (leader's address, socket that is logged in there); None after WAIT_S in vain. May switch.
-        """
+        """Return (leader's address, socket logged in there); None after WAIT_S without one. May switch."""
         error: Exception = OSError("no leader is known")
         until_s = time.monotonic() + WAIT_S
         while (left_s := until_s - time.monotonic()) > 0:
@@ -219,7 +218,7 @@ class _Forwarded:
         self._gone: Callable[[], None] | None = None
 
     def at_end(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call a function at the end, before those that were given earlier."""
+        """Call a function at the end, before functions given earlier."""
         assert self._ends is not None
         self._ends.append(partial(function, *arguments))
 

@@ -6,11 +6,11 @@ r"""Identity: which cluster and which epoch a data folder belongs to, and which 
      "position": number, "torn": boot id, "doubted": boot id, "unflushed": boot id}
 
 The node's id never changes; cluster and epoch change when a sync is swapped in, and the epoch when a follower
-is promoted or elected, or its leader goes on in a higher one. A node with an empty folder has NO_ID as its
+is promoted or elected, or its leader goes on in a higher epoch. A node with an empty folder has NO_ID as its
 cluster. The file is about one node, so it is neither replicated nor part of a backup. ``files`` has no
 replicators.
 
-While the node runs, an IdentityFile alone writes the file, and swaps of syncs, which it is told of.
+While the node runs, only an IdentityFile writes the file, and the swap of a sync, which it is informed of.
 """
 import json
 import os
@@ -28,16 +28,16 @@ from gomq_py.storage.disk.data_dir import CLUSTER, boot_id, content_of
 
 class Identity(NamedTuple):
     """``cluster_id``, ``node_id``: 16 bytes; ``epoch``: at least 1 in a cluster. ``promoted``: the address of
-    the leader that this node followed until it was promoted; with it in its settings the node leads all the
-    same. ``damaged``: this leader has found damage in its data, and nobody may sync from it. ``position``: of
-    the changes of the epoch's leader, up to which the folder has all; noted now and then, so that an older
-    copy of the folder is known by it.
+    the leader that this node followed until it was promoted; the node leads even if its settings still have
+    it. ``damaged``: this leader has found damage in its data, and no follower may sync from it. ``position``:
+    the folder has the changes of the epoch's leader up to this position; noted now and then, so that an older
+    copy of the folder can be recognised.
 
-    Three ids of the machine's boot, "" where there is none. In ``torn`` a flush of this copy has failed:
-    until the machine boots anew, files may be other on the disk than they read, and a boot of the broker
-    writes only that again which its leader had not flushed. In ``doubted`` a flush of this leader has failed.
-    Since ``unflushed`` promises count on what was received, and after the next boot of the machine it may be
-    gone. A sync that is swapped in ends all three.
+    ``torn``, ``doubted`` and ``unflushed`` are each the id of a boot of the machine, or "". ``torn``: during
+    this boot a flush of this copy failed: until the machine boots again, files may differ on the disk from
+    what is read, and a boot of the broker writes again only what its leader had not flushed. ``doubted``:
+    during this boot a flush of this leader failed. ``unflushed``: from this boot on, confirms rely on
+    received data that is not flushed and may be lost at the machine's next boot. A new sync clears these ids.
     """
     cluster_id: bytes
     node_id: bytes
@@ -51,13 +51,13 @@ class Identity(NamedTuple):
 
     @property
     def is_whole(self):
-        """Whether all that was acknowledged from this folder is on its disk."""
+        """Whether all that this node has acknowledged is on its disk."""
         boot = this_boot()
         return self.torn != boot and self.unflushed in ("", boot)
 
     @property
     def reads_as_on_disk(self):
-        """Whether what is read from the folder's files is on the disk, once it is flushed."""
+        """Whether data read from the folder's files is on the disk after a flush."""
         return this_boot() not in (self.torn, self.doubted)
 
 
@@ -67,7 +67,7 @@ def this_boot():
 
 
 class IdentityFile:
-    """The ``.cluster`` of a running node's folder ``root``. ``identity``: what is in it."""
+    """The ``.cluster`` of a running node's folder ``root``. ``identity``: its content."""
 
     def __init__(self, files, root, identity):
         self.identity = identity
@@ -75,7 +75,7 @@ class IdentityFile:
         self._turn = Semaphore()
 
     def change(self, **fields):
-        """Change some fields; they are on the disk when this returns. Raises OSError. May switch."""
+        """Change some fields; they are on disk at the return. Raises OSError. May switch."""
         with self._turn:
             changed = self.identity._replace(**fields)
             if changed != self.identity:
@@ -83,8 +83,8 @@ class IdentityFile:
                 self.identity = changed
 
     def take(self, cluster_id, epoch, unflushed=""):
-        """Note that this node was elected for ``epoch``, or leads on in it; on the disk before it opens its
-        doors. A folder of no cluster becomes one of ``cluster_id``.
+        """Note that this node was elected for ``epoch``, or goes on to lead in it; on disk at the return. A
+        folder of no cluster becomes a folder of ``cluster_id``.
 
         Raises ClusterError for a folder of another cluster or of a higher epoch; OSError. May switch.
         """
@@ -128,7 +128,7 @@ def read(root):
 
 
 def write(files, root, identity):
-    """Replace the file; it is on the disk when this returns. Blocks. Raises OSError."""
+    """Replace the file; it is on disk at the return. Blocks. Raises OSError."""
     content = json.dumps({
         "cluster": identity.cluster_id.hex(), "node": identity.node_id.hex(), "epoch": identity.epoch,
         **dict(zip(Identity._fields[3:], identity[3:], strict=True)),
@@ -155,7 +155,7 @@ def check_content(root, is_promoted):
 
 def of_leader(files, root, promoted=""):
     """The Identity of a node that will lead; it begins a cluster if its folder belongs to none. ``promoted``:
-    the address of the leader that it followed until now, if any. Raises ClusterError, OSError. Blocks.
+    the address of the leader that the node has followed, or "". Raises ClusterError, OSError. Blocks.
     """
     # A new epoch begins with a promotion, so that the former leader never wins against it.
     found = read(root)
@@ -171,8 +171,8 @@ def of_leader(files, root, promoted=""):
 
 
 def of_member(files, root):
-    """The Identity of a node of a cluster that elects its leader. A folder without one gets the node's id,
-    and its cluster later. Raises ClusterError, OSError. Blocks.
+    """The Identity of a node of a cluster that elects its leader. A folder without an Identity gets a node id
+    now, and its cluster later. Raises ClusterError, OSError. Blocks.
     """
     found = read(root)
     wanted = Identity(NO_ID, os.urandom(ID_OCTETS), 0) if found is None else found._replace(promoted="")
@@ -182,8 +182,8 @@ def of_member(files, root):
 
 
 def of_follower(files, root):
-    """The Identity of a node that will follow. Raises ClusterError if the folder has content of no cluster;
-    OSError. Blocks.
+    """The Identity of a node that will follow. Raises ClusterError if the folder has content but belongs to
+    no cluster; OSError. Blocks.
     """
     found = read(root)
     if found is None or found.cluster_id == NO_ID:

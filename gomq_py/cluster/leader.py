@@ -1,8 +1,8 @@
 """Leader: listens for followers, admits those that know the secret, and serves each by a link.
 
-Above the stream of events, the links and the syncs. A fault of a follower, or in serving it, is logged and
-costs that follower its connection; it never reaches the storage or another follower. The acknowledger, if
-any, hears of each acknowledgement. ``progress`` is the basis on which the in-sync set is decided
+Uses the stream of events, the links and the syncs. A fault of a follower, or in serving a follower, is logged
+and ends that follower's connection; it never reaches the storage or another follower. The acknowledger, if
+any, is informed of each acknowledgement. The in-sync set is decided by the result of ``progress``
 (``core.in_sync``).
 """
 import contextlib
@@ -52,7 +52,7 @@ class Leader:
         why_no_sync()          returns why followers that need a sync, or come from a former leader, are
                                refused now, or ""; may switch
         found_damage           see SyncSource
-        acknowledger           the Acknowledger of promises that wait for followers, or None
+        acknowledger           the Acknowledger of confirms that wait for followers, or None
         find_listener(name)    returns this node's listener for clients of followers, or None
     """
 
@@ -95,7 +95,7 @@ class Leader:
         LOG.info("listening cluster %s", self._listener.address)
 
     def lead_on(self, epoch):
-        """Lead in a higher ``epoch`` from now on. Followers log in again, and go on where they were."""
+        """Lead in a higher ``epoch`` from now on. Followers log in again, and go on from their positions."""
         # What they have acknowledged stays true.
         self._stream.close_frame()
         self.epoch = self._stream.epoch = epoch
@@ -103,7 +103,7 @@ class Leader:
             link.end(LinkClosed(f"epoch {epoch} has begun: log in again"))
 
     def close(self):
-        """Stop listening, send all events told to followers that take them in time, and close the
+        """Stop listening, send all events put so far to followers that read in time, and close the
         connections. May switch.
         """
         if self._listener is not None:
@@ -126,7 +126,7 @@ class Leader:
 
     @property
     def listener(self):
-        """The net.listener.Listener; None if it is closed."""
+        """The net.listener.Listener; None if closed."""
         return self._listener
 
     @property
@@ -137,20 +137,20 @@ class Leader:
     @property
     def progress(self):
         """Return {node: core.in_sync.Progress} of the connected followers. ``flushed`` is the position that
-        counts for promises: the received one, if the leader does not flush.
+        counts for confirms: the received position, if the leader does not flush.
         """
         return {
             link.node: Progress(self._counted(link), link.is_streaming, True, link.acked.noted)
             for link in self._links if not link.is_over}
 
     def take_leavers(self):
-        """The nodes whose folders cannot take the changes, and that have left since the last call."""
+        """The nodes that have left since the last call because their folders cannot store changes."""
         leavers, self._leavers = self._leavers, set()
         return leavers
 
     def behind(self, nodes):
-        """How far the slowest of ``nodes`` is behind: octets of events that it has not flushed, and octets of
-        their frames. A node that was not seen in this run lacks everything since the boot.
+        """How far the slowest of ``nodes`` is behind: (octets of events that it has not flushed, octets of
+        their frames). A node that has not connected in this run lacks all events since the boot.
         """
         for link in self._links:
             self._note_place(link)
@@ -160,8 +160,8 @@ class Leader:
         return octets, stream.made - min((made for _, made in places), default=stream.made)
 
     def drain(self, nodes, timeout_s):
-        """Wait until these nodes have on their disks what was told so far, or this leader is closed. Returns
-        those that have not, after ``timeout_s`` at most. May switch.
+        """Wait until these nodes have all events put so far on their disks, this leader is closed, or
+        ``timeout_s`` has passed. Returns the nodes that lack events. May switch.
         """
         self._stream.flushing()
         with gevent.Timeout(timeout_s, False):
@@ -307,7 +307,7 @@ class Leader:
             raise FollowerRefused(text, frames.encode(frames.REFUSED, refused, self.epoch))
 
     def _heard(self, link):
-        """Tell the acknowledger of a follower's ACK."""
+        """Report a follower's ACK to the acknowledger."""
         # During a sync its folder has nothing of this run yet.
         self._has_heard.set()
         if link.is_streaming and link not in self._streaming:

@@ -1,11 +1,11 @@
-"""Leadership: lets an elected leader promise and deliver, or stops it.
+"""Leadership: lets an elected leader confirm and deliver, or stops it from doing so.
 
-Between ``core`` (which followers promises wait for), the links to followers, and the broker. ``step`` is
-called a few times a second and changes ``isr`` where necessary. Each turn of the hub's loop begins with a
-look at the clock, so that a process that was stopped delivers nothing on waking.
+Uses ``core`` (which followers confirms wait for), the links to followers, and the broker. ``step`` is called
+a few times a second and changes ``isr`` where necessary. Each turn of the hub's loop begins with a look at
+the clock, so that a process that was stopped delivers nothing on waking.
 
 A leader is *fenced* past the deadline of its lease, and while it does not know whether it leads: nothing is
-promised or delivered, publishers are held, and connections stay open.
+confirmed or delivered, publishers are held, and connections stay open.
 """
 import time
 from collections.abc import Callable
@@ -105,13 +105,13 @@ class Leadership:
         self._apply()
 
     def renew(self, lease: Lease, in_sync: InSync) -> None:
-        """Go on with a new election, which was won while nobody else was elected."""
+        """Go on with a new election, which was won while no other node was elected."""
         self._lease, self.in_sync = lease, in_sync
         self._wake.set()
         self._apply()
 
     def know(self, leads: bool) -> None:
-        """Note whether etcd says that this node leads. While it does not, the leader is fenced."""
+        """Note whether etcd says that this node leads. If not, the leader is fenced."""
         self._leads = leads
         self._apply()
 
@@ -120,14 +120,14 @@ class Leadership:
         self._apply()
 
     def end(self) -> None:
-        """Refuse all promises, and deliver nothing any more. Does not switch."""
+        """Refuse all confirms, and deliver nothing any more. Does not switch."""
         self._has_ended = True
         self._apply()
         self.promises.refuse(ClusterError(DEPOSED))
         self.stop()
 
     def stop(self) -> None:
-        """End the greenlets and the watcher, and leave everything as it is."""
+        """End the greenlets and the watcher; change nothing else."""
         if self._check is not None:
             self._check.stop()
             self._check.close()
@@ -142,8 +142,7 @@ class Leadership:
         return max(-MOST_S, min(MOST_S, self._lease.deadline_s - self._clock()))
 
     def close(self) -> None:
-        """Send followers the changes up to now, and close their connections. Only after ``serve``. May
-        switch.
+        """Send followers the changes up to now, and close the connections. Only after ``serve``. May switch.
         """
         self._leader.close()
         self._holds.close()
@@ -157,7 +156,7 @@ class Leadership:
 
     @property
     def has_others(self) -> bool:
-        """Whether another node is in sync, too."""
+        """Whether another node is in sync."""
         return len(self.in_sync.members) > 1
 
     def check_transfer(self) -> None:
@@ -168,8 +167,8 @@ class Leadership:
             raise ClusterError("no other node is in sync: this one would have to come back at once")
 
     def drain(self) -> frozenset[str]:
-        """Hold publishers until every node in sync has everything on its disk, for DRAIN_S at most. Returns
-        the nodes that have not; if all have, publishers stay held. Only after ``serve``. May switch.
+        """Hold publishers until every node in sync has all changes on its disk, for DRAIN_S at most. Returns
+        the nodes that lack changes; if none, publishers stay held. Only after ``serve``. May switch.
         """
         self._alarms.set(LEADERSHIP, LEADERSHIP, "another node is to lead")
         lacking: frozenset[str] = self._leader.drain(self.in_sync.required, DRAIN_S)
@@ -185,8 +184,8 @@ class Leadership:
         self._greenlets.append(greenlet)
 
     def _look_for_former(self, node: str, address: Address) -> None:
-        """Remove the former leader from the set at once if no process listens at its address: promises would
-        wait for a third of ack_timeout. It joins again when it comes back.
+        """Remove the former leader from the set at once if no process listens at its address: confirms would
+        wait for a third of ack_timeout. The former leader joins again when it comes back.
         """
         while node in self.in_sync.members and (self._leader is None or node not in self._leader.progress):
             if refuses(address):
@@ -253,7 +252,7 @@ class Leadership:
             self._apply()
 
     def _apply(self) -> None:
-        """Shut or open the gate, and hold or keep promises, by the present state. Does not switch."""
+        """By the present state, open or close the delivery gate, hold or release confirms. Never switches."""
         in_sync = self.in_sync
         knows = self._leads and not self._has_ended and not in_sync.is_deposed and in_sync.is_open
         is_fenced = not knows or self._clock() >= self._lease.deadline_s

@@ -1,6 +1,7 @@
 """Link: a follower's connection to its leader.
 
-Below follower, which reads from it. One greenlet writes acks and hashes; another one makes the hashes.
+Used by follower, which reads frames from it. One greenlet writes acks and hashes; a second greenlet makes the
+hashes.
 """
 import time
 from collections.abc import Callable
@@ -26,7 +27,7 @@ READ_OCTETS = 256 * 1024
 class Link:
     """A connection to ``address``, (host, port); ``tls``: a ``gevent.ssl.SSLContext``, or None. Raises
     OSError. May switch: a greenlet that is killed meanwhile leaves no socket behind. ``epoch``,
-    ``counts_received``: the leader's, set at login (login.FollowerLogin).
+    ``counts_received``: of the leader, set at login (login.FollowerLogin).
     """
 
     def __init__(self, address: tuple[str, int], tls: Any):
@@ -42,8 +43,8 @@ class Link:
         self._socket = connect(address, tls)
 
     def begin(self, ack: Callable[[], Ack], hashed: Callable[["Link"], bool]) -> None:
-        """After the login: send ``ack()`` when the position that counts has changed, and every 0.5 s. Call
-        ``hashed(link)`` after each ``wake``, until it returns False.
+        """After the login: send ``ack()`` when the position that counts for the leader has changed, and every
+        0.5 s. Call ``hashed(link)`` after each ``wake``, until it returns False.
         """
         self.reader.limit = frames.MAX_PAYLOAD
         self._greenlets = [gevent.spawn(self._write, ack), gevent.spawn(self._hash, hashed)]
@@ -80,7 +81,8 @@ class Link:
         self._has_listed.set()
 
     def close(self, fault: Exception | None = None) -> None:
-        """Have ``next_frame`` raise ``fault``, if it is the first. From any greenlet; never switches."""
+        """Have ``next_frame`` raise ``fault``, if it is the first fault. From any greenlet; never switches.
+        """
         self.is_closed = True
         self._fault = self._fault or fault
         self.wake()
@@ -91,9 +93,7 @@ class Link:
             pass
 
     def leave(self, fault: Exception) -> None:
-        """Do close() for a fault of this node, of which the leader is told first. From any greenlet; never
-        switches.
-        """
+        """Inform the leader of a fault of this node, then close(). From any greenlet; never switches."""
         self._fault = self._fault or fault
         self._is_leaving = True
         text = Refused(str(fault) or repr(fault))
@@ -104,7 +104,7 @@ class Link:
             pass
 
     def end(self) -> None:
-        """Close, and wait until nothing of this link is at work. May switch."""
+        """Close, and wait until no greenlet of this link runs. May switch."""
         if self._is_leaving:
             gevent.joinall(self._greenlets[:1], LEAVING_S)
         self.close()
@@ -144,8 +144,8 @@ class Link:
 
 
 def connect(address: tuple[str, int], tls: Any) -> Any:
-    """A socket that is connected to a leader's cluster port; arguments as for ``Link``. Raises OSError. May
-    switch: a greenlet that is killed meanwhile leaves no socket behind.
+    """Return a socket that is connected to a leader's cluster port; arguments as for ``Link``. Raises
+    OSError. May switch: a greenlet that is killed meanwhile leaves no socket behind.
     """
     try:
         found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)

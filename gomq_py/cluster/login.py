@@ -1,12 +1,12 @@
 """Login: proves leader and follower to each other before a byte of data is sent.
 
-State machines without I/O or clock; the connection feeds them the frames of a peer that has not logged in and
-sends what they return. Both sides sign both nonces with the cluster's secret (HMAC-SHA256), the follower
-first. Before that the leader tells only what CHALLENGE carries. The login protects nothing after it: a
-network that may be tampered with needs TLS.
+State machines without I/O or clock; the connection feeds them the frames of a peer that has not logged in,
+and sends what they return. Both sides sign both nonces with the cluster's secret (HMAC-SHA256), the follower
+first. Before that the leader reveals only the fields of CHALLENGE. The login protects none of the later
+frames: a network that may be tampered with needs TLS.
 
-A follower logs in for the leader's events (HELLO), or to pass a client on (FORWARD), with whom the leader
-then speaks on this connection.
+A follower logs in for the leader's events (HELLO), or to pass a client on (FORWARD); the leader then serves
+the client on this connection.
 """
 import hmac
 import os
@@ -102,8 +102,8 @@ class FollowerLogin:
     """The follower's side: send ``hello()``, then feed the leader's answers.
 
     Once ``done``: ``cluster_id``, ``epoch`` and ``run`` are the leader's, ``is_sync`` is whether a sync comes
-    first, ``counts_received`` and ``is_successor`` as in messages.Welcome. Until then they are the follower's
-    own: NO_ID as ``cluster_id`` is an empty folder, as ``run`` no position.
+    first, ``counts_received`` and ``is_successor`` as in messages.Welcome. Until then these are the
+    follower's own: NO_ID as ``cluster_id`` means an empty folder, as ``run`` no position.
     """
 
     _KIND, _ROLE = frames.HELLO, b"follower"
@@ -182,7 +182,7 @@ class ForwarderLogin(FollowerLogin):
 
 
 def _step(login, frame):
-    """Give a frame to the method that waits for its kind. Raises LoginRefused for every fault of the peer."""
+    """Pass a frame to the method that expects its kind. Raises LoginRefused for every fault of the peer."""
     # After one the login accepts nothing.
     expected, login._next = login._next, None
     if expected is None or frame.kind not in expected:

@@ -1,4 +1,4 @@
-"""Membership: a node's part in replication, as the settings of [clustering] ask for it.
+"""Membership: a node's part in replication, as the settings of [clustering] say.
 
 Used by node. A leader with ``replicate`` has a stream of its changes and serves followers. A node with
 ``follow`` keeps a copy of its leader's data folder, until it is promoted.
@@ -34,7 +34,7 @@ PROMOTE = "promote the follower ('gomq-py-ctl promote', with --force where it ha
 
 
 class Membership:
-    """One node's part in replication. ``replicators``: hear the changes of a leader's Files."""
+    """One node's part in replication. ``replicators``: get the changes of a leader's Files."""
 
     def __init__(self, settings: Settings):
         self._settings = settings
@@ -74,9 +74,9 @@ class Membership:
         return False
 
     def _has_later_epoch(self, found: Identity) -> bool:
-        """Whether ``cluster_leader`` answers and proves to lead the same cluster in a later epoch. One that
-        refuses this node, because damage was found in its folder, for example, has no need to prove it: where
-        two might lead, this one follows.
+        """Whether ``cluster_leader`` answers and proves to lead the same cluster in a later epoch. A leader
+        that refuses this node, for example because damage was found in the leader's folder, need not prove
+        it: if two nodes might lead, this node follows.
         """
         from gomq_py.cluster.follower import FAULTS
         from gomq_py.cluster.link import Link
@@ -112,12 +112,12 @@ class Membership:
             self._file, follower_context(self._settings))
 
     def forwarder(self, hub: Any) -> None:
-        """None: no client is passed on to the leader, since one that connects to a warm copy has found the
-        wrong node.
+        """Return None: no client is passed on to the leader, because a client that connects to a warm copy
+        has the wrong address.
         """
 
     def start(self, on_elected: Callable[[], None], on_deposed: Callable[[str], None]) -> None:
-        """Begin to follow. The callbacks are not used, because nobody is elected."""
+        """Begin to follow. The callbacks are not used, because there is no election."""
         self._follower.start()
 
     def why_not_promote(self, is_forced: bool) -> str:
@@ -136,8 +136,8 @@ class Membership:
         return ""
 
     def end_following(self, register: Any) -> None:
-        """Stop the Follower, if there is one; what it has received is on disk then. Other followers sync
-        anew. Raises OSError if that has failed. May switch.
+        """Stop the Follower, if any; all received changes are then on disk. Other followers must sync again.
+        Raises OSError if the flush has failed. May switch.
         """
         follower, self._follower = self._follower, None
         if follower is not None:
@@ -153,8 +153,8 @@ class Membership:
         identities.check_content(root, bool(self._followed))
 
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
-        """Take the folder's identity as that of a leader. ``damage_count()``: number of damages found in this
-        run. Blocks. Raises ClusterError, OSError.
+        """Make the folder's identity a leader's. ``damage_count()``: number of damages found in this run.
+        Blocks. Raises ClusterError, OSError.
         """
         self._root, self._register = root, register
         if self._stream is not None or self._followed:
@@ -163,10 +163,10 @@ class Membership:
             self._damage = FolderDamage(self._file, damage_count)
 
     def guard(self, durability: Any) -> None:
-        """Do nothing: no promise waits for followers."""
+        """Do nothing: confirms do not wait for followers."""
 
     def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
-        """Serve followers, if the settings want it. ``find_listener``: see cluster.leader.Leader. Raises
+        """Serve followers, if the settings say so. ``find_listener``: see cluster.leader.Leader. Raises
         BindError, ClusterError, OSError. May switch.
         """
         if self._stream is None:
@@ -185,8 +185,8 @@ class Membership:
         """Do nothing."""
 
     def change(self, what: str, node: str = "") -> None:
-        """Do what an operator asks for. "accept_damage": let followers sync again, although damage was found.
-        Raises ClusterError, OSError. May switch.
+        """Carry out an operator's request. "accept_damage": let followers sync again, although damage was
+        found. Raises ClusterError, OSError. May switch.
         """
         if what != "accept_damage":
             raise ClusterError("the nodes of this cluster elect no leader: see promote")
@@ -200,7 +200,7 @@ class Membership:
         return why_no_sync(self._file.identity, PROMOTE)
 
     def _found_damage(self, what: str) -> bool:
-        """Let nobody sync, because ``what`` is damaged. Returns whether the follower's sync ends. Raises
+        """Refuse all syncs, because ``what`` is damaged. Returns whether the running sync must end. Raises
         OSError. May switch.
         """
         assert self._damage is not None

@@ -1,8 +1,8 @@
 """Publisher holds: alarms that stop a leader's publishers while its followers cannot keep up.
 
-Publishers are held while fewer nodes than ``min_isr`` are in sync, because no promise is kept then. They are
-also held while a required follower is far behind: the changes that it lacks are in memory, and once they are
-dropped it would have to sync anew. Only ``close`` switches.
+Publishers are held while fewer nodes than ``min_isr`` are in sync, because no confirm is sent then. They are
+also held while a required follower is far behind: the changes that it lacks are in memory, and once these are
+dropped it would have to sync again. Only ``close`` switches.
 """
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -25,8 +25,8 @@ MB = 1_000_000
 
 
 class PublisherHolds:
-    """Raises and lifts ``alarms``, a broker's Alarms. ``required()``: ids of the nodes that promises wait
-    for. ``max_lag_octets``: publishers are held while one of them lacks more octets of changes.
+    """Raises and lifts ``alarms``, a broker's Alarms. ``required()``: ids of the nodes that confirms wait
+    for. ``max_lag_octets``: publishers are held while one of these nodes lacks more octets of changes.
     """
 
     def __init__(

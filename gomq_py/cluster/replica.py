@@ -1,10 +1,10 @@
 """Replica: repeats a leader's operations on a follower's data folder, and flushes them.
 
-Below follower, which calls one method for each of the leader's events (``cluster.wire.events``), in one
-thread at a time; above ``storage.disk.files``, through which every change goes. ``files`` has no replicators.
-Paths are relative to the data folder; a file is known by the leader's id for it.
+Used by follower, which calls one method for each of the leader's events (``cluster.wire.events``), in one
+thread at a time; makes every change by ``storage.disk.files``. ``files`` has no replicators. Paths are
+relative to the data folder; a file is identified by its id at the leader.
 
-After ``flushed()`` the next operation waits for a flush of all earlier ones, because it may rely on the
+After ``flushed()`` the next operation waits for a flush of all earlier operations, because it may rely on the
 leader's flush, such as the removal of a queue's files.
 """
 import contextlib
@@ -26,7 +26,7 @@ class ReplicaError(Exception):
 
 
 def real_path(root, path):
-    """The path in the folder ``root``. Raises ReplicaError if a folder on the way is a link; OSError."""
+    """The path in the folder ``root``. Raises OSError; ReplicaError if a part of ``path`` is no folder."""
     at = root
     for name in path.split("/")[:-1]:
         at = f"{at}/{name}"
@@ -127,7 +127,7 @@ class Replica:
         self._changed(target)
 
     def unlinked(self, file_id, path):
-        """Unlink a file. Id 0: it was never told of."""
+        """Unlink a file. ``file_id`` 0: not in this copy, nothing to do."""
         self._begin()
         if file_id:
             if self._known(file_id, "unlinked") != path:
@@ -209,7 +209,7 @@ class Replica:
         self._changed(path)
 
     def _forget(self, file_id):
-        """Forget a file that is removed, or whose name another file gets."""
+        """Forget a file that is removed, or whose name is given to another file."""
         self._close(file_id)
         self._dirty.discard(file_id)
         self._ids.pop(self.paths.pop(file_id, None), None)
@@ -255,7 +255,7 @@ class Replica:
         self._changed(path)
 
     def _changed(self, path):
-        """Note that a name has come or gone."""
+        """Note that a name was added or removed."""
         self._dirty_folders.add(os.path.dirname(path))
 
     def _at(self, path):

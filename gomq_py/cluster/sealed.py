@@ -1,4 +1,4 @@
-"""Sealed segments: whether a leader's msgs file still has the records that it was sealed with.
+"""Sealed segments: whether a leader's msgs file still has all records counted in its seal (closing counts).
 
 Used by sync_source: a boot does not read sealed segments, so a sync may be the first to meet their damage.
 """
@@ -21,8 +21,8 @@ def holds_messages(path):
 
 
 def lost_in(path):
-    """Say in words where a sealed msgs file has lost a message; "" if it has not, or is not sealed. For a
-    thread, while the broker works; blocks. Raises OSError.
+    """Return, as text, where a sealed msgs file has lost a message; "" if none is lost, or without a seal.
+    For a thread, while the broker works; blocks. Raises OSError.
     """
     # Messages that are acked do not count, and damage that was reported before does not. The file is mapped,
     # not copied.

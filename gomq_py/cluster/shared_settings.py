@@ -1,8 +1,8 @@
-"""Shared settings: those that should be alike on all nodes of a cluster, because any of them may lead.
+"""Shared settings: settings that should be equal on all nodes of a cluster, because any node may lead.
 
-The table of options marks them as ``shared``: settings of promises and elections, defaults of queues and
-clients, and limits for clients. Not among them are secrets and settings of one machine: folders, addresses,
-ports, sizes of its memory. Each node writes its own values into ``nodes/<id>``; the leader compares them, and
+The table of options marks them as ``shared``: settings of confirms and elections, defaults of queues and
+clients, and limits for clients. Secrets and settings of one machine (folders, addresses, ports, sizes of
+memory) are not ``shared``. Each node writes its own values into ``nodes/<id>``; the leader compares them, and
 warns once of each difference.
 """
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ VERSION = "version"
 
 
 class Difference(NamedTuple):
-    """A difference from another node. ``node``: the other's id; ``setting``: a name such as "[amqp]
+    """A difference from another node. ``node``: the other node's id; ``setting``: a name such as "[amqp]
     heartbeat".
     """
 
@@ -41,7 +41,7 @@ def told(settings: Settings) -> dict[str, str]:
 
 
 def differences(node: str, own: Mapping[str, str], nodes: Mapping[str, Kept]) -> list[Difference]:
-    """Differences between this node's settings (``own``, made by told()) and those of all other nodes."""
+    """Differences between this node's settings (``own``, from told()) and the settings of the other nodes."""
     found = []
     for other, kept in sorted(nodes.items()):
         record = decoded(kept, NodeRecord.decode)
@@ -54,7 +54,7 @@ def differences(node: str, own: Mapping[str, str], nodes: Mapping[str, Kept]) ->
 
 
 class Warner:
-    """Warns of each difference once, as long as it lasts. ``node``: this node's id; ``own``: see ``told``."""
+    """Warns of each difference once, as long as it lasts. ``node``: this node's id; ``own``: from told()."""
 
     def __init__(self, node: str, own: Mapping[str, str]):
         self.found: list[Difference] = []
@@ -76,7 +76,7 @@ class Warner:
 
 
 def _text(value: str) -> str:
-    """The value if a NodeRecord takes it, otherwise its digest."""
+    """The value if a NodeRecord accepts it, otherwise its digest."""
     if len(value) <= MAX_TEXT and value.isprintable():
         return value
     return f"digest {blake2b(value.encode(), digest_size=8).hexdigest()}"

@@ -1,10 +1,10 @@
 """Staging: receives a sync in the folder ``.sync`` of the data folder, and swaps it in once it is whole.
 
-Below follower; a kind of Replica. The leader lists its files and sends the blocks that differ, and in the
+Used by follower; a kind of Replica. The leader lists its files and sends the blocks that differ, and in the
 same stream all its events since the sync began. Operations of files that are not listed yet are skipped,
 because their content is sent later. Until the swap (``storage.disk.swap``) the data folder stays as it was. A
-listed file begins as a link to the data folder's file of that name, and is copied before the first write into
-it.
+listed file begins as a hard link to the data folder's file of that name, and is copied before the first write
+into it.
 """
 import contextlib
 import os
@@ -21,11 +21,11 @@ from gomq_py.storage.disk.open_file import CAN_FLUSH_FILE_SYSTEMS, ZEROS
 
 
 class Staging(Replica):
-    """The next content of the data folder ``root``. The follower answers for each listed file with the
-    ``checksums`` of its own copy.
+    """The next content of the data folder ``root``. The follower answers each listed file with the
+    ``checksums`` of its copy.
 
     ``trusts_disk``: False after a failed flush or read, when a file may differ on the disk from what is read.
-    Then nothing is taken from the data folder, and the leader sends everything.
+    Then no file of the data folder is used, and the leader sends everything.
     """
 
     def __init__(self, files, root, trusts_disk=True):
@@ -39,8 +39,8 @@ class Staging(Replica):
         self._listed = deque()  # see take_listed
 
     def complete(self, identity):
-        """Flush everything, swap it in with ``identity`` and return the Replica of the data folder. Closes
-        this object.
+        """Flush the received content, swap it in with ``identity`` and return the Replica of the data folder.
+        Closes this object.
         """
         identities.write(self._files, self._root, identity)
         with self._doubting():
@@ -76,8 +76,8 @@ class Staging(Replica):
         self._is_listed = True
 
     def synced(self):
-        """Note that everything is here, so that the follower calls ``complete``. Raises ReplicaError if this
-        is no data folder.
+        """Note that all content was received, so that the follower calls ``complete``. Raises ReplicaError if
+        the content is no data folder.
         """
         # It must not take the place of one.
         self._begin()
@@ -147,7 +147,7 @@ class Staging(Replica):
 
     def checksums(self, parts):
         """Return for each (id, first, end) the CRC-32Cs of the file's blocks [first, end): fewer at the
-        file's end, none if it has gone. For another thread.
+        file's end, none if the file is missing. For another thread.
         """
         return [self._checksums(*part) for part in parts]
 
@@ -182,7 +182,7 @@ class Staging(Replica):
         return file_id in self.paths
 
     def _make_way(self, path):
-        """Make the folder for a path, and remove what is there."""
+        """Make the folder for a path, and remove what lies at the path."""
         self._have_folder(os.path.dirname(path))
         self._unlink_if_here(path)
 
@@ -197,7 +197,7 @@ class Staging(Replica):
             self._folder_changed(path)
 
     def _linked_size(self, file_id, path):
-        """Link to the data folder's file. Returns its size; None if there is none, or none can be linked."""
+        """Make a hard link to the data folder's file. Returns the file's size; None if that is impossible."""
         try:
             own = real_path(self._data, path)
             status = os.lstat(own)
@@ -215,7 +215,7 @@ class Staging(Replica):
         return super()._file(file_id)
 
     def _copy(self, file_id, size=None):
-        """Replace a link by a copy, of ``size`` bytes at most."""
+        """Replace a hard link by a copy of the file's first ``size`` bytes (None: all)."""
         if file_id not in self._linked:
             return
         path = self._at(self.paths[file_id])

@@ -153,8 +153,8 @@ class EventStream(Replicator):
             self._begin_anew()
 
     def succeed(self, former, epoch):
-        """Before the boot: go on behind the run that this node has copied (former_run.FormerRun), so that its
-        other followers find their place here. ``epoch``: of the frames from now on.
+        """Before the boot: go on behind the run that this node has copied (former_run.FormerRun), so that the
+        run's other followers find their place here. ``epoch``: of the frames from now on.
         """
         assert self._last is self._first and not self._is_keeping
         self.position, self.epoch = former.position, epoch
@@ -182,7 +182,7 @@ class EventStream(Replicator):
             self._begin_anew()
 
     def detach(self):
-        """Note that a follower has gone. ALONE_S after the last one nothing is kept any more."""
+        """Note that a follower has gone. ALONE_S after the last has gone, nothing is kept."""
         self._followers -= 1
         if not self._followers:
             self._timer = gevent.spawn_later(ALONE_S, self._stop_keeping)
@@ -197,7 +197,7 @@ class EventStream(Replicator):
             self._freeing.join()
 
     def end(self):
-        """The Entry of the last event told. A link that begins there gets all later events."""
+        """The Entry of the last event put. A link that begins there gets all later events."""
         self.close_frame()
         return self._last
 
@@ -226,8 +226,8 @@ class EventStream(Replicator):
                 self.close_frame()
 
     def octets_of(self, entry):
-        """The frame of an Entry, which may have to be read. Returns None, and begins the chain anew, if that
-        fails.
+        """The frame of an Entry, which may have to be read. If that fails, returns None and begins a new
+        chain.
         """
         if entry._piece is None:
             return entry._octets
@@ -295,7 +295,7 @@ class EventStream(Replicator):
         self._append(Entry(self._chain, position, is_whole, self.octets, frame))
 
     def _add_pieces(self, file_id, file, start, end):
-        """Put a range into frames of its own, now."""
+        """Put a range into frames of its own, at once."""
         # The last frame alone has the event's position.
         self._close(self.position - 1, True)
         for at in range(start, end, PIECE_OCTETS):
@@ -373,7 +373,7 @@ class EventStream(Replicator):
             wake()
 
     def _free(self):
-        """Free dropped frames in slices, and so the files that they retain. May switch."""
+        """Free dropped frames, and with them the files that they hold, in slices. May switch."""
         try:
             give_way()
             while not self._free_some():
@@ -400,7 +400,7 @@ class EventStream(Replicator):
         self._begin_anew()
 
     def _fail(self, error):
-        """Go on after a fault: all followers begin anew."""
+        """Go on after a fault: all followers must sync again."""
         # The storage must not hear of it.
         if not self._has_failed:
             LOG.error("a change could not be sent to the followers, which begin anew", exc_info=error)

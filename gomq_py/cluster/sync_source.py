@@ -1,7 +1,7 @@
 """Sync source: brings one follower's copy to the leader's state while the leader goes on.
 
-Above the register of files, beside the stream of events. Lists folders and files, waits for the checksums of
-the follower's copies (HASHES), and sends the blocks that differ.
+Uses the register of files and the stream of events. Lists folders and files, waits for the checksums of the
+follower's copies (HASHES), and sends the blocks that differ.
 
 Nothing is locked. A chunk of a block is read in the hub, and in the same turn put into the stream, behind all
 events so far. So it is never older than these events, and all later changes come as events. Threads read the
@@ -54,8 +54,8 @@ class SyncError(Exception):
 class SyncSource:
     """One sync; ``done_octets`` of ``total_octets`` were compared.
 
-        put(payload)           sends a payload of EVENTS behind all events told so far, without a switch
-        wait_for_room()        returns when the link can take more; may switch
+        put(payload)           sends a payload of EVENTS behind all events so far, without a switch
+        wait_for_room()        returns when the link has room; may switch
         found_damage(what)     called for a damaged file of the leader where the follower's differs; returns
                                whether that ends the sync; may switch
     """
@@ -76,15 +76,14 @@ class SyncSource:
         self._clock = SliceClock(SLICE_S)
 
     def blocks_of(self, file_id):
-        """The number of blocks of an awaited file: a follower has no more checksums of it. None for another
+        """The number of blocks of an awaited file: a follower has at most as many checksums. None for another
         file.
         """
         found = self._sizes.get(file_id)
         return None if found is None else -(-found[0] // BLOCK_OCTETS)
 
     def hashes(self, file_id, checksums):
-        """Take the follower's checksums of a file. Returns whether the file was awaited; others are ignored.
-        """
+        """Handle the follower's checksums of a file. Returns False, without any effect, if not awaited."""
         # Another file may have been removed meanwhile.
         found = self._sizes.pop(file_id, None)
         if found is None:
@@ -193,7 +192,7 @@ class SyncSource:
         return False
 
     def _next_batch(self):
-        """Take tasks, as many as a thread checks in one go."""
+        """Remove as many tasks as a thread checks in one go."""
         batch, blocks = [], 0
         while self._tasks and len(batch) < BATCH_FILES and blocks < BATCH_BLOCKS:
             task = self._tasks.popleft()
@@ -222,8 +221,7 @@ class SyncSource:
         self._give_way()
 
     def _check_source(self, task, differing):
-        """Check a segment before it replaces another content. Raises SyncError, FileNotFoundError. May
-        switch.
+        """Check a segment before it replaces other content. Raises SyncError, FileNotFoundError. May switch.
         """
         # The other content may be the sound one.
         replaces = bool(differing) and differing[0] < len(task.checksums)
@@ -258,7 +256,7 @@ class SyncSource:
                 self.sent_octets += len(octets)
 
     def _missing(self, task):
-        """Look later for a file that a thread has renamed."""
+        """Look again later for a file that a thread has renamed."""
         task.give_up_s = task.give_up_s or time.monotonic() + MISSING_MOST_S
         if time.monotonic() > task.give_up_s:
             raise SyncError(f"{task.path} is missing in the leader's folder")
@@ -278,8 +276,8 @@ class SyncSource:
 
 
 class _Patience:
-    """How long a follower is still waited for: ANSWER_MOST_S at most, and for more when it has done
-    something, by LEAST_OCTETS_S. A context for each wait, which raises SyncError when that time is over.
+    """Limits how long a follower is waited for: at most ANSWER_MOST_S; longer when the follower has done some
+    work, by LEAST_OCTETS_S. A context manager for each wait; raises SyncError when the time is over.
     """
 
     def __init__(self):
@@ -287,7 +285,7 @@ class _Patience:
         self._since_s = 0.0
 
     def earn(self, octets):
-        """Note what the follower has done."""
+        """Note that the follower has handled so many octets."""
         self._left_s = min(ANSWER_MOST_S, self._left_s + octets / LEAST_OCTETS_S)
 
     def __enter__(self):
@@ -302,7 +300,7 @@ class _Patience:
 
 
 class _Task:
-    """Compare the blocks [first, until) of a file. ``inode``: of the listed one; ``checksums``: of the
+    """Compare the blocks [first, until) of a file. ``inode``: of the listed file; ``checksums``: of the
     follower's blocks, from block 0.
     """
 
@@ -350,7 +348,7 @@ def _differing(path, inode, first, until, checksums):
 
 
 def _open(path, inode):
-    """Raises FileNotFoundError, also if a thread has renamed the file and put another one there."""
+    """Open a file. Raises FileNotFoundError, also if another file is there."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if os.fstat(fd).st_ino != inode:
         posix.close(fd)

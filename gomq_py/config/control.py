@@ -1,8 +1,8 @@
 """Control: finds the default path of gomq-py-ctl's socket, and the user whom ctl trusts to serve it.
 
-The broker and ctl both take the path from here. A client of the socket may do everything, and ctl sends
-passwords. So the socket lies in a folder that only the broker's user, or root, can write to: in /tmp another
-user could create a socket of that name first.
+The broker and ctl both get the path here. A client of the socket may do everything, and ctl sends passwords.
+So the socket lies in a folder that only the broker's user, or root, can write to: in /tmp another user could
+create a socket of that name first.
 """
 import os
 import stat
@@ -26,8 +26,8 @@ def folders(data_dir: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def path_to_serve(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The path at which the broker listens: in the first of the ``folders`` that belongs to its user or can
-    be created in a folder of that user; otherwise in the data folder.
+    """The path at which the broker listens: in the first of the ``folders`` that belongs to the broker's user
+    or can be created in a folder of that user; otherwise in the data folder.
     """
     found = folders(data_dir, environment)
     return os.path.join(next((folder for folder in found[:-1] if _is_own(folder)), found[-1]), NAME)
@@ -78,7 +78,7 @@ def is_shared(folder: str) -> bool:
 
 def owner_by_path(path: str) -> int | None:
     """User id of the owner of the folder in which the socket lies. None if other users, except root, can
-    change a folder on the way to it, or if one is missing.
+    change a folder on that path, or if a folder is missing.
     """
     folder = os.path.dirname(os.path.realpath(path))
     try:

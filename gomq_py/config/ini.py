@@ -50,7 +50,7 @@ def parse(text: str, file_name: str) -> list[Entry]:
 
 
 def _shown(line: str) -> str:
-    """The first word of a line, for error texts. The rest may be a password whose equals sign is missing."""
+    """The first word of a line, for error texts. The rest may be a password after a missing equals sign."""
     word, *more = line.split(None, 1)
     return repr(word[:SHOWN_CHARACTERS] + ("..." if more or len(word) > SHOWN_CHARACTERS else ""))
 

@@ -27,7 +27,7 @@ LOG_LEVELS = ("debug", "info", "warn", "error", "fatal", "none")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of option value. ``parse(text)`` returns the value; its ValueError says what it expects."""
+    """A kind of option value. ``parse(text)`` returns the value; its ValueError says what is expected."""
 
     name: str
     parse: Callable[[str], Any]
@@ -81,7 +81,7 @@ def _show_boolean(value: bool) -> str:
 
 
 def integer(least: int, most: int = MOST, wanted: str = "") -> Kind:
-    """The Kind of whole numbers from ``least`` to ``most``, both included. ``wanted``: text of its errors."""
+    """The Kind of whole numbers from ``least`` to ``most``, both included. ``wanted``: the errors' text."""
     wanted = wanted or f"a whole number from {least} to {most}"
 
     def parse(text: str) -> int:
@@ -228,8 +228,8 @@ def _address(text: str) -> str:
 
 
 def endpoint_parts(text: str) -> tuple[str, int, bool]:
-    """Return (host, port, whether with TLS) of an etcd server: host, host:port, or an http:// or https:// URL
-    of them. Raises ValueError, without the text, which may hold a password.
+    """Return (host, port, whether with TLS) of an etcd server: given as host, host:port, or an http:// or
+    https:// URL. Raises ValueError, without the text, which may hold a password.
     """
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")

@@ -41,7 +41,7 @@ _OF_THIS_MACHINE = tuple(ip_network(network) for network in (
 class Option:
     """One option of the broker: a row of the table OPTIONS.
 
-        name           of its attribute, if it is not ``prefix`` and key
+        name           of the attribute, if not ``prefix`` and key
         environment    names without their prefix
         aliases        deprecated (section, key) pairs that still work
         shared         should be alike on all nodes of a cluster, any of which may lead
@@ -535,8 +535,8 @@ def shortened(value: Any) -> str:
 
 
 class Settings:
-    """The values of all options, as attributes (``settings.amqp_port``), and where each value was given, for
-    error messages.
+    """The values of all options, as attributes (``settings.amqp_port``), and the place where each value was
+    given, for error messages.
     """
 
     def __init__(self, **values: Any):
@@ -559,8 +559,8 @@ class Settings:
 
     @classmethod
     def checked(cls, **values: Any) -> "Settings":
-        """Make Settings of ``values``, {attribute name: value or text}, after checking them as a
-        configuration file's. Raises TypeError for an unknown name, ValueError for a wrong value.
+        """Make Settings of ``values``, {attribute name: value or text}, after checking them like values in a
+        configuration file. Raises TypeError for an unknown name, ValueError for a wrong value.
         """
         for attribute, value in values.items():
             option = BY_ATTRIBUTE.get(attribute)
@@ -585,9 +585,7 @@ class Settings:
         self.origins[attribute] = origin
 
     def missing(self) -> str | None:
-        """An error text if the settings ask for copies on other nodes and lack a secret or a port for these,
-        otherwise None.
-        """
+        """An error text if settings for copies on other nodes lack a secret or a port, otherwise None."""
         # An operator would rely on the copies.
         if self.clustering and (self.cluster or self.cluster_leader):
             return (
@@ -605,5 +603,5 @@ class Settings:
         return None
 
     def origin(self, attribute: str) -> str:
-        """Where the option's value was given, such as "--port" or "gomq.ini:12"; "default" if nowhere."""
+        """The place where the option's value was given, such as "--port" or "gomq.ini:12"; else "default"."""
         return self.origins.get(attribute, "default")

@@ -1,4 +1,4 @@
-"""Sources: takes each setting from the flags, else the environment, else the INI file, else the defaults.
+"""Sources: reads each setting from the flags, else the environment, else the INI file, else the defaults.
 
 Turns text from the three sources into one ``Settings``. An operator's error is a ``ConfigError`` of one line
 that names the place; a harmless error is a warning for the log.
@@ -56,7 +56,7 @@ class _Text(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """An ArgumentParser that asks for the terminal's width only to print help."""
+    """An ArgumentParser that reads the terminal's width only to print help."""
 
     # argparse itself asks at every flag, and for that imports compression libraries (0.2 MB).
     def __init__(self, **options: Any):
@@ -134,7 +134,7 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple
 
 
 def _with_hash(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Copy the environment, with a hash in place of the plain password. Raises ConfigError if it has both."""
+    """Copy the environment, with a hash for the plain password. Raises ConfigError if both are set."""
     if not environment.get(PLAIN_PASSWORD):
         return environment
     if environment.get(PASSWORD_HASH_OF_IT):
@@ -239,7 +239,7 @@ def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
 
 
 def _take_sni(settings: Settings, entry: ini.Entry) -> list[str]:
-    """Keep one line of a [sni:HOST] section. Its values are parsed as those of the same keys in [main]."""
+    """Keep one line of a [sni:HOST] section. Values are parsed like those of [main]."""
     key = entry.key
     for prefix in SNI_PROTOCOLS:
         key = key.removeprefix(prefix)

@@ -4,7 +4,7 @@
     hub's clients, alarms and heartbeats > block, unblock, check_heartbeat, force_close, abort, cut_off
 
 A protocol's Connection, a subclass, parses and writes. A client has no greenlet, which would take more memory
-than all the rest of an idle client; one is made at the end if the broker must wait for the client.
+than all the rest of an idle client; a greenlet is made at the end, if the broker must wait for the client.
 """
 import logging
 import os
@@ -34,7 +34,7 @@ class ClientConnection:
     """Serves a client from its first octet to its last. ``why``: the reason of its end, for the log.
     ``local_user``: the user of a client in this process, without port. A subclass has:
 
-        log                              its protocol's
+        log                              the protocol's logger
         goodbye                          the protocol's last message to a client
         door, protocol                   names for lists of connections
         channels                         by number, for lists
@@ -83,7 +83,8 @@ class ClientConnection:
         return self.address[1] if isinstance(self.address, tuple) else 0
 
     def unkept(self):
-        """Return (number of messages sent to the client without a queue, number of such messages dropped)."""
+        """Return (number of messages sent to the client without a queue, number of these that were dropped).
+        """
         return 0, 0
 
     # for the protocol to implement
@@ -93,17 +94,17 @@ class ClientConnection:
     goodbye: str
 
     def force_close(self, reason):
-        """End the connection for an operator or the broker: tell the client, and wait for its answer."""
+        """End the connection for an operator or the broker: inform the client, and await its answer."""
         raise NotImplementedError
 
     def lend_nothing(self):
         """Take no more messages from queues for delivery: a message taken now would count as delivered."""
 
     def tell_of_alarm(self):
-        """Tell the client, if the protocol can, that an alarm blocks its publishes or that they go on."""
+        """Inform the client, if the protocol can, that an alarm blocks its publishes or has ended."""
 
     def _choose_lanes(self):
-        """Choose the parser of frames anew, because tracing or an alarm has begun or ended."""
+        """Choose the parser of frames again: tracing or an alarm has begun or ended."""
         raise NotImplementedError
 
     def _stop(self):
@@ -115,8 +116,7 @@ class ClientConnection:
         return False
 
     def _say_last_word(self):
-        """Tell the client that the connection ends. Returns True if its close is to be awaited. May switch.
-        """
+        """Inform the client of the end. Returns True if the client's close must be awaited. May switch."""
         raise NotImplementedError
 
     def _end(self):
@@ -149,7 +149,7 @@ class ClientConnection:
         self.vhost.watch_tracing(self, type(self)._choose_lanes)
 
     def has_time(self):
-        """Whether the next frame may be processed in this poll. If not, the stream is held until its turn."""
+        """Whether the next frame may be processed in this poll. If not, reading is paused until its turn."""
         return self.slow_walk.has_time()
 
     def log_life(self, text, *arguments):
@@ -166,8 +166,8 @@ class ClientConnection:
         self._when_gone = partial(callback, *arguments)
 
     def over(self):
-        """Schedule the connection's end, because its stream has ended. Until then it takes no message from a
-        queue.
+        """Schedule the connection's end, because its stream has ended. Until then the connection gets no
+        message from a queue.
         """
         # Of thousands of broken connections, each would take the messages that an ended one requeued.
         self.lend_nothing()
@@ -198,7 +198,7 @@ class ClientConnection:
                 self._gone()
 
     def finish(self):
-        """Tell the client of the end, and release everything. True if the client was told. May switch."""
+        """Inform the client of the end, release everything. True if it was informed. May switch."""
         try:
             return self._say_last_word()
         finally:
@@ -210,14 +210,14 @@ class ClientConnection:
             self._when_gone()
 
     def abort(self, why):
-        """Close the connection at once, without telling the client, and log ``why``."""
+        """Close the connection at once, without a word to the client, and log ``why``."""
         self.why = self.why or why
         self.log.warning("connection %s: %s", self.name, why)
         self.output.close()
         self._stop()
 
     def cut_off(self):
-        """Read and write no more, because the hub is closed. The client is not told; its unacked messages
+        """Read and write no more, because the hub is closed. The client is not informed; its unacked messages
         stay in their queues.
         """
         # before the output calls its waiters, which would have the stream read again
@@ -272,7 +272,7 @@ class ClientConnection:
         self._choose_lanes()
 
     def unblock(self):
-        """Note that the alarm is over, and let a blocked client publish."""
+        """Note that the alarm is over, and allow a blocked client to publish."""
         self.blocked_reason = None
         self._choose_lanes()
         if self._alarm_hold is not None:
@@ -290,7 +290,7 @@ class ClientConnection:
     @property
     def flow(self):
         """The connection's state in RabbitMQ's words: ``blocked`` by an alarm, ``blocking`` if an alarm would
-        block its next publish, otherwise ``running``.
+        block the client's next publish, otherwise ``running``.
         """
         if self._alarm_hold is not None:
             return "blocked"

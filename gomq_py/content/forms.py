@@ -2,7 +2,7 @@
 gomq_py.octets and gomq_py.errors; no I/O.
 
 A message of another protocol is stored as its server received it, under a ``kind`` of its own
-(storage.format.record). ``Message.get_properties`` asks the Form that is registered for this kind to
+(storage.format.record). ``Message.get_properties`` calls the Form that is registered for this kind to
 translate its properties. The table of Forms is the only state here, and all brokers of a process share it.
 """
 from gomq_py import octets

@@ -1,4 +1,4 @@
-"""Basic properties: scans them in place as a message passes, and decodes them only when a reader asks.
+"""Basic properties: scans them in place as a message passes, and decodes them only for a reader.
 
 The octets are those of a content header behind class, weight and body size (§4.2.6.1): a short of flags, then
 the flagged properties in this order:
@@ -12,7 +12,7 @@ Bit 1 names no property and is ignored, as in RabbitMQ. Bit 0 announces a second
 class does not have, so properties with bit 0 are malformed. No function reads past the end that it is given.
 
 The headers of a message in a delayed exchange (broker.exchanges.delayed) are read in place, too: due_ms()
-tells when the message is due, negate() copies the table for the next exchange. Both return UNTOLD for types
+returns when the message is due, negate() copies the table for the next exchange. Both return UNTOLD for types
 that clients rarely use; the exchange then decodes the table.
 """
 from struct import Struct
@@ -311,7 +311,7 @@ class Properties:
 
 def due_ms(p, at, end, arrived_ms):
     """Unix milliseconds at which a message is due, by its checked header entries in [``at``, ``end``).
-    NOT_DELAYED if no header delays it; UNTOLD if the octets must be decoded to tell. ``arrived_ms``: its
+    NOT_DELAYED if no header delays it; UNTOLD if the octets must first be decoded. ``arrived_ms``: its
     arrival, Unix milliseconds.
     """
     delay_at = deliver_at = -1

@@ -61,5 +61,5 @@ def set_user_tags(session, user, tags):
 @command("hash_password")
 @click.argument("password", required=False)
 def hash_password(session, password):
-    """Print the hash of a password, for definitions and configuration. Asks no broker."""
+    """Print the hash of a password, for definitions and configuration. Needs no broker."""
     session.out.value("password_hash", salted_hash.make(asked_password(password)))

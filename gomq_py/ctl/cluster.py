@@ -1,5 +1,5 @@
-"""Commands that show a cluster's nodes, tell which must not stop now, and make a node lead; those that send
-one request are in simple.
+"""Commands that show a cluster's nodes, check which must not stop now, and make a node lead; commands that
+send one request are in simple.
 """
 import sys
 import time

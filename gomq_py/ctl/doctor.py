@@ -1,4 +1,4 @@
-"""Doctor: asks a broker for its problems, looks at this machine, and says what to do.
+"""Doctor: reads a broker's problems, checks this machine, and says what to do.
 
 A gomq-py finds its own problems (/api/doctor). For a broker without that route, RabbitMQ or an older gomq-py,
 this module finds them in the broker's lists. Prints nothing.

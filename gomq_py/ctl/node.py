@@ -10,7 +10,7 @@ from gomq_py.ctl.session import argument
 @argument("connection")
 @click.argument("reason", default="Closed by gomq-py-ctl")
 def close_connection(session, connection, reason):
-    """Close a connection; its client is told the reason."""
+    """Close a connection; its client gets the reason."""
     session.api.delete("connections", connection, headers={"X-Reason": reason})
 
 

@@ -227,7 +227,7 @@ class _Users:
                 user["topics"][where] = {key: record[key] for key in _TOPIC_RIGHTS}
 
     def exported(self):
-        """The lists of an export that concern users: users, permissions and topic permissions."""
+        """The lists of an export about users: users, permissions and topic permissions."""
         users = self._users.items()
         return {
             "users": [

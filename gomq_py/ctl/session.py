@@ -34,7 +34,7 @@ def make_session(
     control_unix_path=control.AUTO, insecure=False, cacert=None, vhost="/", form="table", quiet=False,
     node=None, timeout_s=TIMEOUT_S,
 ):
-    """Make the AdminSession that the options of the command group ask for. Raises APIError."""
+    """Make the AdminSession for the options of the command group. Raises APIError."""
     if not vhost:
         raise APIError("--vhost is empty: a virtual host has a name")
     if password_file is not None:

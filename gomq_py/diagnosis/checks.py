@@ -1,6 +1,6 @@
 """Checks: find present and coming problems of a broker, each with a remedy.
 
-Judges figures that callers pass; asks no broker, and prints nothing.
+Judges figures that callers pass; calls no broker, and prints nothing.
 """
 from typing import NamedTuple
 

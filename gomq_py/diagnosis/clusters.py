@@ -30,7 +30,7 @@ def why_critical(figures):
 
 
 def why_not_in_sync(figures):
-    """Why this node, of an elected cluster, is not to be counted on, or ""."""
+    """Why this node, of an elected cluster, fails the in-sync check, or ""."""
     if not figures.get("elects"):
         return ""
     if figures.get("node_id") not in (figures.get("in_sync") or ()):

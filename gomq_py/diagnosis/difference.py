@@ -1,6 +1,6 @@
 """Difference: lists what an import of definitions would create, change, ignore or refuse.
 
-Compares two exports of definitions and returns rows for the operator; asks no broker.
+Compares two exports of definitions and returns rows for the operator; calls no broker.
 """
 from gomq_py.global_names import NOT_IMPORTED
 
@@ -27,7 +27,7 @@ NO_VHOST_NOTE = f"names no vhost: goes into {DEFAULT_VHOST}"
 
 
 class Difference:
-    """Compares two exports of definitions: ``here``, the broker's, and ``there``, the one to import.
+    """Compares two exports of definitions: ``here``, the broker's, and ``there``, the export to import.
     ``exchange_types``: the exchange types of this broker, or None if unknown.
     """
 
@@ -47,12 +47,12 @@ class Difference:
         with it:
 
             new          create it
-            differs      replace or keep a different one
+            differs      replace or keep a different entry
             ignored      skip it
             refused      reject it
-            same         change nothing, but a note says that the entry becomes something else here
+            same         change nothing, but a note says what the entry becomes here
 
-        Other equal entries are left out, and those that only ``here`` has, because an import deletes nothing.
+        Left out: other equal entries, and entries only in ``here``, because an import deletes nothing.
         """
         for kind, fields in KEYS.items():
             entries = self._there.get(kind) or ()

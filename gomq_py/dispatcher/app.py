@@ -100,8 +100,8 @@ class Dispatcher:
     queues that Go workers declare, too, pass ``delivery_limit=None, priorities=0``.
 
         queue             for tasks that name no queue
-        delivery_limit    how often the broker redelivers a task whose worker was lost before it dead-letters
-                          the task; gomq-py only
+        delivery_limit    how often the broker redelivers a task whose worker was lost; then it
+                          dead-letters the task; gomq-py only
         priorities        the highest priority of the queues (0: no priorities)
         unique_s          for how many seconds after a unique task the broker drops equal tasks
     """
@@ -180,7 +180,7 @@ class Dispatcher:
 
     @property
     def server(self):
-        """The Server (connection) of this process, made at the first use. A forked process makes its own."""
+        """The Server (connection) of this process, made at the first use. Forked processes make their own."""
         process = self._process()
         with process.lock:
             if process.server is None or process.server.link.has_ended:
@@ -231,7 +231,7 @@ class Dispatcher:
         return True if server is None else server.close(timeout_s)
 
     def _process(self):
-        """Return the app's state in this process. A forked process creates a new one."""
+        """Return the app's state in this process. Forked processes have their own."""
         pid = os.getpid()
         process = self._processes.get(pid)
         if process is None:
@@ -244,7 +244,7 @@ class Dispatcher:
 
 
 class _Process:
-    """An app's state in one process; a forked process makes a new one."""
+    """An app's state in one process; a forked process makes a new _Process."""
 
     # A fork copies neither the thread that serves the connection nor a thread that holds the lock.
     def __init__(self):

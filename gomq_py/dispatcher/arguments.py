@@ -76,8 +76,8 @@ def text_of(error, most=1000):
 
 
 def trace_of(error):
-    """Return (the error, "") to log its traceback by ``exc_info``; (None, traceback as escaped text) if UTF-8
-    cannot encode it.
+    """Return (the error, "") if the log can show its traceback by ``exc_info``; (None, traceback as escaped
+    text) if UTF-8 cannot encode the traceback.
     """
     trace = "".join(traceback.format_exception(error))
     writable = _writable(trace)

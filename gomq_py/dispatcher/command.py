@@ -1,7 +1,7 @@
 """The command gomq-py-worker: loads an app, runs its workers, and shows their status until a signal stops it.
 
-At the first Ctrl-C or SIGTERM the command takes no more tasks and waits for running tasks. At the second it
-ends, and running tasks return to their queues. With --reload a parent restarts it when a file changes.
+At the first Ctrl-C or SIGTERM the command starts no more tasks and waits for running tasks. At the second it
+ends; running tasks return to their queues. With --reload a parent restarts it if a file changes.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def load(place):
 
 
 class _Run:
-    """Runs an app's workers until a signal, or until the Server gives up reconnecting."""
+    """Runs an app's workers until a signal, or until the Server stops reconnecting."""
 
     def __init__(self, app, options):
         self._app = app

@@ -1,5 +1,5 @@
-"""Runs tasks in greenlets, and lets a greenlet wait for a confirm while others run. Only this module of the
-task queue imports gevent.
+"""Runs tasks in greenlets, and lets a greenlet wait for a confirm while other greenlets run. Only this module
+of the task queue imports gevent.
 
 The greenlets of tasks run in a thread with its own hub: the rest of the program needs no patching. The tasks'
 functions must yield to the hub: ``gomq-py-worker --greenlets`` patches the standard library for that.
@@ -18,7 +18,7 @@ from gevent.pool import Pool
 class Greenlets:
     """Runs tasks in at most ``limit`` greenlets at once.
 
-    A task that takes too long is killed. Another task may start at once, even if the killed one catches the
+    A task that takes too long is killed. The next task may start at once, even if the killed task catches the
     kill and goes on.
     """
 

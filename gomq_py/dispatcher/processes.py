@@ -68,7 +68,7 @@ class Child:
 def reference_of(function):
     """Return (module, qualified name), with which another process can import the function.
 
-    Raises DispatcherError if another process cannot import it.
+    Raises DispatcherError if an import by that name is impossible.
     """
     bound_to = getattr(
         function, "__self__", None)  # AppTask.call: the name is that of the function it decorates

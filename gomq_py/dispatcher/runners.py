@@ -142,7 +142,7 @@ class Threads:
                 return waiting
 
     def abandon(self, invocation):
-        """Start a thread to replace the one whose invocation takes too long."""
+        """Start a thread to replace the thread whose invocation takes too long."""
         self._start_one()
 
     def close(self):
@@ -225,8 +225,8 @@ class Processes(Threads):
 class EventLoop:
     """Runs coroutine functions, at most ``limit`` at once, on an asyncio loop in its own thread.
 
-    The coroutine of an abandoned task is cancelled. Another one may start at once, even if the cancelled one
-    catches the cancellation and goes on.
+    The coroutine of an abandoned task is cancelled. The next coroutine may start at once, even if the
+    cancelled coroutine catches the cancellation and goes on.
     """
 
     kind = "asyncio"

@@ -52,7 +52,7 @@ class ServerConfig:
 
         reconnection_interval_s     first wait before a reconnect; waits double, each less a random part
         reconnection_most_s         the longest wait
-        reconnection_retries        after so many failures (None: never) the Server gives up and calls
+        reconnection_retries        after so many failures (None: never) the Server ends and calls
                                     ``on_connection_broken(error)``
         publish_timeout_s           limits a publish, reconnects included
         unique_s                    for how many seconds after a unique task the broker drops equal tasks
@@ -94,7 +94,7 @@ class Server:
     """A connection to the broker, for tasks. The constructor connects; if all attempts fail it raises the
     last error (OSError, ClientError).
 
-    ``connection_broken``: an Event, set when the Server gives up reconnecting.
+    ``connection_broken``: an Event, set when the Server stops reconnecting.
     """
 
     def __init__(self, config=None):
@@ -195,7 +195,7 @@ class Server:
 
     def close(self, timeout_s=None):
         """Stop consuming, wait up to ``timeout_s`` for running tasks, and disconnect. Returns True if all
-        tasks have finished; the others return to their queues.
+        tasks have finished; unfinished tasks return to their queues.
         """
         self._closing = True
         deadline = None if timeout_s is None else time.monotonic() + timeout_s

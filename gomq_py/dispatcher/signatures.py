@@ -62,7 +62,7 @@ class Signature:
         return found
 
     def check(self, values, type_names):
-        """Raise BadArgument if the function does not take these values. The caller adds the task's name."""
+        """Raise BadArgument if the function does not accept these values. The caller adds the task's name."""
         least, most = _counts(self._parameters)
         _check_count(len(values), least, most)
         for number, value in enumerate(values):
@@ -142,7 +142,7 @@ class _Scalar:
 
 
 class _Json:
-    """A parameter that takes any JSON value or, with ``kinds``, values of these Python types."""
+    """A parameter that accepts any JSON value or, with ``kinds``, values of these Python types."""
 
     def __init__(self, kinds=()):
         self._kinds = kinds

@@ -198,7 +198,7 @@ class TaskContext:
 
 
 def check_kind(name, function, run_in):
-    """Raise ValueError for a function that a call would not run."""
+    """Raise ValueError for a function whose body a call does not run, for the way ``run_in``."""
     # A generator, or a coroutine function if ``run_in`` is not asyncio.
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ValueError(f"task {name!r} is a generator: a call of it runs nothing")
@@ -207,7 +207,7 @@ def check_kind(name, function, run_in):
 
 
 def check_has_run(result):
-    """Raise DispatcherError if a task's result is a coroutine, because its function has not run then."""
+    """Raise DispatcherError if a task's result is a coroutine, because then the function has not run."""
     if type(result) is types.CoroutineType:
         result.close()
         raise DispatcherError("the function returned a coroutine, which runs in asyncio only (run_in)")

@@ -9,8 +9,8 @@ Messages end as follows:
                                                   dead letters
     the connection is lost                        the broker delivers the message again
 
-Dead letters go to the queue ``<queue>.dead``. To put off or give up a message the worker publishes a copy and
-acknowledges the original when the copy is confirmed: a crash in between leaves both, and no message is lost.
+Dead letters go to the queue ``<queue>.dead``. To put off or dead-letter a message, the worker publishes a
+copy, and acknowledges the original when the copy is confirmed: a crash in between leaves both.
 """
 
 import threading
@@ -43,8 +43,8 @@ class WorkerConfig:
     """Configures a worker. ``name``: the consumer tag. ``limit``: most tasks at once. ``prefetch``: most
     unacked deliveries, by default ``limit``. ``unknown_retries``: how often an unknown task is delayed.
 
-    ``dead_letters``: the queue for tasks that are given up. If it is "", the worker rejects these tasks, and
-    the broker drops them unless their queue has a dead-letter exchange.
+    ``dead_letters``: the queue for tasks that cannot succeed. If it is "", the worker rejects these tasks,
+    and the broker drops them unless their queue has a dead-letter exchange.
     """
 
     queue: str
@@ -147,7 +147,7 @@ class Worker:
         self._copies.cancel()
 
     def channel_closed(self, connection, error):
-        """Return True, and open another channel, if the closed channel was this worker's; else False."""
+        """Return True, and open a new channel, if the closed channel was this worker's; else False."""
         if self._channel is None or not error.is_same(self._channel.error):
             return False
         self._log.warning("the broker closed the channel of worker %r: %s", self.name, error)
@@ -156,8 +156,8 @@ class Worker:
         return True
 
     def end(self, error):
-        """Stop for good, because reconnecting was given up. Running tasks may finish, but may also run
-        elsewhere.
+        """Stop for good, because the Server no longer reconnects. Running tasks may finish, but other workers
+        may run them, too.
         """
         self.down(error)
         self.is_consuming = False
@@ -443,7 +443,7 @@ class Worker:
 
 
 def _checked(name, config):
-    """Check and return the TaskConfig. Without a ``check``, it gets one for the number of arguments."""
+    """Check and return the TaskConfig. Without ``check``, add a check of the number of arguments."""
     if config.run_in not in KINDS:
         raise ValueError(f"task {name!r}: tasks run in {', '.join(KINDS)}, not in {config.run_in!r}")
     config.check_limits(name)

@@ -1,5 +1,5 @@
-"""Bindings: computes which bindings a federated exchange needs upstream, and which must be made or removed
-there.
+"""Bindings: computes which bindings a federated exchange needs upstream, and which bindings must be made or
+removed.
 
 Equal bindings here become one binding upstream. A binding that a broker further downstream has made here is
 passed on upstream with one hop less, but not to the broker for which it was made. So in a ring of brokers no
@@ -17,7 +17,7 @@ MOST_HOPS = 32767  # hops are a 16-bit field
 
 
 class Bindings:
-    """The distinct bindings that an exchange needs upstream, compared with those that exist there.
+    """The distinct bindings that an exchange needs upstream, compared with the bindings that exist there.
 
     Calls ``on_change()`` when bindings must be made or removed upstream.
     """
@@ -54,7 +54,7 @@ class Bindings:
                 self._note(identity)
 
     def begin(self):
-        """Assume that none exists upstream. Returns a list of (routing key, arguments) to make there."""
+        """Assume no binding exists upstream. Returns a list of (routing key, arguments) to make there."""
         self._changed.clear()
         self._there = {identity: asked[:2] for identity, asked in self._asked.items()}
         return list(self._there.values())
@@ -66,7 +66,7 @@ class Bindings:
 
     def take_changes(self):
         """Return a list of changes to make upstream: (routing key, arguments, True to make the binding or
-        False to remove it). They count as made from now on.
+        False to remove it). The returned changes count as made from now on.
         """
         changes: list[tuple[str, dict, bool]] = []
         for identity in self._changed:
@@ -95,7 +95,7 @@ def _whom(binding):
 
 
 def arguments_upstream(arguments, here, there, max_hops) -> dict[str, Any] | None:
-    """Return the arguments of a binding to make upstream, or None if it must not be made there.
+    """Return the arguments of a binding to make upstream, or None if it must not be made.
 
     ``arguments``: of the binding here. ``here``: (name of this broker, vhost, exchange); ``there``: (name of
     the upstream's broker, its vhost). ``max_hops``: most links that a message may pass.

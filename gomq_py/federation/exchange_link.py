@@ -212,8 +212,8 @@ class ExchangeLink(FederationLink):
             channel.close()
 
     def _add_note(self, note):
-        """Show ``note``, a reason for missing messages, in the link's status, and log it once. The link goes
-        on.
+        """Show ``note``, a reason why messages are missing, in the link's status, and log it if new. The link
+        goes on.
         """
         self.notes.append(note)
         if note not in self._told_notes:
@@ -320,7 +320,7 @@ class ExchangeLink(FederationLink):
 
 
 class UpstreamTasks:
-    """Runs tasks of one link upstream, such as changes of bindings, over a connection of their own, which is
+    """Runs tasks of one link upstream, such as changes of bindings, over a separate connection, which is
     closed LINGER_S after the last task.
 
     ``connect()`` returns a client's connection. ``failed(error)``, which must not switch, is called if the
@@ -338,7 +338,7 @@ class UpstreamTasks:
         self._is_stopped = False
 
     def run(self, do):
-        """Call ``do(channel)`` soon. While ``do`` is waiting, further calls with it have no effect."""
+        """Call ``do(channel)`` soon. No effect if this ``do`` is still in the queue of tasks."""
         if self._is_stopped:
             return
         self._waiting[do] = None
@@ -391,7 +391,7 @@ def lacks_type(error):
 
 
 def there_of(connection):
-    """Return (name of the broker at the other end, or None; its vhost) of a client's connection."""
+    """Return (name of the broker at the other end or None, that broker's vhost) of a client's connection."""
     name = connection.server_properties.get("cluster_name")
     return name if isinstance(name, str) else None, connection.parameters.virtual_host
 

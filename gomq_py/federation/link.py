@@ -1,8 +1,8 @@
 """Federation link: brings messages from one upstream to one exchange or queue of this broker.
 
-Subclasses define what is declared upstream, when messages are taken and which headers are added. A Link
-(links.link) moves the messages. The supervisor owns, starts and stops the federation link. If no link is
-possible, a NoLink takes its place and shows operators the reason.
+Subclasses define which objects are declared upstream, when messages are consumed and which headers are added.
+A Link (links.link) moves the messages. The supervisor owns, starts and stops the federation link. If no link
+is possible, a NoLink takes its place and shows operators the reason.
 """
 import time
 
@@ -162,8 +162,8 @@ class FederationLink:
     # for kinds
 
     def _refusal(self):
-        """Why the upstream's setter may not publish here, or read an upstream in this broker; None if that is
-        allowed.
+        """Why the upstream's setter may not publish here, or read an upstream in this broker; None if both
+        are allowed.
         """
         return self._context.refusal(
             self.vhost, self.upstream, self.type, self.name, self._link.target.exchange)
@@ -180,7 +180,7 @@ class FederationLink:
         return TargetEnd([HERE], exchange, routing_key, edit=edit, header_stamp=header_stamp)
 
     def _connect_upstream(self, uri=""):
-        """Return a client's connection to ``uri``, or if it is empty to the URI used last.
+        """Return a client's connection to ``uri``, or, if ``uri`` is empty, to the URI used last.
 
         May switch. Raises ValueError, OSError, ClientError.
         """

@@ -1,8 +1,8 @@
 """Parameters of federation: checks upstreams and sets of upstreams like RabbitMQ, and finds the upstreams
 that a policy selects.
 
-Does no I/O. A set is a list of upstream names, each with keys that override those of its upstream; the set
-`all` need not be defined. A policy's name of an undefined upstream is ignored until the upstream is defined.
+Does no I/O. A set is a list of upstream names, each with keys that override the upstream's own; the set `all`
+need not be defined. A policy's name of an undefined upstream is ignored until the upstream is defined.
 """
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
@@ -34,14 +34,14 @@ class Upstream:
     """Describes the source of one link: an upstream's definition, with the overrides for this exchange or
     queue. An unequal Upstream needs a new link.
 
-        exchange, queue                names upstream
-        expires_ms, message_ttl_ms     limits of the queue that an exchange's link makes upstream, None: no
-                                       limit
+        exchange, queue                names at the upstream's broker
+        expires_ms, message_ttl_ms     limits of the queue that an exchange's link makes upstream; None:
+                                       no limit
         chosen_by                      (text, user who set it) of the policy and of the set that select the
                                        upstream
         fault                          why there can be no link, or None
         waiting                        (component, name) of each value that was set while the broker had no
-                                       federation, if that is the fault
+                                       federation, if this is the ``fault``
     """
 
     name: str

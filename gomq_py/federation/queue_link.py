@@ -1,9 +1,9 @@
 """Queue links: let idle consumers of a queue here also get the messages of one upstream.
 
-The link takes messages while a consumer here waits and no message is ready. When it stops, up to ``prefetch``
-messages may be in flight; they stay in the queue here. It consumes with a priority below 0, so that other
-consumers upstream come first. The other broker may have such a link to the queue here, so two queues may take
-from each other.
+The link consumes while a consumer here is idle and no message is ready. When the link pauses, up to
+``prefetch`` messages may be in flight; these stay in the queue here. The link consumes with a priority below
+0, so that other consumers upstream come first. The other broker may have a queue link to the queue here, so
+two queues may consume from each other.
 """
 from gomq_py.broker.envelope import EXTRA_KEYS
 from gomq_py.broker.exchanges.federation_upstream import RECEIVED_FROM
@@ -29,7 +29,7 @@ class QueueLink(FederationLink):
     # called by the supervisor
 
     def queue_had_turn(self, queue):
-        """After a delivery turn of the queue: take messages if a consumer here is idle; otherwise pause."""
+        """After a delivery turn of the queue: consume if a consumer here is idle; otherwise pause."""
         if queue.has_hungry():
             self._link.resume()
         else:

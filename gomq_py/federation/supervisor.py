@@ -88,7 +88,7 @@ class LinkContext:
             return False
 
     def refusal(self, vhost, upstream, kind, name, exchange):
-        """Return why the link is not allowed, as a text that begins with the end's name; None if it is.
+        """Return why the link is not allowed, as a text that begins with the end's name; None if allowed.
 
         The user who set the upstream must have the right to publish to ``exchange`` and, if the upstream is
         in this broker, to read from it. Users who set the policy or the set must be allowed to choose the
@@ -141,7 +141,7 @@ class LinkContext:
         return self._setters.user_of(vhost.set_by.get((UPSTREAM, upstream)), f"upstream '{upstream}'")
 
     def check_setter(self, name, value, by):
-        """Raise ValueError if user ``by`` may not set this upstream or use its URIs."""
+        """Raise ValueError if user ``by`` may not set this upstream or its URIs."""
         user = self._setters.user_of(by, f"upstream '{name}'")
         try:
             self._connector.check(value["uri"], user=user)
@@ -150,7 +150,7 @@ class LinkContext:
 
     def check_set_setter(self, vhost, name, value, by):
         """Raise ValueError if user ``by`` may not use the exchange or queue upstream that the set names in
-        place of an upstream's own.
+        place of those of an upstream.
         """
         for entry in value:
             upstream = entry["upstream"]
@@ -224,15 +224,14 @@ class Federation(Job):
     # called by doors
 
     def links(self, vhost=None):
-        """A list of the links of one vhost (its name) or of all."""
+        """A list of the links of one vhost (by name), or of all vhosts."""
         return [
             link for one, there in self._federated.items() if vhost is None or one.name == vhost
             for links in there.values() for link in links.values()
         ]
 
     def restart(self, vhost, link_id, by):
-        """Make the link with this id reconnect. Returns False if there is none. Raises OSError, ValueError.
-        """
+        """Make the link with this id reconnect. Returns False if unknown. Raises OSError, ValueError."""
         # If the link's upstream, set or policy was stored while the broker had no federation
         # (Parameters.waits), it takes effect now, as if user ``by`` had just set it.
         for link in self.links(vhost):
@@ -392,7 +391,7 @@ class Federation(Job):
 
     @staticmethod
     def _watch(queue, links):
-        """Have the queue report each delivery turn to its links, which then see idle consumers."""
+        """Have the queue report each delivery turn to its links, so that these see idle consumers."""
         if not links:
             queue.on_turn = None
             return

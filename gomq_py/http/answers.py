@@ -202,7 +202,7 @@ def _received(max_octets):
 
 def paths_in(query):
     """The fields that the query's ``columns`` names (``name,message_stats.publish_details.rate``, as in
-    RabbitMQ), each as a list of names; None without ``columns``.
+    RabbitMQ), each field as a list of names; None without ``columns``.
     """
     wanted = query.get("columns")
     return [column.split(".") for column in wanted.split(",") if column] if wanted else None

@@ -2,9 +2,9 @@
 client may keep the server waiting.
 
 The server reports when it waits for a client and when it works for one; one timer runs for the client whose
-time is over first. A client that connects to a full port replaces the one awaited longest, for ``PATIENCE_S``
-at least, of the address with the most such clients. So idle connections keep nobody out. Never reads or
-writes a socket.
+time ends first. A client that connects to a full port replaces an awaited client: of the address with the
+most awaited clients, the one awaited longest, if for at least ``PATIENCE_S``. So idle connections keep no
+client out. Never reads or writes a socket.
 """
 import socket
 import time
@@ -26,7 +26,7 @@ LEAST_OCTETS_PER_S = 4096
 
 
 class Client:
-    """A connection of a management port. ``late``: it took too long; its further octets are ignored."""
+    """A connection of a management port. ``late``: the client took too long; further octets are ignored."""
 
     __slots__ = ("host", "connection", "awaited_since", "until", "writing", "late")
 
@@ -46,8 +46,8 @@ class Clients:
     """
 
     def __init__(self, settings, room_again, clock=time.monotonic):
-        """``room_again()`` is called when has_room() may have another answer: a client has left, or one has
-        kept the server waiting for PATIENCE_S.
+        """``room_again()`` is called when has_room() may have a new answer: a client has left, or has kept
+        the server waiting for PATIENCE_S.
         """
         self._settings = settings
         self._room_again = room_again
@@ -136,8 +136,8 @@ class Clients:
             self._until_late.start(min(left) - now)
 
     def _end_the_slowest(self):
-        """Close one client for which the server waits: of the address with the most such clients, the one
-        awaited longest. If that was less than PATIENCE_S, close none, and call ``room_again`` later.
+        """Close the client awaited longest, of the address with the most awaited clients. If it has been
+        awaited for less than PATIENCE_S, close none, and call ``room_again`` later.
         """
         awaited = [client for client in self._clients if client.awaited_since is not None and not client.late]
         ranks = Counter(client.host for client in awaited)
@@ -163,7 +163,7 @@ def _end(client, told):
 
 
 class _Alarm:
-    """A timer that calls back once, at the earliest of the times that start() has asked for."""
+    """A timer that calls back once, at the earliest time given to start()."""
 
     def __init__(self, callback):
         self._callback = callback
@@ -171,7 +171,7 @@ class _Alarm:
         self._at = 0.0
 
     def start(self, seconds):
-        """Call back in ``seconds``, unless an earlier time has been asked for."""
+        """Call back in ``seconds``, unless it will call back earlier."""
         loop = gevent.get_hub().loop
         at = loop.now() + seconds
         if self._timer is not None:

@@ -1,9 +1,9 @@
 """/api/doctor: present and coming problems, with remedies; gomq-py's own. The Doctor examines this broker, at
-most once in two seconds, however many clients ask.
+most once in two seconds, however many clients call it.
 
 Reads the broker's state in slices, and leaves the verdicts to diagnosis.checks. Each finding has a
 visibility, by which the view filters. The growth of a queue is its change between two examinations, so the
-first one finds none.
+first examination finds no growth.
 """
 import time
 from collections import defaultdict
@@ -56,7 +56,7 @@ class Doctor:
         return self._found
 
     def close(self):
-        """Drop the findings and the lengths of queues that were kept for a comparison."""
+        """Drop the findings, and the lengths of queues kept for comparison."""
         self._found, self._lengths = None, {}
 
     def _examine(self, node):

@@ -6,7 +6,7 @@ Importing this module imports Flask.
     control         no login: a client that may connect to the socket's path may do everything
     metrics         /metrics alone, without a login
 
-All of them show one Node and share its rates, its index and its feed.
+All listeners show one Node and share its rates, its index and its feed.
 """
 import socket as socket_module
 import threading
@@ -47,7 +47,7 @@ class Management:
             shovels, federation         the broker's supervisors (shovel.supervisor, federation.supervisor),
                                         or None
             cluster_figures()           returns the answer to /api/cluster
-            change_cluster(what)        does what an operator asks for (cluster.elected)
+            change_cluster(what)        carries out an operator's request (cluster.elected)
         """
         self._upgrades = Upgrades(settings, serving, hub, options)
         interval_s, log_source = settings.stats_interval / 1000, Waker()
@@ -105,7 +105,7 @@ class Door:
         self._server.start()
 
     def has_room_for(self, _address):
-        """Whether a client of another node may be adopted now."""
+        """Whether a client that another node has accepted may be served now."""
         return self._server.has_room()
 
     def adopt(self, family, descriptor, address):
@@ -128,11 +128,11 @@ class Node:
     and links from their supervisors.
 
         listeners()           returns the open listeners, with protocol, address and port
-        name                  the node's: ``gomq@host``
+        name                  the node's name: ``gomq@host``
         shovels               a shovel.supervisor.Shovels, or None
         federation            a federation.supervisor.Federation, or None
         doctor                a http.doctor.Doctor
-        log, log_source       a LogRing, and what wakes the log's followers
+        log, log_source       a LogRing, and the Waker of the log's followers
         cluster_figures(), change_cluster()
                               see Management
     """

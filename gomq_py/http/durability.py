@@ -26,7 +26,7 @@ class NotFlushed(errors.APIError):
 def after_request(response):
     """Hold the answer of a request that may have changed something until the change is on disk.
 
-    Concurrent requests share a flush; a request without a change waits for none. A failed flush replaces the
+    Concurrent requests share a flush; a request without a change does not wait. A failed flush replaces the
     answer by an error. May switch.
     """
     if request.method in READING or response.status_code >= 400:
@@ -39,8 +39,8 @@ def after_request(response):
 
 
 def wait(when_safe):
-    """Wait until ``when_safe(callback)`` calls ``callback(None)``. Raises NotFlushed if it gives an error, or
-    if the client has gone. May switch.
+    """Wait until ``when_safe(callback)`` calls ``callback(None)``. Raises NotFlushed if ``callback`` gets an
+    error, or if the client has gone. May switch.
     """
     # A client that has gone occupies no connection while a disk hangs.
     done = AsyncResult()

@@ -40,7 +40,7 @@ def visible_vhosts():
 
 
 def vhosts_named(name=None):
-    """A list with the vhost of this name; without a name, all that the request's user may see. Raises
+    """A list with the vhost of this name; without a name, all vhosts that the request's user may see. Raises
     NoSuchObject, NotAuthorised.
     """
     return visible_vhosts() if name is None else [find_vhost(name)]

@@ -78,7 +78,7 @@ class PreconditionNotMet(APIError):
 
 
 class TooLarge(APIError):
-    """413: the body is over the limit of this kind of request."""
+    """413: the body is over the limit for this kind of request."""
 
     status, error = 413, "payload_too_large"
 
@@ -96,7 +96,7 @@ class Unprocessable(APIError):
 
 
 class Throttled(APIError):
-    """429: logins of this user or address failed, and too many further attempts wait already."""
+    """429: logins of this user or address failed, and too many attempts wait already."""
 
     status, error = 429, "too_many_requests"
 

@@ -1,7 +1,7 @@
 """Exposition: writes metric families as Prometheus' text, in slices: ten thousand queues delay no message.
 
-The library prometheus-client makes families and their text. Of a family with very many samples it makes the
-head only, and this module the samples: the library would take 5 us per sample.
+The library prometheus-client makes families and their text. For a family with very many samples the library
+makes only the head, and this module makes the samples: the library would take 5 us per sample.
 """
 from itertools import islice
 from types import SimpleNamespace

@@ -1,6 +1,6 @@
 """Feed: records a broker's changes, for clients that follow them instead of reloading lists.
 
-Subscribes to the broker's events when a client first asks. Keeps the last changes in a ring and numbers them
+Subscribes to the broker's events at the first request. Keeps the last changes in a ring and numbers them
 consecutively. The first number is the Unix time in microseconds, so all numbers of an earlier run are
 smaller.
 """

@@ -1,8 +1,8 @@
 """Management doors of a follower: a node that keeps a copy of a leader's data folder and has no broker.
 
-They answer /api/cluster, the health checks and /metrics, without a login, because the users are in the folder
-that the leader still writes. Every other path gets 503, or is passed on to the leader. The control socket
-promotes the node.
+They answer /api/cluster, the health checks and /metrics, without a login, because the data folder that
+contains the users is a copy still being written. Every other path gets 503, or is passed on to the leader.
+The control socket promotes the node.
 """
 from functools import partial
 
@@ -35,11 +35,11 @@ class FollowerManagement:
     """Makes the management doors of one follower, on sockets that the caller opens.
 
         cluster_figures()                returns the answer to /api/cluster
-        promote()                        begins to make the node a leader, and returns at once
-        why_not_promote(is_forced)       returns what speaks against a promotion now, or ""
+        promote()                        starts a promotion of the node to leader, and returns at once
+        why_not_promote(is_forced)       returns the reason against a promotion now, or ""
         forward(connection, address)     passes a client of the HTTP listener on to the leader, until its end;
-                                         None: the node passes no client on
-        change_cluster(what)             does what an operator asks for
+                                         None: no client is passed on
+        change_cluster(what)             carries out an operator's request
 
     A client whose first request is for a path of the follower's own is served here, with one request per
     connection.
@@ -85,7 +85,7 @@ class _Forward:
 
 
 def request_line(connection):
-    """The first line of a request, or the beginning of a longer one; it stays on the socket. May switch."""
+    """The first line of a request, or the beginning of a longer one; unread on the socket. May switch."""
     seen = -1
     try:
         while True:
@@ -102,7 +102,7 @@ def request_line(connection):
 
 
 def is_own(line):
-    """Whether a request line asks for what a follower answers itself."""
+    """Whether a request line has a path that a follower answers itself."""
     _, _, target = line.partition(b" ")
     path = target.partition(b" ")[0].partition(b"?")[0].rstrip(b"/\r")
     return path in OWN_PATHS or path.startswith(OWN_HEALTH)
@@ -160,7 +160,7 @@ def _add_checks(app, node):
 
 
 def _last_answer(response):
-    """Close the connection after this answer: the client's next request may be the leader's to answer."""
+    """Close the connection after this answer: the leader may have to answer the client's next request."""
     response.headers["Connection"] = "close"
     return response
 

@@ -1,4 +1,4 @@
-"""Cross-site requests: a logged-in browser must not change anything because another site's page tells it to.
+"""Cross-site requests: a logged-in browser must not change anything because another site's page makes it.
 
 Browsers add a remembered login to any request, even to a form that another site posts. But they also send
 ``Origin`` and, on connections they consider safe, ``Sec-Fetch-Site``; no page can forge or omit these from a

@@ -56,8 +56,8 @@ def origin_form(target):
 
 
 def read_fields(file):
-    """Read and check the field lines of a request and the empty line behind them. Returns them as bytes,
-    without white space around values. Raises MalformedHead. May switch.
+    """Read and check the field lines of a request and the empty line behind them. Returns the field lines as
+    bytes, without white space around values. Raises MalformedHead. May switch.
     """
     # Truncated lines, and too many or too long lines, are returned unchanged: a later check refuses them.
     lines = []

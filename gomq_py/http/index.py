@@ -1,5 +1,5 @@
-"""Index: values by which long lists are sorted and filtered, cached for one statistics interval and shared by
-all requests.
+"""Index: keeps values by which long lists are sorted and filtered, for one statistics interval; all requests
+share them.
 
 A row is an entity in a list, such as a queue. A column is one fact of each row (``messages``, whether a name
 matches a filter). The first request that needs a column reads it from the broker in slices; later requests in
@@ -48,7 +48,7 @@ class Rows:
 
     @property
     def are_kept(self):
-        """Whether the Index caches facts of these rows: they are many, and have ids."""
+        """Whether the Index caches facts of these rows: the rows are many, and have ids."""
         return self.kind.numbers is not None and len(self.all) >= KEPT_FROM
 
     def numbers(self):
@@ -137,7 +137,7 @@ class Index:
             self._timer = None
 
     def forget(self):
-        """Drop the facts that are older than the interval; the timer runs on while any are left."""
+        """Drop the facts that are older than the interval; the timer runs while facts are left."""
         self._stop_timer()
         now = self._now_s()
         for key in [key for key, kept in self._kept.items() if now - kept.begun_at >= self._interval_s]:
@@ -147,7 +147,7 @@ class Index:
 
 
 class _Column:
-    """A fact of each row: ``values`` in the order of the rows, and the rows' ``order`` once it is needed."""
+    """A fact of each row: ``values`` in the order of the rows, and the rows' ``order``, made when needed."""
 
     __slots__ = ("values", "order")
 
@@ -157,7 +157,7 @@ class _Column:
 
 
 class _Kept:
-    """One cached fact in one interval: a _Column for each list of rows that was asked for."""
+    """One cached fact in one interval: a _Column for each requested list of rows."""
 
     __slots__ = ("begun_at", "lock", "_columns")
 
@@ -178,7 +178,7 @@ class _Kept:
         return column
 
     def add(self, numbers, read, rows):
-        """Return a new _Column of these rows; reads only rows that no other _Column has. May switch."""
+        """Return a new _Column of these rows; reads only rows that are in no _Column. May switch."""
         values = [_UNREAD] * len(rows)
         for before, column in reversed(self._columns.items()):
             if values.count(_UNREAD) > FEW:

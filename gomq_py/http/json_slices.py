@@ -165,7 +165,7 @@ class _Text:
         return value
 
     def give_way(self):
-        """Let other greenlets run if this one has run for long. May switch."""
+        """Let other greenlets run if this greenlet has run for long. May switch."""
         if self._clock.is_over():
             give_way()
             self._clock.begin()

@@ -1,9 +1,9 @@
 """Live: answers requests with endless streams of server-sent events (HTML's), for changes and for the log.
 
 A source, such as the log, wakes its followers, the streams; the server writes what a follower yields. A
-follower sends all due events together, so that a busy broker costs a viewer few writes a second. Each stream
-counts as a connection of its port ([mgmt] max_connections), and their number is limited. A stream ends when
-its login ends, its port closes, or its client has gone, which an empty line every SILENCE_S detects.
+follower sends all due events together, so that even at a busy broker a stream has few writes a second. Each
+stream counts as a connection of its port ([mgmt] max_connections), and their number is limited. A stream ends
+when its login ends, its port closes, or its client has gone, which an empty line every SILENCE_S detects.
 """
 import time
 
@@ -42,7 +42,7 @@ class Viewer:
 
 
 class Followers:
-    """The event streams of one port, which end when the port closes. ``settings`` are the broker's."""
+    """The event streams of one port, which end when the port closes. ``settings``: the broker's."""
 
     def __init__(self, settings):
         self._settings = settings
@@ -67,7 +67,7 @@ class Followers:
         self._users.pop(event, None)
 
     def close(self):
-        """End all streams; no new one is accepted."""
+        """End all streams; no new stream is accepted."""
         self.is_closed = True
         for event in list(self._users):
             event.set()
@@ -86,13 +86,13 @@ class Waker:
 
 
 def is_wanted():
-    """Whether the request asks for a stream of events and not for JSON."""
+    """Whether the request wants a stream of events, not JSON."""
     return request.accept_mimetypes.best_match(("application/json", MEDIA_TYPE)) == MEDIA_TYPE
 
 
 def answer(source, tell):
-    """A response that streams events. ``tell()`` returns a list of (event's name or None, number or None,
-    value) since its last call; None ends the stream.
+    """A response that streams events. ``tell()`` returns a list of events since the last call, each (name or
+    None, number or None, value); None ends the stream.
     """
     viewer, followers = Viewer(), request.environ.get("gomq.followers")
     event = Event()

@@ -146,7 +146,7 @@ def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
     (None for a password or token).
 
     ``max_octets``: most octets of the body, which is received before the view runs. ``who()`` returns the
-    user, and must not switch after it has checked the login, which is then still valid when the view runs.
+    user, and must not switch after it has checked the login, so that it is still valid when the view runs.
     """
 
     def decorate(view):

@@ -32,7 +32,7 @@ QUEUE, EXCHANGE = ("vhost", "queue"), ("vhost", "exchange")
 
 
 class Families:
-    """Metric families of a node's present state. ``endpoint`` is the value of a label in identity_info."""
+    """Metric families of a node's present state. ``endpoint``: value of that label in identity_info."""
 
     def __init__(self, node, prefix=PREFIX, endpoint="aggregated", inner=""):
         """``inner`` comes between the prefix and the names of all families but identity and build."""
@@ -64,7 +64,7 @@ class Families:
             yield self._counter(name, text, churn[counter])
 
     def node_coarse(self, _vhosts=None):
-        """Yield what the process uses: memory, descriptors, client connections and processor time; also the
+        """Yield the memory, descriptors, client connections and processor time that the process uses, and the
         free disk space.
         """
         usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -146,8 +146,8 @@ class Families:
         yield self._gauge("queues", "Queues available", sum(len(vhost.queues) for vhost in vhosts))
 
     def global_counters(self, by_type=None, exchanges=None, channels=None):
-        """Yield RabbitMQ's counters by protocol. The arguments are the parts of the result of ``_summed()``,
-        which is called without them. May switch.
+        """Yield RabbitMQ's counters by protocol. Without arguments, calls ``_summed()`` and uses the parts of
+        its result. May switch.
         """
         if by_type is None:
             by_type, exchanges, channels = self._summed()
@@ -239,7 +239,7 @@ class Families:
     # one series per object; ``vhosts``: the wanted names, None for all
 
     def queue_coarse(self, vhosts=None):
-        """Yield every queue's numbers of ready, of unacknowledged and of all messages."""
+        """Yield the numbers of ready, unacknowledged and all messages of each queue."""
         return self._queue_gauges(rows.COARSE, vhosts)
 
     def queue_consumers(self, vhosts=None):
@@ -297,8 +297,8 @@ class Families:
             (((one.name,), len(one.channels)) for one in self._node.clients.all()))
 
     def channels(self, vhosts=None):
-        """Yield each channel's numbers of consumers, of unacknowledged and unconfirmed messages, and its
-        limits.
+        """Yield for each channel its consumers, unacknowledged messages and unconfirmed messages (numbers),
+        and its limits.
         """
         channels = self._channels(vhosts)
         for name, text, value in rows.CHANNEL_GAUGES:

@@ -1,5 +1,5 @@
-"""Own metrics: metric families that RabbitMQ lacks, of ages and returns of messages, durations of flushes,
-latency of the loop, shovels and federation links.
+"""Own metrics: metric families that RabbitMQ lacks: ages and returns of messages, durations of flushes,
+latency of the loop, shovels, federation links.
 
 Reads only; costly values (the loop's latency) are measured during a scrape, never at other
 times.
@@ -49,7 +49,7 @@ LAG = ("lag", GaugeMetricFamily, "lag", "Messages that are ready at the source, 
 
 
 class OwnFamilies:
-    """Metric families over a node's present state, in the form that ``exposition.rendered`` takes."""
+    """Metric families over a node's present state, in the form for ``exposition.rendered``."""
 
     def __init__(self, node):
         self._node = node
@@ -197,7 +197,7 @@ class OwnFamilies:
         return found
 
     def _movers(self):
-        """The queues, and the stores of delayed exchanges, all of which may have set messages aside."""
+        """The queues, and the stores of delayed exchanges, all things that may have set messages aside."""
         exchanges = [
             one for vhost in list(self._node.broker.vhosts.values()) for one in list(vhost.exchanges.values())
         ]
@@ -223,8 +223,8 @@ class OwnFamilies:
 
 
 class LinkFamilies:
-    """Yields the metric families of shovels and federation links, in the form that ``exposition.rendered``
-    takes. No label contains a URI or an error text. ``vhosts``: names of the wanted vhosts, None for all.
+    """Yields the metric families of shovels and federation links, in the form for ``exposition.rendered``. No
+    label contains a URI or an error text. ``vhosts``: names of the wanted vhosts, None for all.
     """
 
     def __init__(self, node):

@@ -1,8 +1,8 @@
-"""Serves the files of the management page: `/` is the page, `/ui/...` its parts, as they lie in the package.
+"""Serves the files of the management page: `/` is the page, `/ui/...` its parts, as stored in the package.
 
-The blueprint knows no broker, needs no login and tells no secret. Files are read and compressed at the first
-request, and when they have changed, so that work on the page needs no restart. A path is either a plain name
-in plain folders or unknown: no other file of the disk is ever read.
+The blueprint knows no broker, needs no login and contains no secret. Files are read and compressed at the
+first request, and when they have changed, so that work on the page needs no restart. A path is either a plain
+name in plain folders or unknown: no other file of the disk is ever read.
 """
 import gzip
 import hashlib

@@ -40,9 +40,9 @@ CATEGORIES = (LENGTHS, MESSAGES, DATA, NODE)
 class Group:
     """The counters of one kind of entity, such as queues.
 
-    ``categories``: {name of a counter: its category, one of CATEGORIES}; a query asks for samples by
-    category. ``read(entity)`` returns the counters' values in the same order. ``long``: histories of these
-    entities may cover a day.
+    ``categories``: {name of a counter: its category, one of CATEGORIES}; a query names the categories of
+    which it wants samples. ``read(entity)`` returns the counters' values in the same order. ``long``:
+    histories of these entities may cover a day.
     """
 
     __slots__ = ("names", "categories", "read", "long")
@@ -76,7 +76,7 @@ class View:
         return shape
 
     def details(self, index):
-        """The ``*_details`` of the counter at ``index``, a dict: its rate and, if asked for, samples."""
+        """The ``*_details`` of the counter at ``index``, a dict: its rate and, if requested, samples."""
         details = {"rate": self._rates[index]}
         if self._history is not None:
             window = self._windows.get(self.group.categories[index])
@@ -221,8 +221,8 @@ class Rates:
 
 
 def _reference(thing, gone=None):
-    """Return a weak reference to ``thing`` or, if that is impossible, a strong one. Calling it returns the
-    thing, or None after its end, when ``gone(reference)`` is called.
+    """Return a weak reference to ``thing`` or, if that is impossible, a strong reference. Calling the
+    reference returns the thing, or None after the thing's end, at which ``gone(reference)`` is called.
     """
     # A strong reference would keep an ended connection (some 20 KiB) or queue (1.5 KiB) for two minutes.
     try:
@@ -260,7 +260,7 @@ class _Look:
         self.rates = rates
 
     def take(self, at, values, rates):
-        """Store a later reading in place of this one."""
+        """Replace this reading by a later reading."""
         self.at = at
         for index, value in enumerate(values):
             self.values[index] = value
@@ -289,8 +289,8 @@ class _Looks(dict):
 
 
 class History:
-    """Past values of one entity's counters: the last ``samples_max`` samples and, if ``is_long``, those of a
-    day, LONG_INTERVAL_S apart.
+    """Past values of one entity's counters: the last ``samples_max`` samples and, if ``is_long``, samples of
+    a whole day, LONG_INTERVAL_S apart.
     """
 
     __slots__ = ("wanted_until", "kept_until", "is_long", "_samples", "_long", "_long_at_s")
@@ -313,12 +313,12 @@ class History:
         return self.is_long and unix_s >= self._long_at_s + LONG_INTERVAL_S
 
     def add_long(self, unix_s, values):
-        """Add a sample to the day's samples only, while no client asks for the history."""
+        """Add a sample to the day's samples only, while no client requests the history."""
         self._long.add(unix_s, values)
         self._long_at_s = unix_s
 
     def go_on(self, unix_s, values):
-        """Add a sample after a pause, in place of the earlier short-term ones."""
+        """Add a sample after a pause; drop the earlier short-term samples."""
         # Curves would prefer these to the day's samples.
         self._samples.clear()
         self.add(unix_s, values)

@@ -107,7 +107,7 @@ class _Incoming(io.RawIOBase):
         self._handed_over = True
 
     def _idle(self, count):
-        """Handle the first octets of a request, which end the idle time before it."""
+        """Handle the first octets of a request, which end the idle time before the request."""
         if self._client.late:
             raise OSError("no request in time")
         if count:
@@ -143,7 +143,7 @@ class _Outgoing:
         return getattr(self._connection, name)
 
     def sendall(self, octets):
-        """Send all octets. Raises OSError if the client does not take them in time. May switch."""
+        """Send all octets. Raises OSError if the client does not read in time. May switch."""
         view = memoryview(octets)
         at = 0
         while at < len(view):
@@ -156,7 +156,7 @@ class _Body:
     """A request's body for WSGI. Octets left unread are discarded, or the connection is closed."""
 
     def __init__(self, handler, asked, most):
-        """``asked``: pywsgi's Input, which sends a due 100-continue; ``most``: octets to discard at most."""
+        """``asked``: pywsgi's Input, which sends a due 100-continue; ``most``: most octets to discard."""
         self._handler = handler
         self._asked = asked
         before = asked._send_100_continue
@@ -206,7 +206,7 @@ class _Body:
 
 
 class ManagementHandler(WSGIHandler):
-    """Serves one connection. Slashes within a name, encoded as %2F, stay apart from those of the path."""
+    """Serves one connection. Slashes within a name, encoded as %2F, stay distinct from the path's."""
 
     def __init__(self, client, clients, settings, address, server, upgrades=None):
         """``upgrades`` turns connections into WebSockets; None: this port has no WebSockets."""
@@ -244,7 +244,7 @@ class ManagementHandler(WSGIHandler):
         return False
 
     def handle_one_response(self):
-        """Answer one request: one for a WebSocket here, all others in the application. May switch."""
+        """Answer one request: for a WebSocket here, any other in the application. May switch."""
         if self._upgrades is not None and self._upgrades.is_asked_for(self.command, self.headers):
             try:
                 accepted = self._upgrades.answer(
@@ -334,7 +334,7 @@ def path_info(raw):
 
 
 class _Server(WSGIServer):
-    """pywsgi's server; asks Clients whether to admit a client, and tells Clients when one has left."""
+    """pywsgi's server. Clients decides who may connect, and is informed when a client has left."""
 
     # One accept per poll of the loop: many simultaneous clients delay no other work, and no client is closed
     # for a connection that does not exist.
@@ -414,9 +414,9 @@ class ManagementServer:
         """``listening`` is bound and listens already. ``tls``: an ssl.SSLContext, any object with its
         ``wrap_socket``, or None. ``upgrades`` turns connections into WebSockets, or is None.
 
-        ``forward``, or None, serves clients that are another node's: ``is_own(connection)`` waits for a
-        client's first octets, and returns whether it is to be served here; else ``until_end(connection,
-        address)`` serves it there.
+        ``forward``, or None, passes clients on to another node: ``is_own(connection)`` waits for a client's
+        first octets, and returns whether this node must serve the client; otherwise ``until_end(connection,
+        address)`` passes the client on.
         """
         self._server = _Server(listening, app, tls, settings, upgrades, forward)
         self.address = listening.getsockname()
@@ -431,7 +431,7 @@ class ManagementServer:
         self._server.start()
 
     def has_room(self):
-        """Whether a client of another node may be adopted now."""
+        """Whether a client that another node has accepted may be served now."""
         return not self._server.started or not self._server.full()
 
     def adopt(self, family, descriptor, address):

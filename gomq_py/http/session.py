@@ -2,13 +2,13 @@
 something is its own.
 
 Sessions are in memory only; a restart ends them. A session's number is 256 random bits, of which only the
-hash is kept; its token is derived from the number with a key of this process. So neither can be found from
-memory. A session is as valid as its login (auth.users.LoginProof): it ends when the user is deleted or gets
-another password or other tags. Their number is bounded, per user and in all. Never switches.
+hash is kept; its token is derived from the number with a key of this process. So neither number nor token can
+be found from memory. A session is as valid as its login (auth.users.LoginProof): it ends when the user is
+deleted or gets another password or other tags. Their number is bounded, per user and in all. Never switches.
 
-Browsers keep cookies by host, whatever the port. So the cookie's name has the port, and two brokers on one
-machine do not overwrite each other's. Over TLS the name begins with ``__Host-``: a browser takes such a
-cookie only from this very host over TLS, not from another host of the domain or an attacker on the line.
+Browsers keep cookies by host, whatever the port. So the cookie's name has the port, and two brokers on a
+machine do not share cookies. Over TLS the name begins with ``__Host-``: a browser accepts such a cookie only
+from this very host over TLS, not from another host of the domain or an attacker on the line.
 """
 import hashlib
 import hmac
@@ -34,7 +34,7 @@ NUMBER_OCTETS = 32
 
 
 class LoginSession:
-    """The session of a logged-in page. ``digest`` is the hash of the number that its cookie has."""
+    """The session of a logged-in page. ``digest`` is the hash of the number in the cookie."""
 
     __slots__ = ("digest", "user", "proof", "begun_s", "used_s")
 
@@ -125,7 +125,7 @@ def number_in_cookie():
 
 
 def numbers_in_cookies():
-    """The session numbers of this request's cookies: with TLS prefix and without, if both are there."""
+    """The session numbers of this request's cookies: with and without TLS prefix, if both exist."""
     return [request.cookies[each] for each in _cookie_names() if each in request.cookies]
 
 
@@ -155,7 +155,7 @@ def _cookie_names():
 
 
 def _plain_cookie_name():
-    """The cookie's name without the prefix. It ends with the port in ``Host``, if there is one."""
+    """The cookie's name without the prefix. It ends with the port in ``Host``, if any."""
     try:
         port = urlsplit(f"//{request.headers.get('Host', '')}").port
     except ValueError:  # an invalid port

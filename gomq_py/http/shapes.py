@@ -43,7 +43,7 @@ def vhost(one):
 
 
 def user(one):
-    """A user as JSON, with the password's hash in the form that definitions carry."""
+    """A user as JSON, with the password's hash in the form for definitions."""
     return {
         "name": one.name, "password_hash": one.password_hash, "hashing_algorithm": one.hashing_algorithm,
         "tags": list(one.tags), "limits": dict(one.limits),

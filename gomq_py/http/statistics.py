@@ -1,7 +1,7 @@
 """Statistics: the counters of each kind of entity, under RabbitMQ's names, and the functions that read them
 from the broker.
 
-Reads only. Sums over many queues are made in slices, so that ten thousand of them delay no message.
+Reads only. Sums over many queues are made in slices, so that ten thousand queues delay no message.
 """
 import os
 import resource
@@ -51,7 +51,7 @@ def windows():
 
 
 def with_history():
-    """Have view() return the curves that the query asks for, in a request about one entity."""
+    """Have view() return the curves that the query names, in a request about one entity."""
     g.windows = windows()
 
 

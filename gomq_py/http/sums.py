@@ -38,8 +38,8 @@ def of_queue(queue):
 
 
 def of_queues(vhost, connections):
-    """Return {type of queue: values of QUEUE_SUMS} of a vhost. The MQTT type includes messages delivered to
-    these ``connections`` without a queue. May switch.
+    """Return {type of queue: values of QUEUE_SUMS} of a vhost. For the MQTT type, includes messages delivered
+    to these ``connections`` without a queue. May switch.
     """
     sums = {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in vhost.totals.queues.items()}
     for queue in paced(list(vhost.queues.values()), LOOK):
@@ -58,7 +58,7 @@ def of_gone_queues(totals):
 
 
 def of_exchanges(vhost):
-    """Return (number of unroutable messages, number of those that were returned) of a vhost. May switch."""
+    """Return (number of unroutable messages, number of these that were returned) of a vhost. May switch."""
     unroutable, returned = _exchange_counters(vhost.totals)
     for exchange in paced(list(vhost.exchanges.values()), LOOK):
         unroutable += exchange.state.unroutable

@@ -2,9 +2,9 @@
 
     server > Upgrades.answer(request) > 101 > net.websocket.WebSocket > the protocol's own server
 
-After the 101 the connection counts against its protocol's limits, not HTTP's, and is served like one of the
-protocol's listener. The subprotocol selects the protocol; without a known one, the path does. A refused
-request, such as that of another site's page, gets no 101. Never parses what follows the 101.
+After the 101 the connection counts against its protocol's limits, not HTTP's, and is served like a connection
+of the protocol's listener. The subprotocol selects the protocol; without a known subprotocol, the path does.
+A refused request, such as that of another site's page, gets no 101. Never parses what follows the 101.
 """
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ LINGERING_MAX = 20
 
 
 class UpgradeRefused(Exception):
-    """A WebSocket is refused: ``status`` and ``headers`` are those of the HTTP answer; the text says why."""
+    """A WebSocket is refused: ``status`` and ``headers``: of the HTTP answer; the text: the reason."""
 
     def __init__(self, status, reason, headers=()):
         super().__init__(reason)
@@ -73,7 +73,7 @@ class Upgrades:
 
     @staticmethod
     def is_asked_for(method, headers):
-        """Whether a request asks for a WebSocket; any other upgrade is ignored (RFC 9110 §7.8)."""
+        """Whether a request is for a WebSocket; any other upgrade is ignored (RFC 9110 §7.8)."""
         return method == "GET" and headers.get("Upgrade", "").strip().lower() == "websocket"
 
     def answer(self, path, headers, version, host):

@@ -1,18 +1,18 @@
-"""Admission: limits how many connections exist: in all, from one address, and of clients that have not logged
+"""Admission: limits the number of connections: in all, from each address, and of clients that have not logged
 in yet (pending connections). Reads and writes no socket.
 
-A listener asks before it serves a socket; a protocol's server reports logins. A connection counts from
-accept() until its socket is closed. A refused client gets a closed socket and no reason. Each protocol has a
-gate with its own limits, so that a flood at one protocol keeps no client out of another; all gates share one
-limit of file descriptors.
+A listener checks the limits before it serves a socket; a protocol's server reports logins. A connection
+counts until its socket closes. A refused client gets a closed socket. Each protocol has a gate with its own
+limits, so that a flood at one protocol keeps no client out of another; all gates share a limit of file
+descriptors.
 
 While too many connections are pending at a gate, new ones wait in the kernel. After ``PATIENCE_S`` the gate
-drops the oldest pending connection of the address that has most of them, so a fleet that reconnects at once
-is let in one by one. If the broker was waiting for the dropped client, its address counts as slow for
+drops the oldest pending connection of the address with the most pending connections, so a reconnecting fleet
+is admitted one by one. If the broker was waiting for the dropped client, its address counts as slow for
 ``SLOW_S``. Clients of other addresses replace the pending connections of a slow address at once; new
 connections from it are refused while the gate is full.
 
-Leftovers gives memory back once many clients have left and no more leave. In an idle broker no timer runs.
+Leftovers returns memory to the system once many clients have left. Idle brokers have no timer.
 """
 import fcntl
 import functools
@@ -54,7 +54,7 @@ LULL_MS = 500
 
 class AdmittedSocket:
     """One connection that Admission counts. ``host``: the client's address, empty for a unix socket.
-    ``end_login()``, or None: ends a login that waits for something besides the socket; must not switch.
+    ``end_login()``, or None: ends a login that waits for something other than the socket; must not switch.
     """
 
     __slots__ = ("host", "since", "fileno", "identified", "end_login")
@@ -82,8 +82,8 @@ class Admission:
         on_left: Callable[[], None] = lambda: None,
     ):
         """``settings``: has the limits that gate() names. ``descriptors``: the process's limit of file
-        descriptors; 0 asks the system. ``on_left()``, which must not switch, is called when a connection
-        ends.
+        descriptors; 0: read it from the system. ``on_left()``, which must not switch, is called when a
+        connection ends.
         """
         self.settings = settings
         self._on_left = on_left
@@ -95,8 +95,8 @@ class Admission:
         self.is_closed = False
 
     def gate(self, prefix: str) -> "Gate":
-        """Return the Gate of one protocol. For each new connection it reads its limits from the settings
-        PREFIXmax_connections_per_address and PREFIXmax_pending_logins.
+        """Return the Gate of one protocol. For each new connection the Gate reads its limits from the
+        settings PREFIXmax_connections_per_address and PREFIXmax_pending_logins.
         """
         if prefix not in self._gates:
             self._gates[prefix] = Gate(self, prefix)
@@ -144,7 +144,7 @@ class Admission:
 
 
 class Gate:
-    """Limits one protocol's connections: by client address, and those that have not logged in (pending)."""
+    """Limits one protocol's connections: by client address, and pending ones (before login)."""
 
     def __init__(self, admission: Admission, prefix: str):
         self._admission = admission
@@ -165,14 +165,14 @@ class Gate:
         return len(self._pending)
 
     def has_room(self, host: str) -> bool:
-        """True if a connection from ``host`` may be accepted. If too many are pending, shuts down one that
-        has been pending for long, or returns False if there is none.
+        """True if a connection from ``host`` may be accepted. If too many are pending, shuts down a
+        connection that has been pending for long, or returns False without such a connection.
         """
         return not self._is_full() or self._drop_the_slowest(network_of(host))
 
     def refuses(self, host: str) -> bool:
-        """True if a connection from ``host`` must be refused, not wait: too many are pending, and earlier
-        clients of this address have kept the broker waiting.
+        """True if a connection from ``host`` must be refused instead of waiting: too many are pending, and
+        earlier clients of this address have kept the broker waiting.
         """
         return self._is_slow(host) and self._is_full()
 
@@ -248,9 +248,9 @@ class Gate:
         return self._slow.get(network_of(host), 0.0) > self._clock()
 
     def _drop_the_slowest(self, newcomer: str) -> bool:
-        """Shut down the oldest pending connection of the address that has most of them. Returns False, and
-        spares it, if it is younger than PATIENCE_S, unless its address is slow and the address ``newcomer``
-        is not.
+        """Shut down the oldest pending connection of the address with the most pending connections. Returns
+        False, without any effect, if that connection is younger than PATIENCE_S, unless its address is slow
+        and the address ``newcomer`` is not.
         """
         greediest = max(self._pending_of, key=self._pending_of.__getitem__)
         admitted = next(one for one in self._pending if network_of(one.host) == greediest)
@@ -288,8 +288,8 @@ def network_of(address: str) -> str:
 
 
 def waits_for_client(fileno: int) -> bool:
-    """Whether the broker waits for the client of this socket: it has read all that the client sent, and has
-    sent nothing for ANSWER_MS.
+    """Whether the broker waits for the client of this socket: the broker has read all that the client sent,
+    and has sent nothing for ANSWER_MS.
     """
     # The kernel tells this, so that no delay of the broker is blamed on the client.
     try:
@@ -326,7 +326,7 @@ def give_back():
 
 class Leftovers:
     """Returns memory to the system after many clients have disconnected. ``timers`` and ``endings``: the
-    hub's. ``begin_to_give_back()`` starts the return; it must not switch.
+    hub's. ``begin_to_give_back()``, which must not switch, starts the return.
     """
 
     # Otherwise small objects that the interpreter keeps for reuse, scattered among freed blocks, would each

@@ -1,4 +1,4 @@
-"""Backpressure: reads a publisher less often if it sends more than the live consumers of its queues take.
+"""Backpressure: reads a publisher less often if it sends more than the consumers of its queues can take.
 
 Each connection measures how fast its client publishes (PublishRate), each queue how fast its consumers take
 (TakeRate). If both are floods and the consumers are behind, the publisher is not read until one of its queues
@@ -42,7 +42,7 @@ class PublishRate:
 
 class TakeRate:
     """Measures how fast the consumers of one queue take messages. ``taken``, in the methods: number of
-    messages taken in the queue's life, without those given back.
+    messages taken in the queue's life, without requeued messages.
     """
 
     __slots__ = ("_count", "_passed_ms", "_from", "_from_ms", "_flood_from")
@@ -65,7 +65,7 @@ class TakeRate:
 
     def is_exceeded(self, now_ms, taken, ready, ready_octets):
         """Whether the consumers take fast (in a flood) and yet are behind: ``ready`` messages,
-        ``ready_octets`` in all, are left. False for slow consumers, for which publishers do not wait.
+        ``ready_octets`` in all, are left. False for slow consumers, because publishers do not wait for these.
         """
         weight = 1 + ready_octets // ready // WEIGHT_OCTETS
         return (
@@ -122,7 +122,7 @@ class Backpressure:
             self._timer = self._timers.start(LOOK_MS, self._look)
 
     def _behind(self, waiting):
-        """Let the publishers whose wait is over be read; return a list of the remaining ``waiting`` ones."""
+        """Resume reading of publishers whose wait is over; return a list of those still ``waiting``."""
         behind = []
         let_on = set()
         for one in waiting:

@@ -7,8 +7,8 @@ host.
 The first ``limit`` octets go to everybody, first come, first served. The octets from ``limit`` to ``most``,
 the reserve, go only to holders within their share. An account's share is half of what is left of the reserve.
 A connection's share is an eighth of what is left of the first half of the reserve. A holder beyond its share
-waits. While anybody waits, such holders must make progress at a least speed; the connections of slower ones
-are closed, the slowest first, until there is room.
+waits. While any holder waits, the holders beyond their share must make progress at a least speed; the
+connections of slower holders are closed, the slowest first, until there is room.
 """
 import time
 from itertools import chain, islice, zip_longest
@@ -54,8 +54,8 @@ class Budget:
     """Counts the octets that holders have: in all (``held``), by connection and by account (user in a vhost).
 
     A holder or waiter is any hashable object with ``output`` (its connection's net.output, which has the
-    account), ``resume_held()``, called when a waiter should ask again, and ``give_up(why)``, which closes its
-    connection. Neither may switch.
+    account), ``resume_held()``, called when a waiter should try again, and ``give_up(why)``, which closes its
+    connection. Neither method may switch.
     """
 
     def __init__(self, limit, most, timers, clock=time.monotonic):
@@ -125,7 +125,7 @@ class Budget:
         return (left - (self.most - self.limit) / 2) / CONNECTION_PARTS, left / ACCOUNT_PARTS
 
     def _wait(self, waiter, octets=0):
-        """Add a waiter. ``octets``: how many it asks for before it holds them; 0 if it holds them already."""
+        """Add a waiter. ``octets``: how many it wants and does not hold yet; 0 if it already holds them."""
         if not self._is_closed:
             account = waiter.output.account
             self._wanted += octets - self._waiting.get(waiter, (0, None))[0]
@@ -172,7 +172,7 @@ class Budget:
             held.progress, held.since_s = progress, now_s
 
     def _measure_anew(self, holder):
-        """Measure a holder's speed from now on, because the holder could make no progress while it waited."""
+        """Measure a holder's speed from now on, because it could make no progress while waiting."""
         held = self._holders.get(holder)
         if held is not None:
             held.progress, held.since_s, held.speed = self._progress(holder, held), self._clock(), None
@@ -199,10 +199,10 @@ class Budget:
         return bool(self._waiting)
 
     def _call_next(self):
-        """Resume waiters; the timer calls this while anybody waits. True asks for another call at once."""
+        """Resume waiters; the timer calls this while there are waiters. True: call again at once."""
 
     def _progress(self, holder, held):
-        """The number of octets received or sent for the holder so far, from which its speed is computed."""
+        """The number of octets received or sent for the holder so far, to compute its speed."""
         raise NotImplementedError
 
     def _may_be_judged(self, holder):
@@ -214,7 +214,7 @@ class Budget:
         raise NotImplementedError
 
     def _why(self, held, speed):
-        """Return the text that tells the client or the log why a slow holder's connection is closed."""
+        """Return the text, for the client or the log, why a slow holder's connection is closed."""
         raise NotImplementedError
 
 
@@ -229,10 +229,10 @@ class BodyBudget(Budget):
     Complete messages that wait to be stored also count.
 
     From ``limit`` to twice ``limit``, only bodies within their share may grow, and one body beyond its share,
-    the *first* body. Its connection is read as a whole: its other bodies grow, too, and are refused when it
-    holds ``limit``. Other connections with bodies beyond their share are not read. So at least one body
-    always ends, and memory stays below ``2 * limit + max_message_size``. A body also has ``is_held_up``: the
-    broker itself keeps its connection from being read.
+    the *first* body. The first body's connection is read as a whole: its other bodies grow, too, and are
+    refused when the connection holds ``limit``. Other connections with bodies beyond their share are not
+    read. So at least one body always ends, and memory stays below ``2 * limit + max_message_size``. A body
+    also has ``is_held_up``: reading of its connection is paused by the broker for another reason.
     """
 
     def __init__(self, limit, timers, clock=time.monotonic):
@@ -244,7 +244,7 @@ class BodyBudget(Budget):
         self._whole = 0  # octets of messages that wait to be stored
 
     def grow(self, body, octets):
-        """Count ``octets`` more for ``body``. Returns True if more of it may be received; False: its
+        """Count ``octets`` more for ``body``. Returns True if more of the body may be received; False: its
         connection must not be read until ``body.resume_held()`` is called.
         """
         self._hold(body, octets)
@@ -292,7 +292,7 @@ class BodyBudget(Budget):
             self._letting_on = None
 
     def count_whole(self, octets):
-        """Count a complete message that waits to be stored; once it is stored, call this with the octets as a
+        """Count a complete message that waits to be stored; once it is stored, call this again with the
         negative number.
         """
         # While such messages wait, no body beyond its share may grow above the limit.
@@ -333,7 +333,7 @@ class BodyBudget(Budget):
         return next(one for one in self._holders if one.output is output)
 
     def _let_on(self):
-        """Resume the waiting bodies that may grow; if there are many, over several polls of the loop."""
+        """Resume the waiting bodies that may grow; if they are many, over several polls of the loop."""
         if len(self._waiting) <= AT_ONCE:
             self._let_on_now()
         elif self._letting_on is None:
@@ -396,10 +396,10 @@ class LargeOutput(Budget):
 
     Delivery calls admit() before it copies a message larger than the hub's output buffer, or sends one from
     its file. A copy stays until the socket has taken it. The last quarter of the limit is only for consumers
-    within their share of it; others wait, and clients that read too slowly meanwhile are disconnected. If
-    there is no other copy, a copy of any size is admitted. If no waiter has been admitted for ``2 *
-    WINDOW_S``, one copy is admitted beyond the limit and counts in no share. A consumer's progress is the
-    octets that its ``output`` has sent.
+    within their share of it; other consumers wait, and clients that read too slowly meanwhile are
+    disconnected. If no other copy exists, a copy of any size is admitted. If no waiter has been admitted for
+    ``2 * WINDOW_S``, one copy is admitted beyond the limit and counts in no share. A consumer's progress is
+    the octets that its ``output`` has sent.
     """
 
     def __init__(self, limit, timers, clock=time.monotonic):
@@ -410,7 +410,7 @@ class LargeOutput(Budget):
         self._got_on_s = 0.0  # when a waiter last had its turn, or none waited
 
     def admit(self, consumer, octets):
-        """Whether the consumer may get a copy of ``octets`` now; if not, it waits for ``resume_held()``."""
+        """Whether the consumer may get a copy of ``octets`` now; if not, resume_held() follows."""
         if consumer is self._called:
             self._called = None
         if self._is_within_share(consumer.output, octets) or (

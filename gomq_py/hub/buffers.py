@@ -1,9 +1,9 @@
 """Hub buffers: one input and one output buffer for all connections of a hub, and buffers for large bodies.
 
-Their contents do not outlive a switch of greenlets: a connection copies its unfinished octets out before
-another one is served. BodyBuffers keeps buffers for later bodies, because a mebibyte of fresh memory costs
-256 page faults. A buffer becomes free by itself when no view of it is left. Kept buffers are dropped when no
-body has come for KEPT_MS. An idle hub runs no timer. The body budget (hub.budget) limits the octets.
+Their contents do not outlive a switch of greenlets: a connection copies its unfinished octets out before the
+next connection is served. BodyBuffers keeps buffers for later bodies, because a mebibyte of fresh memory
+costs 256 page faults. A buffer becomes free by itself when no view of it is left. Kept buffers are dropped
+when no body has come for KEPT_MS. An idle hub runs no timer. The body budget (hub.budget) limits the octets.
 """
 import mmap
 import weakref
@@ -48,9 +48,9 @@ class HubBuffers:
     """The input buffer and the output buffer that all connections of a hub share.
 
         input           its first ``reserve`` octets are for the beginning of a frame whose rest is read next
-        flood_room      all octets behind these; a connection reads into them in a flood
-        input_room      the part of them, ``input_octets``, for usual reads
-        first_room      a smaller part, for new clients
+        flood_room      all octets behind the reserve; a connection reads into them in a flood
+        input_room      the part of flood_room, ``input_octets``, for usual reads
+        first_room      a smaller part of flood_room, for new clients
         full_reads      number of reads that filled ``input_octets``
         ends_left       how many more connections may end in this poll of the loop
         output          at address ``output_at``; has ``flood_output_octets``, of which usually
@@ -119,15 +119,15 @@ class HubBuffers:
         return bytearray(SMALL_SPARE_OCTETS if is_small else SPARE_OCTETS)
 
     def give_spare(self, spare):
-        """Take back a bytearray that take_spare() lent."""
+        """Return a bytearray that take_spare() lent."""
         spares = self._small_spares if len(spare) == SMALL_SPARE_OCTETS else self._spares
         if len(spares) < SPARES:
             spares.append(spare)
 
 
 class Lent:
-    """A buffer in use: ``octets`` is a memoryview. It is free for reuse when nothing refers to this Lent any
-    more.
+    """A buffer in use: ``octets`` is a memoryview. The buffer is free for reuse when nothing refers to this
+    Lent any more.
     """
 
     __slots__ = ("octets", "__weakref__")

@@ -1,12 +1,12 @@
 """Clients: lists every connection that has logged in, of all protocols.
 
 Each protocol's server registers a connection after its login and removes it at its end. The management API,
-metrics, limits and the broker's stop ask this list and no server. Counts by protocol, user and vhost make the
-cost of a login independent of the number of connections.
+metrics, limits and the broker's stop use this list, not the servers. Counts by protocol, user and vhost make
+the cost of a login independent of the number of connections.
 
 A connection has ``door`` (the name of its protocol), ``user``, ``vhost`` and ``name``. Alarms call
-``block(reason)`` and ``unblock()``. Three methods end a connection: ``force_close(reason)`` tells its client,
-and waits; ``abort(why)`` tells nobody; ``cut_off()`` is for the end of the hub. Never reads, never writes.
+``block(reason)`` and ``unblock()``. Three methods end a connection: ``force_close(reason)`` informs its
+client, and waits; ``abort(why)`` does not; ``cut_off()`` is for the hub's end. Never reads or writes.
 """
 import time
 from collections import Counter
@@ -112,14 +112,14 @@ class Clients:
             self._empty.set()
 
     def alarmed(self, reason):
-        """Tell all connections, in slices, the ``reason`` of an alarm that blocks publishers; if it is None,
-        that the alarm is over.
+        """Inform all connections, in slices, of an alarm that blocks publishers, with its ``reason``; None:
+        the alarm is over.
         """
         self._blocked_reason = reason
         self._alarm_news.begin(self.all(), reason)
 
     def close(self, reason):
-        """Tell all clients to disconnect; after STOP_TIMEOUT_S, disconnect the rest. May switch."""
+        """Make all clients disconnect; after STOP_TIMEOUT_S, disconnect the rest. May switch."""
         self.is_closing = True
         shutdown = Shutdown()
         for connection in self.all():
@@ -133,7 +133,7 @@ class Clients:
 
 
 class AlarmNews(Job):
-    """Tells connections, in slices, that an alarm blocks publishers or is over."""
+    """Informs connections, in slices, that an alarm blocks publishers or is over."""
 
     name = "telling connections of an alarm"
 
@@ -145,8 +145,8 @@ class AlarmNews(Job):
         self._reason = None
 
     def begin(self, connections, reason):
-        """Tell these connections the ``reason`` of an alarm; None: the alarm is over. Ends an earlier round
-        of telling.
+        """Begin to inform these connections of an alarm's ``reason``; None: the alarm is over. Ends an
+        earlier round.
         """
         self._untold, self._reason = connections, reason
         if self.step():
@@ -165,7 +165,7 @@ class AlarmNews(Job):
         return bool(self._untold)
 
     def failed(self, error):
-        """Go on with the remaining connections after a fault in telling one of them."""
+        """Go on with the remaining connections after a fault with one of them."""
         return bool(self._untold)
 
 

@@ -30,7 +30,7 @@ class Coalescer:
         return len(self._streams)
 
     def add(self, stream):
-        """Call ``stream.read_together()`` at every tick. Returns False if the system has no such clock."""
+        """Call ``stream.read_together()`` at every tick. Returns False on a system without its clock."""
         if self._is_closed or (self._watcher is None and not self._start()):
             return False
         self._streams[stream] = None

@@ -1,4 +1,4 @@
-"""Hub: everything that a broker and the servers of its protocols share in one event loop.
+"""Hub: holds everything that a broker and the servers of its protocols share in one event loop.
 
 The node makes one per broker and hands it to the broker and to every server. It has the connected clients,
 buffers, budgets, turns, admission, timers and jobs. A server keeps the parts of its own protocol. Knows no
@@ -91,8 +91,8 @@ class Hub:
         self._closing.pop(function, None)
 
     def take_leave(self):
-        """Tell every client that the broker stops, and wait a bounded time for its close; then shut down all
-        sockets, and release all that connections held. May switch.
+        """Inform every client that the broker stops, and wait a bounded time for their closes; then shut down
+        all sockets, and release all that connections held. May switch.
         """
         shutdown = Shutdown()
         shutdown.do(self.clients.close, SHUTDOWN)
@@ -107,8 +107,8 @@ class Hub:
         shutdown.raise_failure()
 
     def close(self):
-        """End all scheduled work, timers, greenlets and sockets of this broker at once, and tell no client. A
-        second call does nothing. Unless ``take_leave`` came first, work stays unfinished, as after a kill.
+        """End all scheduled work, timers, greenlets and sockets of this broker at once, silently to clients.
+        A second call does nothing. Unless ``take_leave`` came first, work stays unfinished, as after a kill.
         """
         if self.is_closed:
             return

@@ -1,8 +1,8 @@
 """Endings: releases in slices all that ended connections held, such as consumers and unacknowledged messages,
 and keeps the reasons of the last ends.
 
-A channel that ends costs some 10 us. A connection may have thousands, and hundreds of connections end at once
-where a network fails. Never switches.
+The end of a channel costs some 10 us. A connection may have thousands, and hundreds of connections end at
+once where a network fails. Never switches.
 """
 import marshal
 import time
@@ -41,8 +41,8 @@ class Endings(Job):
             self._scheduler.start(self)
 
     def give_back_few(self, ends, then):
-        """Call each function of ``ends`` and then ``then()``: before returning if they are few and no other
-        connection waits, otherwise later, in slices.
+        """Call each function of ``ends`` and then ``then()``: before returning if ``ends`` are few and no
+        other connection waits, otherwise later, in slices.
         """
         ends = iter(ends)
         first = list(islice(ends, FEW + 1))
@@ -55,7 +55,7 @@ class Endings(Job):
         return bool(self._waiting)
 
     def close(self):
-        """Release nothing any more: ended connections keep what they hold."""
+        """Release nothing any more: ended connections stay as they are."""
         self._is_closed = True
         self._waiting.clear()
 
@@ -82,7 +82,7 @@ class Endings(Job):
             then()
 
     def failed(self, error):
-        """Go on with the functions after the one that raised."""
+        """Go on with the functions after the function that raised."""
         return bool(self._waiting)
 
 

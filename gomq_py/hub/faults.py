@@ -40,7 +40,7 @@ def _log_unraisable(unraisable):
 
 
 def name_of(context):
-    """Return a greenlet's given name, else that of its function; never the arguments."""
+    """Return a greenlet's given name, else its function's name; never the arguments."""
     name = getattr(context, "name", "")
     if isinstance(name, str) and name and not name.startswith("Greenlet-"):
         return f"greenlet {name!r}"

@@ -1,8 +1,8 @@
 """Gate: stops and resumes all deliveries of a broker.
 
-While it is shut, queues deliver nothing, basic.get and the management API's get wait, transfers (of shovels,
-federation, dead letters, delayed messages) rest, and webhooks post nothing. Connections stay open, and their
-frames are handled. An elected leader shuts it while it may have a successor (cluster.leadership).
+While the gate is shut, queues deliver nothing, basic.get and the management API's get wait, transfers (of
+shovels, federation, dead letters, delayed messages) rest, and webhooks post nothing. Connections stay open,
+and their frames are handled. An elected leader shuts it while it may have a successor (cluster.leadership).
 """
 from gevent.event import Event
 

@@ -33,7 +33,7 @@ class Heartbeats:
         self._is_closed = False
 
     def watch(self, connection, heartbeat_s):
-        """Check ``connection`` every ``heartbeat_s / 2`` seconds from now on; with 0, check it never."""
+        """Check ``connection`` every ``heartbeat_s / 2`` seconds from now on; with 0, never check it."""
         if heartbeat_s > 0 and not self._is_closed:
             self._intervals[connection] = heartbeat_s / 2
             self._schedule(connection, self._clock())

@@ -1,9 +1,9 @@
 """Lingering close: ends sockets whose peer may still be writing.
 
-Closing a socket while octets of its peer are unread, or on their way, resets it: the peer's next write fails,
-and octets that the peer has not read yet, such as the answer to its close, may be lost. So the broker ends
-its own side, then reads and drops the peer's octets until the peer closes, too. Time, octets and number of
-sockets are limited.
+Closing a socket while octets of its peer are unread, or on their way, resets the connection: the peer's next
+write fails, and octets that the peer has not read yet, such as the answer to its close, may be lost. So the
+broker ends its own side, then reads and drops the peer's octets until the peer closes, too. Time, octets and
+number of sockets are limited.
 """
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Loop socket: a connected socket that never waits. Its owner reads and writes when the loop calls.
+"""Loop socket: a connected socket that never waits. Its owner reads and writes in callbacks of the loop.
 
 gevent's socket has two watchers for code that waits, and takes 15 us to accept.
 """

@@ -7,9 +7,9 @@ batch. At the batch's end it gets one turn (docs/decisions/0003). Work beyond a 
 the next poll of the loop, so that no queue keeps a socket from being read. Never blocks, never switches; an
 idle scheduler has no timer running.
 
-Long work is a Job: one slice of it is done per poll until there is no more to do. All jobs share one budget
-of time per poll and take turns. A fault in a slice is logged and counted, under the name of the job's class,
-and the job is told by ``failed``; other jobs go on.
+Long work is a Job: one slice of the job is done per poll until no work is left. All jobs share one budget of
+time per poll and take turns. A fault in a slice is logged and counted, under the name of the job's class, and
+the job's ``failed`` is called; other jobs go on.
 
 While the scheduler is *shut* nothing is delivered: TurnTakers only write to files, and jobs that move
 messages (``moves_messages``) rest (hub.gate). SliceClock limits how long a slice may keep the hub.
@@ -42,8 +42,8 @@ JOBS_S = 0.004
 
 
 class SliceClock:
-    """Tells whether a slice of work has used up its time. Call ``begin()`` before a slice, and ``is_over()``
-    after each item.
+    """Measures whether a slice of work has used up its time. Call ``begin()`` before a slice, and
+    ``is_over()`` after each item.
 
     ``seconds``: the slice's time, by default SLICE_S. ``every``: items between two looks at the clock, more
     than 1 if items cost less than a microsecond. ``clock``: in seconds.
@@ -79,8 +79,8 @@ class SliceClock:
 class Job:
     """A piece of long work that the Scheduler does in slices, one per poll of the loop.
 
-    ``running`` is set by the scheduler, which does not start a running job a second time.
-    ``moves_messages``: whether the job rests while the scheduler is shut.
+    ``running`` is set by the scheduler, which does not start a running job a second time. ``moves_messages``:
+    whether the job pauses while the scheduler is shut.
     """
 
     __slots__ = ("running",)
@@ -94,7 +94,7 @@ class Job:
     def step(self):
         """Do the next slice of the work, a few milliseconds of it at most.
 
-        Returns True if there is more to do after the next poll of the loop.
+        Returns True if more work is left for after the next poll of the loop.
         """
         raise NotImplementedError
 
@@ -137,7 +137,7 @@ class Scheduler:
 
         now_ms         time of the batch in Unix milliseconds, read once per batch
         failed_jobs    {name of a job: how many of its slices raised}
-        is_shut        nothing is to be delivered now
+        is_shut        nothing must be delivered now
     """
 
     __slots__ = (
@@ -185,8 +185,8 @@ class Scheduler:
                 self._arm()
 
     def start(self, job):
-        """Do a slice of the job per poll of the loop, from the next poll on, until it has no more to do. No
-        effect on a running job.
+        """Do a slice of the job per poll of the loop, from the next poll on, until no work is left. No effect
+        on a running job.
         """
         # Within its own slice, the return value of ``step`` decides.
         if not job.running and not self.closed:
@@ -201,7 +201,7 @@ class Scheduler:
         self.is_shut = True
 
     def open(self):
-        """Undo shut(): all that has waited goes on after the next poll of the loop."""
+        """Undo shut(): waiting work goes on after the next poll of the loop."""
         self.is_shut = False
         resting, self.resting = self.resting, []
         self.jobs.extend(resting)
@@ -252,7 +252,7 @@ class Scheduler:
                 LOG.exception("writing out %r failed", taker.name)
 
     def _put_behind(self):
-        """Write out many touched TurnTakers, and put them behind those that wait for their turn already."""
+        """Write out many touched TurnTakers, and put them behind earlier waiting TurnTakers."""
         # A turn then writes more at once: in a flood to 5000 sinks, the messages of six polls instead of one.
         touched = self.touched
         self.touched = []
@@ -361,7 +361,7 @@ class Scheduler:
                 break
 
     def _step(self, job):
-        """Do a slice of a job. Tests replace this method by one that raises."""
+        """Do a slice of a job. Tests replace this method."""
         return job.step()
 
     def _failed(self, job, error):

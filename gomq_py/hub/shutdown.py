@@ -12,7 +12,7 @@ class Shutdown:
 
     @property
     def has_failed(self):
-        """Whether one of the steps so far has raised."""
+        """Whether any step so far has raised."""
         return self._failure is not None
 
     def do(self, step, *arguments, **options):

@@ -84,7 +84,7 @@ def begin_apart(function, *arguments):
 
 
 def in_thread(function, *arguments):
-    """Call ``function(*arguments)`` in the hub's thread pool; returns its result or raises. May switch."""
+    """Call ``function(*arguments)`` in the hub's thread pool; returns the result or raises. May switch."""
     return begin(function, *arguments).get()
 
 

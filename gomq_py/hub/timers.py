@@ -1,4 +1,4 @@
-"""Timers: tells the time and makes calls in the future.
+"""Timers: gives the time and makes calls in the future.
 
 Tests use timers of their own instead.
 """
@@ -38,8 +38,8 @@ class HubTimers:
         return int(time.monotonic() * 1000)
 
     def start(self, after_ms, callback):
-        """Call ``callback()``, which must not switch, once in the hub, after ``after_ms`` at the earliest.
-        Returns an object whose ``stop()`` cancels the call.
+        """Call ``callback()``, which must not switch, one time in the hub, after ``after_ms`` at the
+        earliest. Returns an object whose ``stop()`` cancels the call.
         """
         timer = _Timer(self._pending, callback)
         if not self._is_closed:
@@ -47,7 +47,7 @@ class HubTimers:
         return timer
 
     def start_at(self, due_ms, callback):
-        """Call ``callback()``, which must not switch, once at ``due_ms`` (Unix ms). Returns an object with
+        """Call ``callback()``, which must not switch, at ``due_ms`` (Unix ms). Returns an object with
         ``stop()``.
         """
         # If the system's clock is set meanwhile, the call may be ``LOOK_MS`` late, or early: a callback
@@ -84,7 +84,7 @@ def _ahead_s():
 
 
 class _Timer:
-    """A pending call. ``due_ms``: its Unix time in milliseconds, or None if it was given as a delay."""
+    """A pending call. ``due_ms``: its Unix time in milliseconds, None if started with a delay."""
 
     __slots__ = ("due_ms", "_pending", "_callback", "_watcher")
 
@@ -118,7 +118,7 @@ class _Timer:
 
 
 class RetryJob(Job):
-    """Retries an operation that the disk has refused: at once, then after pauses that double.
+    """Retries an operation that failed for lack of disk: at once, then after pauses that double.
 
     ``timers()`` returns the hub's timers. Never switches.
     """
@@ -130,7 +130,7 @@ class RetryJob(Job):
         self._last_ms = 0  # when the last attempt was asked for
 
     def begin(self):
-        """Start another attempt after a failure: at once, or after a pause if there was an attempt lately."""
+        """Start another attempt after a failure: at once, or after a pause if the last attempt was lately."""
         timers, before = self._timers(), self._last_ms
         self._last_ms = timers.now_ms()
         if not 0 <= self._last_ms - before < 2 * LONGEST_PAUSE_MS:

@@ -1,13 +1,13 @@
 """Turns: limits how long work may keep the event loop busy before other work is done.
 
-``give_way`` and ``paced`` are for work in one greenlet that somebody waits for, such as answers of the
-management API or an import of definitions. Work that nobody waits for is a Job of the scheduler. PacedTurns
-is for work that begins one after the other, such as connects of links.
+``give_way`` and ``paced`` are for work of a greenlet for whose result a client waits, such as answers of the
+management API or an import of definitions. Work without a waiting client is a Job of the scheduler.
+PacedTurns is for pieces of work that begin one after the other, such as connects of links.
 
 SlowTurns shares WALK_S of each poll among connections with slow work: frames other than plain publishes and
 acks, TLS handshakes, WebSockets. A read of 64 KiB holds 2000 declares, which take a tenth of a second; a
-handshake takes most of a millisecond. A connection asks after every such frame, and before it looks for a
-route that is not remembered.
+handshake takes most of a millisecond. A connection checks its time after every such frame, and before it
+looks for a route that is not cached.
 """
 import time
 from collections import deque
@@ -37,7 +37,7 @@ def give_way():
 def paced(objects, every=1):
     """Yield the objects; let other work run whenever the caller has worked for a slice's time. May switch.
 
-    ``every``: objects between two looks at the clock; more than 1 only if one takes a few microseconds.
+    ``every``: objects between two looks at the clock; more than 1 only if an object takes a few microseconds.
     """
     clock = SliceClock(every=every)
     for one in objects:
@@ -122,7 +122,7 @@ class SlowTurns(Job):
         return False
 
     def wait(self, stream):
-        """Stop reading a Stream until slow work has time for it."""
+        """Stop reading a Stream until slow work has time for its frames."""
         self._await(stream.pause_reading("its turn").release, "streams")
 
     def call(self, function):
@@ -183,7 +183,7 @@ class SlowTurns(Job):
 
 
 class SlowWalk:
-    """Limits the time of each poll in which one connection's frames are parsed and carried out."""
+    """Limits the time of each poll for parsing and carrying out one connection's frames."""
 
     __slots__ = ("_stream", "_turns")
 
@@ -211,8 +211,8 @@ class PacedTurns:
 
     # A turn only begins its work: slow work delays no other turn.
     def __init__(self, spawn=gevent.spawn, pace_s=SHORTEST_S, rest_most_s=0.0):
-        """``pace_s``: pause in seconds between two turns. ``rest_most_s``: most seconds of a second pause
-        after one that ended late, because the loop was busy.
+        """``pace_s``: pause in seconds between two turns. ``rest_most_s``: most seconds of an extra pause,
+        after a pause that ended late because the loop was busy.
         """
         self._spawn = spawn
         self._pace_s = pace_s
@@ -222,7 +222,7 @@ class PacedTurns:
 
     def ask(self, granted, has_failed=False, account=None):
         """Call ``granted()``, which must not switch, when the request may begin, maybe now. ``account``: the
-        user that asks. ``has_failed``: the request repeats one that failed, and comes after all others.
+        user who makes the request. ``has_failed``: the request repeats a failed one, and comes last.
         """
         if self._greenlet is None:
             granted()
@@ -232,8 +232,8 @@ class PacedTurns:
             (self._failed_line if has_failed else self._line).add(granted, account)
 
     def wait(self, wakened=None, is_over=lambda: False, has_failed=False, account=None):
-        """Return when the caller's request may begin, or when ``is_over()`` is true, which is asked at first
-        and whenever the Event ``wakened`` is set. ``has_failed``: the request repeats a failed one. May
+        """Return when the caller's request may begin, or when ``is_over()`` is true; that is checked at first
+        and whenever the Event ``wakened`` is set. ``has_failed``: the request repeats a failed request. May
         switch.
         """
         has_turn = False

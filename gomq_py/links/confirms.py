@@ -2,7 +2,7 @@
 
 Does no I/O, and usually makes no Python object per message: a byte per publish, from number ``low`` to
 ``following`` - 1, says whether it is unsettled, confirmed or refused. A confirm of an unpublished message or
-a frame of another channel raises an AMQPError. A basic.return does not tell its message's number. So all
+a frame of another channel raises an AMQPError. A basic.return does not contain its message's number. So all
 messages that are unsettled when it arrives count as refused once they are confirmed.
 """
 from gomq_py import octets
@@ -124,7 +124,7 @@ class Confirms:
         self.note_confirm(number, False, REFUSED if is_refused else CONFIRMED)
 
     def note_confirm(self, number, multiple, how):
-        """Mark messages as confirmed or refused (``how``). A message that was marked keeps its first mark."""
+        """Mark messages as confirmed or refused (``how``). A marked message keeps its first mark."""
         if number == 0 and multiple:
             number = self.following - 1
         if number >= self.following or not number and not multiple:

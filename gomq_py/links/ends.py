@@ -16,7 +16,7 @@ class RefusedByTarget(Exception):
 
 
 class SourceEnd:
-    """The queue that a link takes messages from: it exists, or ``prepare`` declares it.
+    """The queue from which a link gets messages: it exists, or ``prepare`` declares it.
 
         uris                 URIs of equivalent nodes of one broker; each connection uses a random one
         prepare(channel)     declares and binds on every connection, and returns the name of the queue; may
@@ -61,7 +61,7 @@ class TargetEnd:
 
     A message with neither the stamp's header nor a user id gets the header without a call of ``edit``. For a
     message that has the header, the result of ``edit`` is cached: ``edit`` may change only the headers, and
-    may depend only on these and on whether the message is redelivered.
+    may depend only on the headers and on whether the message is redelivered.
     """
 
     has_lane = True
@@ -92,7 +92,7 @@ class Status:
 
         moved        messages settled at the source
         rate         messages moved per second
-        refused      the target's refusals
+        refused      refusals by the target
         set_aside    messages rejected at the source
         blocked      whether the target has asked for a pause
     """
@@ -112,7 +112,7 @@ class Status:
 
 
 class ClosedSession:
-    """Stands for a session that has ended, for code that may still call it. Every method does nothing."""
+    """Stands for an ended session, for code that may still call it. Every method does nothing."""
 
     __slots__ = ()
 

@@ -48,7 +48,7 @@ class NoRequest(ValueError):
 
 class Answer(NamedTuple):
     """An HTTP answer. ``headers``: {lower-case name: first value}. ``asks_for_tls``: the answer looks like
-    that of a TLS port to plain HTTP; a server that echoes requests may answer like that, too.
+    that of a TLS port to plain HTTP; a server that echoes requests may give such an answer, too.
     """
 
     status: int

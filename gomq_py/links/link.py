@@ -1,7 +1,7 @@
 """Link: moves messages from one broker to another until it is stopped.
 
-A greenlet connects both ends, hands them to a session (links.session), and ends. After the session another
-greenlet waits and reconnects. Above the client and the transfer engine, below shovels and federation.
+A greenlet connects both ends, passes them to a session (links.session), and ends. After the session a new
+greenlet waits and reconnects. Used by shovels and federation; uses the client and the transfer engine.
 """
 import math
 import random
@@ -161,7 +161,7 @@ class Link:
 
     @property
     def lag(self):
-        """Number of ready messages at the source, by its last answer, or None. May ask the source anew."""
+        """Number of ready messages at the source, by its last answer, or None. May query the source again."""
         if self._session is None:
             return None
         now = time.monotonic()
@@ -224,7 +224,7 @@ class Link:
             self._on_change(self)
 
     def wake(self):
-        """Wake the link's greenlet, or start one if the Keepalive has the session."""
+        """Wake the link's greenlet, or start a greenlet if the Keepalive has the session."""
         self._wakened.set()
         if self._keepalive.is_on and not self._hub.is_closed:
             self._keepalive.end()
@@ -244,7 +244,7 @@ class Link:
         self.poison_detection.forget()
 
     def _run(self):
-        """Run until the link ends, or until the Keepalive takes the session."""
+        """Run until the link ends, or until the Keepalive has the session."""
         # A greenlet would cost 10 KiB.
         outcome = STOPPED, ""
         try:
@@ -267,8 +267,8 @@ class Link:
             self._on_end(self, reason)
 
     def _keep_up(self):
-        """Run sessions one after the other. Returns the final (state, error), or None if the Keepalive takes
-        the session. May switch.
+        """Run sessions one after the other. Returns the final (state, error), or None if the Keepalive now
+        has the session. May switch.
         """
         while self._session is not None or not self._is_stopping:
             try:
@@ -290,7 +290,7 @@ class Link:
         return STOPPED, ""
 
     def _pass(self):
-        """Connect if needed, or check the session. Returns True if it is over. Raises _Failed. May switch."""
+        """Connect if needed, or check the session. Returns True at its end. Raises _Failed. May switch."""
         is_over = True
         try:
             if self._session is None:
@@ -456,7 +456,7 @@ class Link:
             raise _Failed(OURS, error) from error
 
     def _note(self, failed):
-        """Log a failure, and note what it means for the next session. Returns its text."""
+        """Log a failure, and note its consequences for the next session. Returns its text."""
         self.poison_detection.failed(failed.error, failed.end == DESTINATION)
         uri = {SOURCE: self._source_uri, DESTINATION: self._target_uri}.get(failed.end, "")
         text = f"{failed.end}: {troubles.told(failed.error, uri)}"[:TEXT_MOST]

@@ -2,7 +2,7 @@
 
 A URI without a host means this broker. The connection is then a socket pair, whose other end the AMQP server
 serves like any client's, logged in as the user who set the link. So all checks of clients (rights, limits,
-alarms, owner of an exclusive queue) apply at both ends. The node hands the Connector a function of
+alarms, owner of an exclusive queue) apply at both ends. The node gives the Connector a function of
 ``amqp.server.local`` that makes the pair, because this package imports no server. A link has no more rights
 than the user who set it (Setters).
 """
@@ -82,7 +82,7 @@ class Connector:
         """Return a client's connection to ``uri``; ``options``: further options of the client. Raises
         URIError (retrying cannot help), ClientError and OSError. May switch.
 
-            user       the User who set the link, as whom a connection of this broker is logged in, and whose
+            user       the User who set the link: a connection to this broker is logged in as this user, whose
                        tags decide which other hosts are allowed; None if this user may not log in here
             name       connection name shown at the other side
             vhost      the default for a URI of this broker

@@ -1,13 +1,13 @@
-"""PoisonDetection: finds a message that makes a link's sessions fail, and decides when the link gives it up.
+"""PoisonDetection: finds a message that makes a link's sessions fail, and decides when the link rejects it.
 
 A link has one PoisonDetection for all its sessions. If a message may have ended a session, the next session
 sends messages one at a time until as many are settled as were in flight. The message at which that session
 ends is recognized by its checksum (links.relay).
 
 A refusal may also come from a full disk or queue, which brokers report late or never. So a refused message is
-given up only if the broker is not asking for a pause, if NACKED_S have passed since the first refusal after
+rejected only if the broker is not asking for a pause, if NACKED_S have passed since the first refusal after
 the last accepted message, and if its refusals have reached the limit. The limit grows with each further
-message given up in a row.
+message rejected in a row.
 """
 import re
 import time
@@ -52,9 +52,9 @@ def is_final(error, codes):
 
 
 class PoisonDetection:
-    """Decides which messages of a link to give up (reject at the source).
+    """Decides which messages of a link to reject at the source.
 
-        limit        number of ended sessions, or of refusals, after which a message is given up; 0: no limit
+        limit        number of ended sessions, or of refusals, after which a message is rejected; 0: no limit
         careful      number of messages to send one at a time
         alone        set by a session at its end: the checksum of a message sent alone, or None
         unsettled    set by a session at its end: the number of messages in flight
@@ -79,7 +79,7 @@ class PoisonDetection:
         self.has_no_room()
 
     def has_no_room(self):
-        """Forget suspected messages, because the target asks for a pause or ends one."""
+        """Forget suspected messages, because the target begins or ends a pause."""
         self._suspect = None
         self._refused_s = None
         self._large.clear()
@@ -90,11 +90,11 @@ class PoisonDetection:
             self._refused_s = time.monotonic()
 
     def is_limit(self, refusals):
-        """True if a message must be given up after this number of refusals."""
+        """True if a message must be rejected after this number of refusals."""
         return self._is_limit(refusals, self._refused_s)
 
     def large_refused(self, checksum):
-        """Count a refusal of a large message. Returns True if the message must be given up."""
+        """Count a refusal of a large message. Returns True if the message must be rejected."""
         # The count is kept here, because the link keeps no copy of a large message, and sends other messages
         # before the source delivers it again.
         refusals, since_s = self._large.pop(checksum, (0, time.monotonic()))
@@ -140,7 +140,7 @@ class PoisonDetection:
         self.careful = max(0, self.careful - batch.count)
 
     def passed(self, checksum):
-        """Drop the suspicion of a message that the target has taken."""
+        """Drop the suspicion of a message that the target has accepted."""
         if self._suspect is not None and self._suspect[0] == checksum:
             self._suspect = None
 

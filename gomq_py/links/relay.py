@@ -133,7 +133,7 @@ class Relay:
     After a walk:
         count, first_tag          number of messages read, and delivery tag of the first
         written                   bytes in ``output``
-        left_out                  none of these messages is to be sent
+        left_out                  none of these messages must be sent
         others                    (channel, payload) of methods that are not deliveries
         offset                    stream offset of the last message, or -1
         checksum                  recognizes the last message later; if ``signs``, or its body is in pieces
@@ -201,7 +201,7 @@ class Relay:
     # private from here on
 
     def unit(self, p, out, at, end):
-        """Process the frame or message at ``at``. Returns its end; ``at`` if a later walk must process it."""
+        """Process the frame or message at ``p[at]``. Returns its end; ``at`` to leave it to a later walk."""
         method_end = self.frame_end(p, at, end)
         if method_end == at:
             return at
@@ -229,7 +229,7 @@ class Relay:
         return self.relay(p, out, at, method_end, header_at, header_end, body_end, end)
 
     def frame_end(self, p, at, end):
-        """The end of the frame at ``at``; ``at`` if the frame is incomplete."""
+        """The end of the frame at ``p[at]``; ``at`` if the frame is incomplete."""
         if end - at < 7:
             return at
         if p[at] != 1 and p[at] != 2 and p[at] != 3 and p[at] != 8:
@@ -267,7 +267,7 @@ class Relay:
         return 0
 
     def body_end(self, p, at, end, size):
-        """The end of the last frame of a body of ``size`` bytes; -1 if the buffer does not have all of it."""
+        """The end of the last frame of a body of ``size`` bytes; -1 if the buffer lacks a part."""
         while size > 0:
             at = self.content_at(p, at, end)
             following = self.frame_end(p, at, end)
@@ -278,7 +278,7 @@ class Relay:
         return at
 
     def body_size(self, p, at, end, missing):
-        """Payload size of the frame at ``at``, which must be a body frame of up to ``missing`` bytes."""
+        """Payload size of the frame at ``p[at]``, which must be a body frame of up to ``missing`` bytes."""
         if octets.be16(p, at + 1) != self.channel:
             self.control(p, at, end)
         if p[at] != 3:
@@ -288,7 +288,7 @@ class Relay:
         return end - at - 8
 
     def relay(self, p, out, at, method_end, header_at, header_end, body_end, end):
-        """Write a message, or if ``body_end`` is -1 its beginning. Returns the end of the bytes used."""
+        """Write a message (``body_end`` -1: its beginning) to ``out``. Returns the offset in ``p`` behind."""
         # 9: delivery tag and redelivered
         tag_at = at + 12 + p[at + 11] if method_end - at >= 8 + 4 + 1 + 9 + 2 else method_end
         routing_at = tag_at + 9
@@ -334,7 +334,7 @@ class Relay:
         return self.write_bodies(p, out, header_end, body_end)
 
     def unfit(self, text, p, at, routing_at, method_end, header_at, header_end, body_end):
-        """Raise Unfit; after relayed messages return ``at`` instead, so that the next walk raises it."""
+        """Raise Unfit; but after relayed messages only return ``at``: the next walk raises."""
         if self.count:
             return at
         raise Unfit(text, self.sign(p, routing_at, method_end, header_at, header_end, body_end))
@@ -357,7 +357,7 @@ class Relay:
         return checksum
 
     def leave_out(self, p, at, method_end, header_at, header_end, body_end, size):
-        """Skip a message that is not to be sent. Returns its end; ``at`` if this walk has sent messages."""
+        """Skip a message that must not be sent. Returns its end; ``at`` if this walk has sent messages."""
         if self.count and (not self.left_out or body_end < 0):
             return at
         self.left_out = True
@@ -372,7 +372,7 @@ class Relay:
         return body_end
 
     def begun(self):
-        """Count a message as taken from the source."""
+        """Count a message as read from the source."""
         self.count += 1
         self.last_tag += 1
         self.edited = None
@@ -380,7 +380,7 @@ class Relay:
         return 0
 
     def go_on(self, p, out, at, end):
-        """Relay more of a large message's body. Returns the offset behind the last frame handled."""
+        """Relay more of a large message's body. Returns the offset in ``p`` behind the last frame."""
         while self.missing and not self.others:
             following = self.frame_end(p, at, end)
             if following == at:
@@ -455,7 +455,7 @@ class Relay:
         return at + 1 + len(text)
 
     def write_header(self, p, out, at, end, size, content):
-        """Write the content header with the encoded properties ``content``; None: those of the delivery."""
+        """Write the content header with the encoded properties ``content``; None: the delivery's."""
         to = self.written
         if content is None:
             octets.copy(out, to, p, at, end - at)
@@ -474,7 +474,7 @@ class Relay:
         return 0
 
     def write_bodies(self, p, out, at, end):
-        """Write the body frames that lie from ``at`` to ``end``. Returns ``end``."""
+        """Write the body frames in ``p[at:end]`` to ``out``. Returns ``end``."""
         while at < end:
             following = self.frame_end(p, at, end)
             if octets.be16(p, at + 1) == 0:
@@ -485,7 +485,7 @@ class Relay:
         return at
 
     def write_body(self, p, out, at, size):
-        """Write ``size`` body bytes in frames that fit the target's frame size."""
+        """Write ``p[at:at + size]``, body bytes, as frames of at most the target's frame size."""
         to = self.written
         while size > 0:
             part = size if size < self.piece else self.piece
@@ -502,7 +502,7 @@ class Relay:
         return 0
 
     def controls(self, p, at, end):
-        """Process the frames on channel 0 that lie from ``at`` to ``end``."""
+        """Process the frames in ``p[at:end]``, all on channel 0."""
         while at < end:
             following = self.frame_end(p, at, end)
             if octets.be16(p, at + 1) == 0:
@@ -511,7 +511,7 @@ class Relay:
         return 0
 
     def control(self, p, at, end):
-        """Process a frame on channel 0. Raises ChannelError for any other channel."""
+        """Process the frame on channel 0 in ``p[at:end]``. Raises ChannelError for any other channel."""
         channel = octets.be16(p, at + 1)
         if channel:
             raise ChannelError(f"a frame of type {p[at]} on channel {channel}, which is not open")

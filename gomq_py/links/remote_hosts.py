@@ -1,4 +1,4 @@
-"""Remote hosts: which addresses links may connect to, checked at the moment of connecting.
+"""Remote hosts: limits the addresses to which links may connect, by a check at the moment of connecting.
 
 A user who may set a shovel decides where this machine connects to, and an HTTP destination reaches services
 that trust this machine: on the loopback, or a cloud's metadata on a link-local address. So the settings list
@@ -55,8 +55,8 @@ class HostRules:
                     raise HostRefused(f"{shown} is in {network}, which {self._key} in [links] denies")
 
     def allowed(self, host: str, found: list[Any]) -> list[Any]:
-        """The addresses of the host, ``found`` by getaddrinfo(), that links may connect to. Raises
-        HostRefused if all of them are refused.
+        """The addresses in ``found``, getaddrinfo()'s result for the host, to which links may connect. Raises
+        HostRefused if all are refused.
         """
         allowed, refused = [], []
         for one in found:

@@ -1,7 +1,8 @@
-"""Link session: runs the transfer between a link's two connections while they last.
+"""Link session: runs the transfer between a link's two connections until one ends.
 
 Works in callbacks of the loop and in slices of the hub's jobs, which never switch. The link's greenlet makes
-a session; it, or the Keepalive while the link has no greenlet, calls ``tick`` until the session's end.
+a session. That greenlet, or the Keepalive while the link has no greenlet, calls ``tick`` until the session's
+end.
 """
 import time
 from functools import partial
@@ -46,9 +47,8 @@ class Unsendable(ClientError):
 class LinkSession:
     """Moves messages over two connections. ``link`` outlives the session, which reports to it.
 
-    ``failure``: (end, error) that ended the session, or None. ``is_done``: all messages to be moved are
-    settled. ``careful``: number of messages to send singly, because one of them may have ended the last
-    session.
+    ``failure``: (end, error) that ended the session, or None. ``is_done``: all messages to move are settled.
+    ``careful``: number of messages to send singly, because one of them may have ended the last session.
     """
 
     def __init__(self, link, hub, buffers, channel, writer, is_acked, room, careful):
@@ -99,7 +99,7 @@ class LinkSession:
 
     def consume_or_cancel(self):
         """Consume; or cancel the consumer, if the link is paused or stopping. No effect while basic.consume
-        awaits its answer.
+        is unanswered.
         """
         is_wanted = not (self.link.is_paused or self.is_stopping)
         if self._consume is None or self._is_asking or self.failure is not None or (
@@ -117,7 +117,7 @@ class LinkSession:
         self.wire.send_queued()
 
     def ask_lag(self, queue):
-        """Ask the source for the queue's number of ready messages; the answer goes to ``link.lag_told``."""
+        """Query the source for the queue's number of ready messages; answered to ``link.lag_told``."""
         if self._is_up and self.failure is None and not self.is_stopping:
             asking = QueueDeclare(queue=queue, passive=True, arguments={})
             self.wire.write(method_frame(self._channel_id, asking))
@@ -125,7 +125,7 @@ class LinkSession:
 
     def tick(self):
         """Send heartbeats, and check both ends' heartbeats. Returns the seconds until the next call; None if
-        none is needed.
+        no call is needed.
         """
         due = []
         ticks = (
@@ -207,12 +207,12 @@ class LinkSession:
         return may
 
     def room(self):
-        """Most messages that the next walk of the relay may take."""
+        """Most messages that the next walk of the relay may read."""
         self.reader.relay.signs = self.careful > 0
         return 1 if self.careful and self._room else self._room
 
     def taken(self, batch):
-        """Count a taken batch, and mark a poison message to be rejected unsent. Raises UnexpectedFrame."""
+        """Count a read batch, and mark a poison message to be rejected unsent. Raises UnexpectedFrame."""
         if not self._asked_s:
             raise UnexpectedFrame("a delivery, and nothing is consumed")
         self._room -= batch.count
@@ -228,8 +228,8 @@ class LinkSession:
             self._is_rejecting = not batch.count
 
     def unfit(self, error):
-        """Handle a message that can never be sent: end the session; or return True, if the message must be
-        rejected at its source.
+        """Handle a message that can never be sent: end the session; or return True if the caller must reject
+        the message at its source.
         """
         text, checksum = error.args
         if self.link.poison_detection.is_poison(checksum):
@@ -257,7 +257,7 @@ class LinkSession:
             self.link.wake()
 
     def refused(self, count, error):
-        """Report to the link ``count`` refused messages, which are sent again after a pause."""
+        """Report to the link ``count`` refused messages, which are sent again later."""
         self.link.poison_detection.refused()
         self.link.were_refused(count, error)
         if self.is_stopping and not self.reader.on_its_way():
@@ -275,7 +275,7 @@ class LinkSession:
         self._turn()
 
     def paused(self):
-        """Flush the source's output, because no message can be taken."""
+        """Flush the source's output, because no message can be read."""
         # If a message can be taken by now, resume soon.
         self.wire.send_queued()
         reader = self.reader
@@ -324,7 +324,7 @@ class LinkSession:
                 self._any_method(wire, channel, method)
 
     def target_turn(self, act):
-        """Call ``act()``, with which the writer handles its input; then continue the transfer."""
+        """Call ``act()``, by which the writer handles its input; then continue the transfer."""
         self._guard(act, DESTINATION)
         if self.failure is None:
             self.wire.send_queued()
@@ -406,7 +406,7 @@ def _shortstr(text):
 
 class Keepalive:
     """Keeps a session alive while the link has no greenlet: sends its heartbeats, and ends it when the hub
-    closes. Runs in callbacks of the loop and never switches. ``is_on``: it has a session.
+    closes. Runs in callbacks of the loop and never switches. ``is_on``: has a session.
     """
 
     __slots__ = ("is_on", "_hub", "_session", "_timer")
@@ -425,7 +425,7 @@ class Keepalive:
         self._tick()
 
     def end(self):
-        """Stop, because a greenlet takes over the session."""
+        """Stop, because a greenlet uses the session from now on."""
         self.is_on = False
         self._session = None
         self._hub.not_at_close(self._cut_off)
@@ -445,7 +445,7 @@ class Keepalive:
 
 
 class UnsolicitedLimit:
-    """Limits how often a connection's peer sends methods that answer nothing."""
+    """Limits how often a connection's peer sends methods that are no answers."""
 
     __slots__ = ("_count", "_ends_s")
 

@@ -1,12 +1,12 @@
-"""Source reader: takes a transfer's messages from another broker, as a consumer over a wire.
+"""Source reader: reads a transfer's messages from another broker, as a consumer over a connection.
 
 Reads and relays messages (links.relay) when the transfer calls take(), and settles deliveries when it calls
 drop(). Refused messages wait here, in order, and are sent again before any new message is taken.
 
 Messages are kept until the target confirms them, within a MemoryBudget that all links of a hub share. Each
-link may keep a part of the memory that is left, so a new link always gets some. No link waits for another:
-below LEAST_OCTETS a link may always take more, and above it the link goes on when its own target confirms.
-Behind the budget there is a reserve of half its size, of which one account may use half of what is left.
+link may keep a part of the memory that is left, so a new link always gets memory. No link waits for another:
+below LEAST_OCTETS a link may always keep more, and above that it goes on when its own target confirms. Behind
+the budget there is a reserve of half its size, of which one account may use half of what is left.
 """
 from bisect import insort
 from struct import Struct
@@ -67,7 +67,7 @@ class SourceReader(Source):
     # called by the transfer
 
     def take(self, message):
-        """The next LinkBatch; None if no message has arrived or none may be taken now."""
+        """The next LinkBatch; None if no message has arrived or may be read now."""
         if self._probe is not None:
             return None
         owner = self._owner
@@ -149,7 +149,7 @@ class SourceReader(Source):
         return bool(self._held)
 
     def forget_refusals(self):
-        """Reset the refusal counts of refused messages, which were not at fault."""
+        """Reset the refusal counts of the refused messages that wait here: the refusals had another cause."""
         for _, batch in self._refused:
             batch.refusals = 0
         if self._probe is not None:
@@ -199,11 +199,11 @@ class SourceReader(Source):
         return False
 
     def no_room(self, item, pending):
-        """Not called: a target writer always takes a batch."""
+        """Not called: a target writer never refuses a batch."""
         raise NotImplementedError
 
     def paused(self, unsafe):
-        """Tell the session that no message can be taken for now."""
+        """Inform the session that no message can be read for now."""
         self._owner.paused()
 
     # private from here on
@@ -238,7 +238,7 @@ class SourceReader(Source):
         return batch
 
     def _batch(self, was_large):
-        """The LinkBatch that relay.walk() wrote. Of a large message only the last piece counts."""
+        """The LinkBatch that relay.walk() wrote. For a large message only the last piece counts."""
         relay = self.relay
         if self._rejects_next and relay.count:
             self._rejects_next = False
@@ -256,7 +256,7 @@ class SourceReader(Source):
         return batch
 
     def _take_refused(self):
-        """The next refused batch; the first one after a pause has only one message."""
+        """The next refused batch; the first batch after a pause has only one message."""
         # So no message overtakes it.
         _, batch = self._refused.pop(0)
         if self._is_probing:
@@ -273,8 +273,8 @@ class SourceReader(Source):
         self.unsettled -= batch.count
 
     def _split(self, batch, numbers):
-        """Settle a batch's accepted messages. Keep its refused messages (``numbers``), or reject those
-        refused too often.
+        """Settle a batch's accepted messages. Keep its refused messages (``numbers``), or reject those that
+        were refused too often.
         """
         self._forget(batch)
         self._is_probing = True
@@ -309,7 +309,7 @@ class SourceReader(Source):
             insort(self._refused, (tag, batch))
 
     def _settle(self, how, first_tag, count):
-        """Acknowledge or reject ``count`` deliveries. ``how``: (method id, its bits) for one delivery."""
+        """Acknowledge or reject ``count`` deliveries. ``how``: (method id, bits) for one delivery."""
         if not self._is_acked:
             return
         method, bits = how
@@ -323,10 +323,10 @@ class SourceReader(Source):
 
 
 class LinkBatch:
-    """Messages that are taken, sent and settled together: ``count`` deliveries with tags from ``first_tag``
+    """Messages that are read, sent and settled together: ``count`` deliveries with tags from ``first_tag``
     on. For a piece of a large message ``count`` is 0, for its last piece 1.
 
-        octets          the frames for the target; None if they are not kept until confirmed
+        octets          the frames for the target; None if not kept until confirmed
         first_number    number of the first publish, once sent
         is_sent         False if the messages are only settled at their source
         is_rejected     settled by basic.reject
@@ -376,7 +376,7 @@ class MemoryBudget:
         self._all_octets, self._most_octets = all_octets, most_octets
 
     def limit(self, account=None):
-        """Most bytes that a link of this account may keep now. A link that keeps as much must stop reading
+        """Most bytes that a link of this account may keep now. A link that keeps this much must stop reading
         its source.
         """
         left = self._all_octets - self.kept_octets

@@ -19,8 +19,8 @@ FULL_OCTETS = 256 * 1024
 
 class TargetWriter(Target):
     """Sends messages to a link's target. ``channel``: number of the channel in sent frames; ``frame_max``:
-    their largest size. ``is_blocked``: the target has asked for a pause. ``refused``: numbers of refused
-    publishes, which the reader removes.
+    the frames' largest size. ``is_blocked``: the target has asked for a pause. ``refused``: numbers of
+    refused publishes, which the reader removes.
     """
 
     channel = 1
@@ -55,8 +55,8 @@ class TargetWriter(Target):
         return int(self.confirms.following - self.confirms.low)
 
     def stalled_s(self):
-        """Seconds without a new confirm, as seen by calls of this method; 0 while no message awaits one or
-        the target wants a pause.
+        """Seconds without a new confirm, as seen by calls of this method; 0 while no message awaits a
+        confirm, or the target wants a pause.
         """
         now = time.monotonic()
         if self.confirms.low != self._seen_low or not self.unconfirmed() or self.is_held():
@@ -86,7 +86,7 @@ class TargetWriter(Target):
         self.answer_waiting()
 
     def answer_waiting(self):
-        """Call waiting callbacks whose messages are all safe or refused; no effect within such a callback."""
+        """Call waiting callbacks whose messages are all safe or refused; no effect within one."""
         if self._is_answering:
             return
         self._is_answering = True
@@ -128,7 +128,7 @@ class TargetWriter(Target):
 
 
 class WireTargetWriter(TargetWriter):
-    """Publishes to a broker. ``is_confirmed``: it confirms publishes; ``queue``: its only target, or None."""
+    """Publishes to a broker. ``is_confirmed``: the broker confirms; ``queue``: the only target, or None."""
 
     def __init__(self, channel, buffers, is_confirmed, queue=None):
         connection = channel.connection
@@ -167,7 +167,7 @@ class WireTargetWriter(TargetWriter):
         return None
 
     def slice_over(self):
-        """At the end of a transfer slice, write its output and call the callbacks that are due."""
+        """At the end of a transfer slice, write its output and call due callbacks."""
         self._wire.send_queued()
         self.answer_waiting()
 

@@ -1,6 +1,6 @@
 """Troubles: makes error texts for the user who set a link: the fault and its remedy, without secrets.
 
-Does no I/O. OpenSSL's texts do not say what to do; a peer's own texts may repeat secrets that it was sent.
+Does no I/O. OpenSSL's texts do not say what to do; a peer's own texts may repeat secrets sent to it.
 """
 import json
 import re
@@ -97,7 +97,7 @@ def _secrets_of(link_uri: uris.LinkURI) -> list[str]:
 
 
 def _of_token(password: str) -> str:
-    """A hint if the password is a token (JWT) that has expired, else ""."""
+    """A hint if the password is an expired token (JWT), else ""."""
     parts = password.split(".")
     if len(parts) != 3:
         return ""

@@ -153,7 +153,7 @@ def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
 
 
 def file_in(folder: str, path: str, key: str) -> str:
-    """The full path of a file in ``folder`` or below. Raises URIError without details of other folders."""
+    """The full path of a file in ``folder`` or below. Raises URIError, silent about other folders."""
     if not folder:
         raise URIError(f"{key}: no URI may name files here, for tls_folder in [links] is not set")
     if "\0" in path:

@@ -72,13 +72,13 @@ _PATH_SAFE = "/%?&=+:;,@!$'()*~.-_"
 class Webhook:
     """Describes a webhook, in place of a link's TargetEnd.
 
-        name         the link's
+        name         the link's name
         connector    has ``connect_http``
         secret       key to sign bodies with, or empty
         edit         as in TargetEnd
         timeout_s    time for an answer
         tls          options to verify servers, named as in an AMQP URI
-        account      the link's
+        account      the link's account
     """
 
     has_lane = False
@@ -117,8 +117,8 @@ class Webhook:
 
 
 class Poster:
-    """Posts messages to one of its URIs; each failed attempt makes the next URI the current one. ``trouble``:
-    why a message is being retried, or None. ``on_trouble(text)`` is called when retrying begins,
+    """Posts messages to the current one of its URIs; after each failed attempt the next URI is current.
+    ``trouble``: why a message is being retried, or None. ``on_trouble(text)`` is called when retrying begins,
     ``until_open()``, which may switch, before each attempt.
     """
 
@@ -149,7 +149,7 @@ class Poster:
         self._connection.close()
 
     def send(self, message: Any) -> None:
-        """Post a message, with retries; return once the server has taken it.
+        """Post a message, with retries; return once the server has accepted it.
 
         Raises RefusedByTarget, or OSError if the server is at fault. May switch, for minutes.
         """
@@ -165,7 +165,7 @@ class Poster:
             self.trouble = None
 
     def _attempt(self, message: Any) -> "_Failure | None":
-        """Post once. Returns None, or a _Failure to retry. Raises RefusedByTarget, OSError. May switch."""
+        """Try a post. Returns None, or a _Failure to retry. Raises RefusedByTarget, OSError. May switch."""
         if self.until_open is not None:
             self.until_open()
         self._check_open()
@@ -212,8 +212,8 @@ class Poster:
         return f"{self._uri.place}: {troubles.without_secrets_of(self._uri, text)}"
 
     def _wait_or_give_up(self, failure: "_Failure", attempt: int) -> None:
-        """Switch to the next URI, after a pause once all have failed. Raises RefusedByTarget or OSError after
-        the last retry. May switch.
+        """Switch to the next URI, after a pause if all URIs have failed. Raises RefusedByTarget or OSError
+        after the last retry. May switch.
         """
         rounds, rest = divmod(attempt, len(self._uris))
         wait_s = self._webhook.backoff.wait_s(rounds) if not rest else 0.0
@@ -291,8 +291,8 @@ class _Posted:
 
 class WebhookTargetWriter(TargetWriter):
     """Posts messages one by one through ``poster``, which it owns: a 2xx counts as a confirm, any other
-    answer as a refusal. A post runs in its own greenlet, all other work in callbacks. The transfer gives it
-    batches of one message, or of a piece of one message.
+    answer as a refusal. A post runs in its own greenlet, all other work in callbacks. Each batch from the
+    transfer is one message or a piece of one.
     """
 
     def __init__(self, poster, hub):
@@ -340,7 +340,7 @@ class WebhookTargetWriter(TargetWriter):
         self.abort()
 
     def abort(self):
-        """Close at once. A message being posted may arrive, although it will be delivered again."""
+        """Close at once. A message being posted may arrive, and will be delivered again."""
         super().abort()
         self._pieces.clear()
         self._poster.on_trouble = None

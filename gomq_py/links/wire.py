@@ -1,6 +1,6 @@
 """Wire: the socket of a client's connection, which a link reads and writes without blocking.
 
-Above the client, below sessions. Output that the socket does not accept at once is kept until the loop
+Used by sessions; uses the client. Output that the socket does not accept at once is kept until the loop
 reports the socket writable. ``tick`` sends heartbeats and notices missing ones.
 """
 import time

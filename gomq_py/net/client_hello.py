@@ -1,6 +1,6 @@
-"""ClientHello: reads the host name that a TLS client asks for, from octets that stay on the socket.
+"""ClientHello: reads the host name that a TLS client wants, from octets that stay on the socket.
 
-OpenSSL tells the name only in the handshake, too late to choose versions, ciphers and the need for a client
+OpenSSL gives the name only in the handshake, too late to choose versions, ciphers and the need for a client
 certificate. Formats of RFC 8446 §4.1.2 and §5.1, RFC 6066 §3. A stranger sends these octets, so every length
 is checked; a hello that cannot be parsed has no name, and the handshake refuses it.
 """
@@ -19,8 +19,8 @@ class Incomplete(Exception):
 
 
 def asked_host(connection: Any) -> str:
-    """Return the host name that the ClientHello on the socket asks for, in lower case, or "". The octets stay
-    on the socket. The caller limits the time. May switch.
+    """Return the host name in the ClientHello on the socket, in lower case, or "". The octets stay on the
+    socket. The caller limits the time. May switch.
     """
     seen = -1
     try:

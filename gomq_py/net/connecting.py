@@ -1,10 +1,10 @@
 """Connecting: resolves host names, and connects to the first of a host's addresses that answers.
 
 Lookups resolves names in threads of its own, because a name server that does not answer blocks a thread for
-half a minute. Each lookup has a time limit; a slow one no longer counts among those allowed at once, and is
-retried after all others. An account is whoever a name is looked up for: of a link, (user who set it, virtual
-host). Accounts take turns. Beyond the limit, an account may use up to half of what is left of a reserve, so
-that one user's names leave room for others'.
+half a minute. Each lookup has a time limit; a slow lookup no longer counts among the lookups allowed at once,
+and is retried after all others. An account is the party for which a name is looked up: for a link, (user who
+set the link, virtual host). Accounts take turns. Beyond the limit, an account may use up to half of what is
+left of a reserve, so that one user's names leave room for others'.
 """
 import _socket
 import time
@@ -138,7 +138,7 @@ class Lookups:
 
     def _begin_one(self, rows: dict[Any, dict[str, "_Lookup"]]) -> bool:
         """Begin one waiting lookup, of the first account in ``rows`` ({account: {name: lookup}}) whose limits
-        allow it. Returns False if no account's limits do.
+        allow it. Returns False if no account's limits allow one.
         """
         is_late = rows is self._late_rows
         running = list(self._running.values())
@@ -183,8 +183,7 @@ class Lookups:
 
 
 class _Lookup:
-    """The lookup of a name for all ``accounts`` that ask for it; it counts against the limits of ``account``.
-    """
+    """The lookup of a name for all ``accounts`` that want it; counts against the limits of ``account``."""
 
     __slots__ = ("host", "is_late", "askers", "accounts", "account", "began_s", "work", "ended")
 
@@ -209,7 +208,7 @@ class _Lookup:
 
 def _has_place(account: Any, of_accounts: Counter[Any], limit: int, most: int) -> bool:
     """Whether ``account`` may begin another lookup besides the running ones (``of_accounts``): fewer than
-    ``limit`` run, or the account has at most half as many as the places, of ``most``, that are then left.
+    ``limit`` run, or the account has at most half as many as there are places left then, of ``most``.
     """
     count = of_accounts.total()
     return count < limit or of_accounts[account] + 1 <= (most - count - 1) / 2
@@ -225,8 +224,9 @@ def is_address(host: str) -> bool:
 
 
 def connect(host: str, found: list[Any], timeout_s: float, options: Iterable[Option] = PROMPT) -> Any:
-    """A gevent socket with these ``options``, connected to the first address of the ``host`` that answers, of
-    those ``found`` (as by getaddrinfo). Each address has an equal share of the time that is left.
+    """A gevent socket with these ``options``, connected to the first of the addresses ``found``
+    (getaddrinfo's result for ``host``) that answers. Each address has an equal share of the time that is
+    left.
 
     Raises OSError. May switch: a greenlet that is killed meanwhile leaves no socket behind.
     """

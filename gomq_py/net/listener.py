@@ -1,6 +1,6 @@
 """Listeners: accept connections, set the sockets' options, and call a protocol's ``handle(socket, address)``.
 
-If ``handle`` never switches, the loop accepts. Otherwise a greenlet accepts, and a greenlet per connection
+If ``handle`` never switches, the loop accepts. Otherwise a greenlet accepts, and one greenlet per connection
 calls ``handle``. Knows no protocol; never touches what a peer sends.
 """
 import errno
@@ -132,8 +132,8 @@ def _why_not(host: str, port: int, error: OSError) -> str:
 
 
 def bind_unix(path: str, backlog: int, mode: int = 0o660) -> Any:
-    """Return a listening unix socket at ``path`` with permissions ``mode``. If a dead process left a socket
-    there, it is replaced. Raises BindError.
+    """Return a listening unix socket at ``path`` with permissions ``mode``. A socket left there by a dead
+    process is replaced. Raises BindError.
     """
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -244,8 +244,8 @@ class Listener:
         return self._socket.fileno() < 0 or not self._must_wait(address)
 
     def adopt(self, family: int, descriptor: int, address: Any) -> None:
-        """Serve a client that another node has accepted, as if it had come here. ``descriptor``: of a
-        connected socket, which the Listener then owns; ``address``: the client's.
+        """Serve a client that another node has accepted, as if the client had connected here. ``descriptor``:
+        of a connected socket, which the Listener then owns; ``address``: the client's.
         """
         connection: Any = (
             LoopSocket(family, descriptor) if self._at_once
@@ -294,8 +294,7 @@ class Listener:
             self._let_in(connection, address)
 
     def _must_wait(self, address: Any) -> bool:
-        """Whether an accepted connection must wait, because the gate has no room now and does not refuse it.
-        """
+        """Whether an accepted connection must wait, because the gate neither has room nor refuses it."""
         if self._gate is None:
             return False
         host = host_of(address)
@@ -441,8 +440,7 @@ def tell_why(error: Exception, protocol: str, address: Any, strangers: QuietLog)
 
 
 def path_id(path: str) -> tuple[int, int] | None:
-    """Return (device, inode) of the file at ``path``, to tell it from a later one; None if there is no file.
-    """
+    """Return (device, inode) of the file at ``path``, to recognise a later file; None if it is missing."""
     # A socket in the abstract namespace has none.
     try:
         status = os.stat(path)
@@ -452,7 +450,7 @@ def path_id(path: str) -> tuple[int, int] | None:
 
 
 def remove_path(path: str, identity: Any) -> None:
-    """Unlink a socket, unless a later file has taken its place. ``identity``: its path_id() after bind()."""
+    """Unlink a socket, unless a later file has replaced it. ``identity``: its path_id() after bind()."""
     if path_id(path) == identity:
         os.unlink(path)
 
@@ -481,7 +479,7 @@ def host_of(address: Any) -> str:
 
 
 def login_host(connection: Any, host: str) -> str:
-    """The address to which a client's logins are attributed: ``host``, or that of its WebSocket."""
+    """The address to which a client's logins are attributed: ``host``, or its WebSocket's."""
     given = getattr(connection, "login_host", None)
     return host if given is None else given
 

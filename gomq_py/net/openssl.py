@@ -1,8 +1,8 @@
 """OpenSSL: makes calls of the library that the ssl module does not offer.
 
-read_ahead(): OpenSSL then reads up to 16 KiB at once and finds the records in these octets. By default it
-reads the head and the rest of a record in two system calls, half of the cost of a small record. take_turns():
-a read no longer waits while a peer sends only changes of keys.
+read_ahead(): OpenSSL then reads up to 16 KiB at once and finds the records in these octets. By default
+OpenSSL reads the head and the rest of a record in two system calls, half of the cost of a small record.
+take_turns(): a read no longer waits while a peer sends only changes of keys.
 """
 import _ssl
 import ctypes
@@ -44,7 +44,7 @@ def take_turns(ssl_object: Any) -> None:
 
 
 def end_writing(ssl_object: Any) -> bool:
-    """Tell the peer that no octets follow; reading goes on. Returns False if that is impossible now."""
+    """Send the end of the stream; reading goes on. Returns False if that is impossible now."""
     # The ssl module's ``unwrap`` and ``shutdown`` wait for the peer's end. False also if the socket has no
     # room.
     library = _library()
@@ -72,7 +72,7 @@ def addresses() -> tuple[int, int, int]:
 
 
 def _is_known(ssl_object: Any) -> bool:
-    """Whether the object has the memory layout that this module expects: the context lies where it should."""
+    """Whether the object has the memory layout that this module expects: its context is where expected."""
     if sys.implementation.name != "cpython" or type(ssl_object) is not KNOWN_TYPE:
         return False
     if type(ssl_object).__basicsize__ < CONTEXT_AT + WORD_OCTETS:

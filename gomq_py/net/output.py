@@ -1,9 +1,9 @@
 """Output: sends all octets for one socket, without waiting (docs/decisions/0003).
 
-Octets that the socket does not take at once are kept, and sent when it is writable again. Meanwhile the
-output is ``blocked``: deliveries stop, replies are kept. When more than ``limit`` is kept, ``on_overflow()``
-is called, which should stop reading from the client. When the socket breaks, ``on_broken`` is called once,
-and later octets are dropped; nothing raises. A Source sends the octets of a file.
+Octets that the socket does not take at once are kept, and sent when the socket is writable again. Meanwhile
+the output is ``blocked``: deliveries stop, replies are kept. When more than ``limit`` is kept,
+``on_overflow()`` is called, which should stop reading from the client. When the socket breaks, ``on_broken``
+is called, and later octets are dropped; nothing raises. A Source sends the octets of a file.
 """
 import os
 import socket as system_socket
@@ -32,7 +32,7 @@ CAN_SEND_FILES = hasattr(os, "sendfile") and hasattr(system_socket, "MSG_MORE")
 class Output:
     """The only way to write to ``socket`` (a gevent socket, plain or TLS, non-blocking).
 
-    ``blocked``: the socket took less than it was given; deliveries wait for ``call_when_drained``.
+    ``blocked``: the socket has not taken all data; deliveries wait for ``call_when_drained``.
     ``sent_octets``: octets that the socket took. ``takes_sources``: write_source() may be called.
     ``account``: user and virtual host, set at the login, for hub.budget.
     """
@@ -90,8 +90,8 @@ class Output:
         """Send all octets of ``source``, such as a part of a file, after all data written before. Call it
         only if ``takes_sources`` is True and ``blocked`` is False.
 
-        A Source has ``send(send, fileno) -> octets``, which sends a part that does not hold up others for
-        long, and raises OSError if the connection must end; ``left``, the octets still to come; and
+        A Source has ``send(send, fileno) -> octets``, which sends a part small enough not to delay other
+        connections, and raises OSError if the connection must end; ``left``, the octets still to come; and
         ``close()``, called once at the end.
         """
         if self.pending and not self.blocked:
@@ -138,13 +138,13 @@ class Output:
             self._send_pending()
 
     def call_when_drained(self, callback):
-        """Call ``callback()`` once when all pending octets have been sent, or the socket has broken."""
+        """Call ``callback()`` when all pending octets have been sent, or the socket has broken."""
         if self.waiters is None:
             self.waiters = []
         self.waiters.append(callback)
 
     def not_when_drained(self, callback):
-        """Do not call ``callback()`` any more. Does nothing if call_when_drained() did not get it."""
+        """Do not call ``callback()`` any more. Does nothing if call_when_drained() does not have it."""
         if self.waiters is not None and callback in self.waiters:
             self.waiters.remove(callback)
 

@@ -1,5 +1,5 @@
-"""PROXY protocol, versions 1 and 2: reads the header in which a proxy tells its client's address at the start
-of a connection, and writes that of version 2. Formats of the HAProxy specification.
+"""PROXY protocol, versions 1 and 2: reads the header with which a proxy announces its client's address at the
+start of a connection, and writes the header of version 2. Formats of the HAProxy specification.
 
     v1   "PROXY" SP "TCP4" | "TCP6" SP source SP destination SP source-port SP destination-port CR LF
          at most 107 octets
@@ -8,9 +8,9 @@ of a connection, and writes that of version 2. Formats of the HAProxy specificat
          command 0 LOCAL: the proxy speaks for itself; 1 PROXY. TLV: type (1) | length (2) | value; type 3 is
          a CRC-32C of the whole header
 
-Runs between accept() and the handshakes, in the connection's own greenlet. Takes exactly the header from the
-socket, because TLS may follow. A header from an untrusted peer (``Proxies``) stays there; the protocol's
-server refuses it.
+Runs between accept() and the handshakes, in the connection's own greenlet. Reads exactly the header from the
+socket, because TLS may follow. A header from an untrusted peer (``Proxies``) stays on the socket; the
+protocol's server refuses it.
 """
 import struct
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ class ProxyProtocolError(OSError):
 
 class Header(NamedTuple):
     """A parsed PROXY header: its ``size`` in octets, and ``source``, the client's (host, port); None if the
-    proxy does not tell the client's address.
+    proxy does not announce it.
     """
 
     source: tuple[str, int] | None
@@ -66,8 +66,8 @@ class Proxies:
     # A source over TCP must send a header: otherwise a header that its client wrote would pass for the
     # proxy's.
     def __init__(self, enabled: bool = False, sources: Sequence[Any] = (), timeout_s: float = 10.0):
-        """``enabled``: whether TCP peers may send a header. ``sources``: their networks, as text or of the
-        ipaddress module. ``timeout_s``: how long to wait for a header.
+        """``enabled``: whether TCP peers may send a header. ``sources``: the networks of such peers, as text
+        or of the ipaddress module. ``timeout_s``: how long to wait for a header.
         """
         self.update(enabled, sources, timeout_s)
 
@@ -82,8 +82,8 @@ class Proxies:
         return not isinstance(address, tuple) or self._enabled and self._trusts(address[0])
 
     def client_of(self, connection: Any, address: Any) -> Any:
-        """Return the client's address: from the peer's PROXY header, which is taken from the socket, or else
-        ``address``, which accept() gave. Raises OSError. May switch.
+        """Return the client's address: from the peer's PROXY header, which is removed from the socket, or
+        else ``address``, the result of accept(). Raises OSError. May switch.
         """
         if not self.may_announce(address):
             return address
@@ -109,7 +109,7 @@ def _plain(host: str) -> IPv4Address | IPv6Address:
 
 
 def _is_loopback_of_another_machine(announced: tuple[str, int], proxy: Any) -> bool:
-    """Whether a proxy on another machine announces a loopback address, which is that machine's own."""
+    """Whether a proxy on another machine announces a loopback address, meaning that machine itself."""
     return isinstance(proxy, tuple) and is_loopback(announced[0]) and not is_loopback(proxy[0])
 
 
@@ -248,7 +248,7 @@ def _v2_source(header: bytes, family: int) -> tuple[tuple[str, int] | None, int]
 
 
 def _check_tlvs(header: bytes, position: int) -> None:
-    """Check the TLVs at ``position`` and, if there is one, the checksum. Raises ProxyProtocolError."""
+    """Check the TLVs at ``header[position]`` and, if present, the checksum. Raises ProxyProtocolError."""
     while position < len(header):
         if len(header) - position < 3:
             raise ProxyProtocolError("version 2 header ends inside a TLV")

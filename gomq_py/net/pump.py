@@ -31,7 +31,7 @@ class Pumps:
 
     def join(self, client: Any, server: Any, over: Callable[[], None]) -> "_Pump":
         """Pass octets between two sockets until ``over()``, in which the caller closes them. Returns the
-        pump, whose ``close()`` ends it before.
+        pump, whose ``close()`` ends it earlier.
         """
         # over() is called once, when both sides have ended, one has failed, or the client has not ended
         # ENDING_S after the server.
@@ -95,8 +95,8 @@ class _Pump:
 
 
 class _Direction:
-    """Passes octets from one socket to another. ``ended()``: the source's end was passed on; ``failed()``: a
-    socket has failed.
+    """Passes octets from one socket to the other. ``ended()``: the source's end was passed on; ``failed()``:
+    a socket has failed.
     """
 
     __slots__ = (
@@ -145,7 +145,7 @@ class _Direction:
                 self._failed()
 
     def _pass_on(self) -> bool:
-        """Read once, and write the octets. Returns whether to read on. Raises OSError."""
+        """Do one read, and write the octets. Returns whether to read on. Raises OSError."""
         count = self._receive(self._room)
         if not count:
             self._pass_end_on()

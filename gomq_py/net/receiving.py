@@ -16,8 +16,8 @@ def is_not_now(error: BaseException) -> bool:
 
 
 def has_to_write_first(error: BaseException) -> bool:
-    """Whether the error means that TLS must answer a change of keys before it reads, and the socket has no
-    room for the answer.
+    """Whether the error means that TLS must answer a change of keys before it can read, and the socket has no
+    room for that answer.
     """
     return type(error).__name__ == _WRITE
 
@@ -28,8 +28,8 @@ def parts_function(socket: Any) -> Any:
 
 
 def receive_functions(socket: Any) -> tuple[Callable[[Any], int], Callable[[], int] | None]:
-    """Return (non-blocking recv_into, pending) of a socket. ``pending()`` tells whether TLS or the WebSocket
-    holds octets that a poll of the socket does not show; for a plain socket ``pending`` is None.
+    """Return (non-blocking recv_into, pending) of a socket. ``pending()`` returns whether TLS or the
+    WebSocket holds octets that a poll of the socket does not show; for a plain socket ``pending`` is None.
     """
     if is_plain(socket):  # a plain gevent socket takes 2 us to look for an attribute it has not
         return socket._sock.recv_into, None

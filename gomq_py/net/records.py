@@ -1,7 +1,7 @@
 """Records: reads several TLS records in one call.
 
-OpenSSL hands out one record at a time. A client that writes message by message makes a record of each, which
-would cost a pass of the parser, a poll and a turn of the loop for 60 octets. Never decrypts, never waits.
+OpenSSL returns one record at a time. A client that writes message by message makes a record of each message,
+which would cost a parser's pass, a poll and a turn of the loop for 60 octets. Never decrypts or waits.
 """
 import time
 from ssl import SSLWantReadError, SSLWantWriteError
@@ -64,7 +64,7 @@ class RecordReader:
 
     def _receive_by_module(self, view: Any, count: int) -> int:
         """Read by the ssl module, which raises errors. ``count``: octets of ``view`` filled before. Returns
-        the number filled now, those included.
+        the number filled in all.
         """
         room = len(view)
         taken = 0

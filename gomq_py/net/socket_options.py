@@ -33,7 +33,7 @@ class SocketOptions:
 
     def apply(self, connection: Any, inherited: int = 0) -> None:
         """Set the options of an accepted socket. Raises OSError if the peer has gone. ``inherited``: result
-        of apply_to_listener(); if it is the present revision, the socket has the options from its listener.
+        of apply_to_listener(); if this is the present revision, the socket has the options from its listener.
         """
         if inherited == self.revision and not self._sizes:
             return

@@ -1,9 +1,9 @@
 """Stream: reads one connection.
 
-The loop calls a stream when the socket is readable. The stream hands each read to a lane, the protocol's
-parser, in one call, out of the hub's input buffer: one read per poll, so that a busy connection delays the
-others by one read's work. No greenlet lies between the socket and the lane, so a lane must not switch, nor
-keep the buffer.
+The loop calls a stream when the socket is readable. The stream passes each read to a lane, the protocol's
+parser, in one call, out of the hub's input buffer: one read per poll, so that a busy connection delays other
+connections by one read's work. No greenlet lies between the socket and the lane, so a lane must not switch,
+nor keep the buffer.
 """
 import time
 
@@ -29,7 +29,7 @@ LEAST_TOGETHER = 3
 
 
 class Hold:
-    """Keeps a connection from being read until release(). ``waits_for`` tells operators the event."""
+    """Keeps a connection from being read until release(). ``waits_for``: the event, for operators."""
 
     __slots__ = ("stream", "waits_for")
 
@@ -38,16 +38,17 @@ class Hold:
         self.waits_for = waits_for
 
     def release(self):
-        """End this Hold; the stream is read again if it was the last Hold. A second call does nothing."""
+        """End this Hold; reading resumes after the last Hold. A second call does nothing."""
         stream, self.stream = self.stream, None
         if stream is not None:
             stream.let_go(self)
 
 
 class Stream:
-    """Reads ``socket`` until its end, and hands the octets to a lane (the protocol's parser) and its handler.
+    """Reads ``socket`` until its end, and passes the octets to a lane (the protocol's parser) and its
+    handler.
 
-        lane.process(start, end, now_ms)    returns the first position that it has not finished with
+        lane.process(start, end, now_ms)    returns the first position that is not finished
         lane.finish()                       called before output is sent
         handler.has_plenty()                whether the peer has so much to send that it does not wait for an
                                             answer
@@ -96,9 +97,8 @@ class Stream:
         self.finish()
 
     def begin(self, lane, handler, rest, over):
-        """Begin to read, and return at once. ``over()``, which must not switch, is called once at the end,
-        maybe before this returns or while the lane (parser) runs; it must see to it that end() is called
-        later.
+        """Begin to read, and return at once. ``over()``, which must not switch, is called at the end, maybe
+        before this returns or while the lane (parser) runs; ``over`` must ensure that end() is called later.
         """
         self.lane = lane
         self.handler = handler
@@ -118,8 +118,8 @@ class Stream:
             self._read_again()
 
     def go_on_with(self, lane, handler):
-        """Hand later octets to another lane (parser); None: to the one that handler.make_lane() returns. For
-        the present lane, within process(). Octets are counted from 0 again.
+        """Pass later octets to a new lane (parser); None: to the lane that handler.make_lane() returns. Only
+        the present lane may call this, within process(). Octets are counted from 0 again.
         """
         self.lane = lane
         self.handler = handler
@@ -170,8 +170,8 @@ class Stream:
         return hold
 
     def let_go(self, hold):
-        """Remove a Hold. After the last Hold, reading goes on, first with octets that were read before it but
-        not parsed.
+        """Remove a Hold. After the last Hold, reading goes on, first with octets that were read and not
+        parsed.
         """
         del self.holds[hold]
         if self.holds:
@@ -240,14 +240,13 @@ class Stream:
         self.small_reads = self.small_octets = 0
 
     def _can_wait(self):
-        """Whether the peer awaits no answer: it has plenty to send, or was sent nothing since the last call.
-        """
+        """Whether the peer awaits no answer: it has plenty to send, or got nothing since the last call."""
         before, self.flood_sent_octets = self.flood_sent_octets, self.output.sent_octets
         return before == self.output.sent_octets or self.handler.has_plenty()
 
     def read_together(self):
-        """Read; the coalescer calls this at its ticks. Leaves the coalescer after a read of few octets or a
-        full one.
+        """Read; the coalescer calls this at its ticks. Leaves the coalescer after a read of few octets, or a
+        read that filled the buffer.
         """
         # After a full read more octets follow, so that the cost of a poll for them does not matter.
         if not self.together:
@@ -263,7 +262,7 @@ class Stream:
             self.watcher.start(self._readable)
 
     def _read(self):
-        """Read once, and have the parser process the octets. Returns their number, 0 at the stream's end."""
+        """Do one read, and have the octets parsed. Returns their number, 0 at the stream's end."""
         if self.rewalk:
             # Octets read before come first; a paused stream's rest may not fit in front of a new read.
             return 0
@@ -358,8 +357,8 @@ class Stream:
         self.after_poll.start(self._readable_again)
 
     def _readable_again(self):
-        """After the next poll: parse the octets that were left when a Hold began, or read those of TLS or the
-        WebSocket.
+        """After the next poll: parse the octets that were left when a Hold began, or read octets held by TLS
+        or the WebSocket.
         """
         # A poll does not show octets that TLS or the WebSocket holds.
         self.after_poll.stop()

@@ -1,4 +1,4 @@
-"""systemd: takes listening sockets from a service manager, and tells it the state of the broker.
+"""systemd: gets listening sockets from a service manager, and reports the broker's state to it.
 
 The state is sent as a datagram to ``$NOTIFY_SOCKET`` (sd_notify(3)); the sockets are the descriptors from 3
 on (sd_listen_fds(3)). Without a service manager nothing is done. The variables are removed from the
@@ -35,27 +35,27 @@ class Systemd:
         self.sockets = _inherited(environment)
 
     def ready(self, status: str) -> None:
-        """Tell the service manager that the boot or a reload is done."""
+        """Report to the service manager that the boot or a reload is done."""
         self._notify("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
-        """Tell the service manager that a reload begins; ``ready`` ends it."""
+        """Report to the service manager that a reload begins; ``ready`` ends it."""
         self._notify("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
-        """Tell the service manager that the broker stops."""
+        """Report to the service manager that the broker stops."""
         self._notify("STOPPING=1")
 
     def alive(self) -> None:
-        """Tell the service manager's watchdog that the event loop runs; call this every ``watchdog_s``."""
+        """Report to the watchdog that the event loop runs; call this every ``watchdog_s``."""
         self._notify("WATCHDOG=1")
 
     def keep_sockets(self) -> None:
-        """Keep the sockets open, whoever closes them, for ``hand_on``."""
+        """Keep the sockets open, even if they are closed, for ``hand_on``."""
         self._kept = [os.dup(listening.fileno()) for _, listening in self.sockets]
 
     def hand_on(self, environment: MutableMapping[str, str]) -> None:
-        """Give the service manager's sockets and variables to the program that takes this one's place in the
+        """Pass the service manager's sockets and variables to the program that replaces this program in the
         process. The exec must follow at once.
         """
         # Descriptors from FIRST_DESCRIPTOR on are overwritten.

@@ -26,8 +26,8 @@ class TLSOptions:
     """The values from which a TLS context is made; files are PEM. If ``key`` is empty, the certificate file
     also holds the key.
 
-    ``verify_peer``: ask clients for a certificate that is signed by ``authorities``.
-    ``certificate_required``: refuse clients without a certificate, if they are asked for one.
+    ``verify_peer``: request a certificate signed by ``authorities`` from clients. ``certificate_required``:
+    refuse clients that do not send a requested certificate.
     """
 
     certificate: str
@@ -110,7 +110,7 @@ def _trust(context: Any, authorities: str) -> None:
 
 
 def _no_password() -> str:
-    """Refuse to ask for the password of an encrypted key; by default OpenSSL asks on the terminal."""
+    """Refuse an encrypted key, for whose password OpenSSL would prompt on the terminal."""
     raise ValueError("the key is encrypted; a broker has nobody to ask for its password")
 
 

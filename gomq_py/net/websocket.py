@@ -3,7 +3,7 @@
     socket > wsproto > WebSocket.receive_functions() > Stream          octets of binary messages, as they come
     Output > WebSocket.send > header in front > socket                 a binary message for each write
 
-AMQP and MQTT see a stream of octets and no messages. Payload is handed on before its frame is whole, so that
+AMQP and MQTT see a stream of octets and no messages. Payload is passed on before its frame is whole, so that
 long frames cost no memory. The library wsproto parses; this module writes the header of sent frames, because
 the library would copy each payload four times. Text, violations of the RFC and the peer's Close end the
 stream, with a Close from the broker. No extensions, so no compression.
@@ -58,7 +58,7 @@ class WebSocket:
         """``socket``: a gevent socket, plain or TLS, which the WebSocket owns.
 
             connection           wsproto's connection, after its handshake
-            is_leaving()         whether the server stops; the peer is then told so
+            is_leaving()         whether the server stops; the peer's Close frame then says so
             turns                the hub's SlowTurns, since a frame costs wsproto some 25 us
             most_before_login    most octets in heads and control frames while ``is_pending()``
             is_pending()         whether the client has not logged in yet
@@ -112,8 +112,8 @@ class WebSocket:
         return self._has_more() or self._pending_below is not None and self._pending_below() > 0
 
     def wait(self, stream: Any) -> bool:
-        """Keep ``stream`` from being read until its turn, if the last read ran out of time before all frames
-        were parsed. Returns whether it is kept.
+        """Pause reading of ``stream`` until its turn, if the last read ran out of time before all frames were
+        parsed. Returns whether it is paused.
         """
         if self._spent:
             self._turns.wait(stream)
@@ -125,7 +125,7 @@ class WebSocket:
 
     def receive_into(self, view: Any) -> int:
         """Receive payload of messages into ``view``, without waiting. Returns the number of octets, 0 at the
-        end. Raises OSError, such as BlockingIOError if there is none now.
+        end. Raises OSError, such as BlockingIOError without payload.
         """
         if not self._has_more() and not self._ended:
             self._feed_or_end(self._receive_below(READ_OCTETS))
@@ -243,8 +243,8 @@ class WebSocket:
     # sending
 
     def send(self, view: Any) -> int:
-        """Send octets as payload without waiting; returns how many were taken. The next call must begin with
-        the rest. Raises OSError.
+        """Send octets as payload without waiting; returns how many were accepted. The next call must begin
+        with the rest. Raises OSError.
         """
         # The header of their frame may have been sent. Output does so.
         self.is_used = True
@@ -264,7 +264,7 @@ class WebSocket:
         return taken
 
     def _send_part(self, octets: Any) -> int:
-        """Send a part of the frame that is half sent, or else of a new frame. Returns how many octets of the
+        """Send a part of the half-sent frame or, without one, of a new frame. Returns how many octets of the
         payload were sent.
         """
         if not self._left:
@@ -306,8 +306,7 @@ class WebSocket:
         return frames
 
     def _send_control(self) -> None:
-        """Send the waiting control frames, unless a data frame is half sent: they must not stand inside it.
-        """
+        """Send the waiting control frames, unless a data frame is half sent, which they must not split."""
         if self._watcher is not None:
             self._watcher.stop()
         if self._left or self._socket.fileno() < 0:
@@ -361,7 +360,7 @@ class WebSocket:
         self._socket.close()
 
     def detach(self) -> int:
-        """In a forked child: give up the socket, and return its descriptor."""
+        """In a forked child: detach the socket; return its descriptor."""
         return getattr(self._socket, "_sock", self._socket).detach()
 
 

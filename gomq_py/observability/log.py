@@ -162,7 +162,7 @@ class _Complaining(SystemLocked, logging.StreamHandler):
 
     # The standard library would print a traceback and all arguments of the line.
     def emit(self, record: LogRecord) -> None:
-        """Write the line under the caller's lock."""
+        """Write the line; the caller holds the handler's lock."""
         # The standard library would take it anew to flush.
         stream = self.stream
         if stream is None:  # closed and reopened
@@ -210,8 +210,8 @@ class _StreamHandler(_Complaining):
 
 
 def configure(level: str = "info", format_: str = "text", path: str = "") -> Handler:
-    """Send the log to ``path`` (empty: standard error) in place of an earlier configuration. Raises OSError
-    on a path that cannot be opened.
+    """Send the log to ``path`` (empty: standard error), replacing an earlier configuration. Raises OSError on
+    a path that cannot be opened.
     """
     handler = open_handler(format_, path)
     use(handler)
@@ -229,7 +229,7 @@ def open_handler(format_: str, path: str) -> Handler:
 
 
 def use(handler: Handler) -> None:
-    """Write the log with this handler and close the earlier one; no line is lost between them."""
+    """Write the log with this handler and close the earlier handler, without losing a line."""
     root = logging.getLogger()
     before = list(root.handlers)
     root.addHandler(handler)

@@ -1,7 +1,7 @@
 """Quiet log: logs at most one line per key and interval. For events that may come so often that their lines
 would fill the disk.
 
-A leaf, over the standard library's logging. Suppressed lines are counted, and the next line of their key
+A leaf, over the standard library's logging. Suppressed lines are counted, and the next line of the same key
 reports the number.
 """
 import logging
@@ -17,7 +17,7 @@ KEYS = 1024
 
 class QuietLog:
     """Logs at most one line per key and interval. ``clock`` returns seconds. ``most``: lines of all keys per
-    interval (None: no limit); the next interval begins with a line that tells how many were left out.
+    interval (None: no limit); the next interval begins with a line that says how many were left out.
     """
 
     def __init__(

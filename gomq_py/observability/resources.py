@@ -1,8 +1,8 @@
 """Resources: measures the memory that this process uses and may use, and the space on its disk.
 
 A leaf that reads /proc, cgroups and the file system and keeps nothing. Alarms, the management API and metrics
-all ask here, so that they show the same. Reading /proc takes some 20 us; ``free_disk`` may take as long as
-the file system needs, so it belongs in a thread.
+all use it, so that they show the same figures. Reading /proc takes some 20 us; ``free_disk`` may take as long
+as the file system needs, so it belongs in a thread.
 """
 import ctypes
 import os
@@ -50,8 +50,8 @@ def free_disk(path: Any) -> tuple[int, int]:
 
 
 def identity(path: Any) -> tuple[int, int] | None:
-    """Return (device, inode) of the file or folder at ``path``, to tell it from one that replaces it; None if
-    it does not exist. May take long. Raises OSError.
+    """Return (device, inode) of the file or folder at ``path``, to recognise a file or folder that replaces
+    it; None if it does not exist. May take long. Raises OSError.
     """
     try:
         status = os.stat(path)

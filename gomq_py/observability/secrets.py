@@ -62,7 +62,7 @@ def _without_values(query: re.Match[str]) -> str:
 
 
 def shown(value: Any, field: Any = "") -> Any:
-    """A copy of a JSON value, which is that of ``field``, with asterisks in place of every secret."""
+    """A copy of the JSON value of ``field``, with asterisks in place of every secret."""
     if isinstance(value, dict):
         return {
             key: HIDDEN if _is_secret(key) and isinstance(item, str) and item else shown(item, key)
@@ -77,8 +77,8 @@ def shown(value: Any, field: Any = "") -> Any:
 
 def restored(value: Any, before: Any, field: Any = "") -> Any:
     """A copy of ``value``, which a client made from ``shown(before, field)``: unchanged parts get their
-    values of ``before``, with their passwords. Raises ValueError if a hidden secret would go to another URI
-    than it was set for.
+    values in ``before``, with passwords. Raises ValueError if a hidden secret would be used for another URI
+    than the URI it was set for.
     """
     if isinstance(value, dict) and isinstance(before, dict):
         return {key: _restored_field(key, value, before) for key in value}

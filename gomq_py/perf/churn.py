@@ -1,4 +1,4 @@
-"""Churn scenarios: create and remove a queue, connection or the like over and over; count rounds per s."""
+"""Churn scenarios: create and remove a queue, connection or similar again and again; count rounds per s."""
 import time
 from collections.abc import Callable
 from typing import NamedTuple

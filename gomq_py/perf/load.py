@@ -1,4 +1,4 @@
-"""Runs publishers and consumers in processes of their own, at full speed or a given rate, over AMQP or MQTT.
+"""Runs publishers and consumers in separate processes, at full speed or a given rate, over AMQP or MQTT.
 
 The parent prepares the broker, forks the workers, reads their counters once a second, ends the run and makes
 the Result. It touches no message.
@@ -46,7 +46,7 @@ class Result:
 
 
 class Load:
-    """One run, with the publishers and consumers that the options ask for per queue or topic of ``groups``.
+    """One run, with the publishers and consumers that the options set per queue or topic of ``groups``.
 
     ``progress(published per s, consumed per s)`` is called each second. A subclass per protocol prepares the
     broker, connects the publishers and computes the expected deliveries.

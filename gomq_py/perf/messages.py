@@ -39,7 +39,7 @@ def parse_size(text):
 
 
 def filler(octet_count):
-    """Return at least ``octet_count`` bytes of text. Bodies are prefixes of it, with stamps written over."""
+    """Return at least ``octet_count`` bytes of text; bodies are its prefixes, overwritten with stamps."""
     return bytes(range(32, 127)) * (octet_count // 95 + 1)
 
 

@@ -168,7 +168,7 @@ def consumer_name(options, index):
 
 
 def filter_of(options, topic):
-    """Return the topic filter of this topic's consumers, with ``$share/...`` if the option asks for it."""
+    """Return the topic filter of this topic's consumers, with ``$share/...`` if the option is set."""
     topic_filter = options.filter or (f"{topic}/+" if options.own_topics else topic)
     return f"$share/{options.share}/{topic_filter}" if options.share else topic_filter
 

@@ -40,7 +40,7 @@ class Role:
         self._pending = deque()  # memoryviews not yet written
 
     def attach(self, walk):
-        """Take the socket over from the client. Bytes that the client has read ahead go to ``walk``."""
+        """Use the client's socket from now on. Bytes that the client has read ahead go to ``walk``."""
         self.walk = walk
         self._room, self._answers = memoryview(walk.buffer), memoryview(walk.answers)
         ahead = self.connection.take_over()
@@ -229,7 +229,7 @@ class PublisherRole(Role):
         return first + count
 
     def _by_rate(self, now_ns):
-        """Return how many messages the rate allows now; set ``due_ns`` to the time of the next one."""
+        """Return how many messages the rate allows now; set ``due_ns`` to the next one's time."""
         rate, burst = self.options.rate, self.options.burst
         due = int((now_ns - self._started_ns) * rate / 1e9) - self.published
         if due > rate * _CATCH_UP_S + burst:

@@ -201,7 +201,7 @@ class Throughput(Load):
             self.options, region.counters(index), index, group, quota, region.confirm_latencies(index))
 
     def expected(self):
-        """Return the number of deliveries to expect: published messages that were not returned or refused."""
+        """Return the number of deliveries to expect: published messages less returned and refused ones."""
         total = self.region.total
         return total(shared.PUBLISHED) - total(shared.RETURNED) - total(shared.REFUSED)
 

@@ -89,8 +89,8 @@ class PublishBatch:
 
     def write_singly(self, sock, first, last, flags):
         """Write the messages ``first`` to ``last`` (exclusive) with one system call each, until the socket
-        takes no more. Returns (count of messages written or begun, count of unwritten bytes of the last one
-        begun). Raises OSError.
+        takes no more. Returns (count of messages written or begun, count of unwritten bytes of the last
+        message begun). Raises OSError.
         """
         # ``flags``: END_OF_RECORD sends one TCP segment per message. With TCP_NODELAY alone the kernel merges
         # waiting messages (20 were seen in one segment).
@@ -230,7 +230,7 @@ class SequenceCheck:
         self.sums[publisher] += number
 
     def compare(self, p, at, size, offset):
-        """Count a body as corrupt if its ``size`` bytes from ``offset`` on differ from ``filler``."""
+        """Count a body as corrupt if ``p[at:at + size]``, at ``offset`` in it, differs from ``filler``."""
         if not self.filler:
             return 0
         if offset < self.filled_from:
@@ -270,7 +270,7 @@ class Walk:
         self.now_ns = 0
 
     def take_content(self, p, at, size, offset):
-        """Check and time a part of a body: the ``size`` bytes at ``p[at]``, which begin at its ``offset``."""
+        """Check and time a part of a body: the ``size`` bytes at ``p[at]``, which lie at ``offset`` in it."""
         if self.sequence_at >= 0:
             if not offset and size >= self.sequence_at + 8:
                 self.check.note(octets.le64(p, at + self.sequence_at))
@@ -419,8 +419,8 @@ class PacketWindow(ConfirmWindow):
 
 
 class ArrivalCheck(SequenceCheck):
-    """A SequenceCheck that tells doubled messages, which only ``doubled`` counts, from late ones. It
-    remembers the last ``span`` numbers of each publisher; an older number counts as late.
+    """A SequenceCheck that distinguishes doubled messages, which only ``doubled`` counts, from late messages.
+    Remembers the last ``span`` numbers of each publisher; an older number counts as late.
     """
 
     __slots__ = ("doubled", "span", "seen")

@@ -176,7 +176,7 @@ def bronze(out, **given):
 @click.option("--out", required=True, help="Folder of the table with fewer files; what is there is replaced.")
 @_fails_in_a_line
 def compact(source, out, **given):
-    """Copy a table of bronze into a second table with fewer files; the first stays unchanged."""
+    """Copy a table of bronze into a second table with fewer files; the first table stays unchanged."""
     with _session("compact", given) as spark:
         from gomq_py.pipeline.jobs import bronze as job
         click.echo(f"{job.compact(spark, source, out)} rows in {out}")

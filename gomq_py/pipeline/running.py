@@ -98,7 +98,7 @@ class Reporter:
 
 
 def lag_of(progress):
-    """Return how many messages were unread at Spark's progress report; None if a source does not tell."""
+    """Return how many messages were unread at Spark's progress report; None if a source does not say."""
     lag = 0
     for source in progress["sources"]:
         try:

@@ -1,8 +1,8 @@
 """Fixes where a new query starts: turns "latest" or a time into offsets once, before the query runs, and
 stores the offsets beside the checkpoint.
 
-If Spark dies before the first batch is committed, it asks the source again where to start. "latest" would
-then be a later offset, and messages in between would never be read.
+If Spark dies before the first batch is committed, Spark queries the source again for the start. "latest"
+would then be a later offset, and messages in between would never be read.
 """
 import json
 import os

@@ -41,7 +41,7 @@ OLD_NAMES = {
 
 
 class DefinitionError(ValueError):
-    """The definition cannot be used. The text tells the shovel's author why."""
+    """The definition cannot be used. The text: the reason, for the shovel's author."""
 
 
 class Definition:
@@ -129,7 +129,7 @@ def with_vhost(uri, vhost_name):
 
 
 def _by_new_names(value):
-    """The definition with present names of keys in place of old ones. Raises DefinitionError for an unknown
+    """The definition with old names of keys replaced by present names. Raises DefinitionError for an unknown
     key.
     """
     given = {}

@@ -23,7 +23,7 @@ LONGEST_WAIT_S = 300.0
 
 
 class Opener:
-    """Called to make the links of shovels. ``connector``: the broker's links.local.Connector;
+    """A callable that makes the links of shovels. ``connector``: the broker's links.local.Connector;
     ``cluster_name()``: this broker's name, for forward headers.
     """
 
@@ -83,7 +83,7 @@ def with_vhosts(uris, vhost):
 
 
 def link_uris(shovel):
-    """Return (source URI, destination URI): those in use, or else the first of the definition."""
+    """Return (source URI, destination URI) in use or, if none, the first of the definition."""
     status = shovel.link.status if shovel.link is not None else None
     return (
         (status.source_uri if status is not None else None) or shovel.definition.src_uri[0],
@@ -157,7 +157,7 @@ def declare_queue(channel, name, arguments, is_predeclared):
 
 def edit_of(definition, shovelled_by, name, vhost, type_, uris):
     """Return a function(properties, delivery) that changes and returns a message's Properties; None if the
-    definition asks for no change.
+    definition requires no change.
 
     ``uris()`` returns (source URI, destination URI) in use.
     """

@@ -1,7 +1,7 @@
 """Rights: finds the user whose rights a shovel has at its local ends, and checks these rights.
 
-A shovel has no more rights than the user who set it. At remote ends it logs in at their broker, and is not
-checked here.
+A shovel has no more rights than the user who set it. At remote ends the shovel logs in at the remote broker,
+and no rights are checked here.
 """
 from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.verbs.access import EXCHANGE, QUEUE, Access, AllAccess, may_enter, refusal
@@ -31,7 +31,7 @@ class Rights:
             raise DefinitionError(str(error)) from None
 
     def is_administrators(self, shovel):
-        """True if the user who set the shovel is an administrator: it may then connect to more hosts."""
+        """True if the user who set the shovel is an administrator: the shovel may connect to more hosts."""
         user = self.user_of(shovel.by, is_needed=False)
         return user is not None and ADMINISTRATOR in user.tags
 

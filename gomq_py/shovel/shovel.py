@@ -1,6 +1,6 @@
-"""Shovel: one shovel, from its definition to its description for operators.
+"""Shovel: keeps the definition, state and link of a shovel; describes it for operators.
 
-The supervisor owns, starts and stops it. Its link moves the messages.
+The supervisor owns, starts and stops the Shovel. Its link moves the messages.
 """
 import time
 
@@ -33,8 +33,8 @@ class Shovel:
 
         fault      why the shovel cannot run, or None
         link       None until the shovel is started
-        has_run    the shovel existed at boot, or has been running since it was set; it then waits for a
-                   missing queue or exchange instead of failing
+        has_run    the shovel existed at boot, or has been running since it was set: if a queue or
+                   exchange is missing, the shovel waits instead of failing
     """
 
     def __init__(self, vhost, name, type_, value, by, is_waiting=False):
@@ -101,7 +101,7 @@ class Shovel:
             "pause_shovel")
 
     def changed(self):
-        """Record the present time as that of the last change of state."""
+        """Record the present time as the time of the last change of state."""
         self.changed_at_s = time.time()
 
     def described(self):

@@ -1,7 +1,7 @@
 """Supervisor: keeps the shovels of one broker, from its parameters and its configuration.
 
-The node makes it. It starts links once the listeners are open, stops them before the listeners close, and
-reports their state to operators and as events. Links do the work. Only ``close`` switches.
+Made by the node. The supervisor starts links once the listeners are open, stops them before the listeners
+close, and reports their state to operators and as events. Links do the work. Only ``close`` switches.
 """
 import time
 
@@ -242,7 +242,7 @@ class Shovels(Component):
                 self._begin_static(shovel)
 
     def _rights_changed(self, user):
-        """Stop shovels that this user's rights no longer cover; restart shovels that they cover again."""
+        """Stop shovels that this user's rights no longer cover; restart shovels that are covered again."""
         if not self._is_started:
             return
         for shovel in list(self._shovels.values()):

@@ -1,8 +1,8 @@
 """The Python data source ``gomq``, with which Spark reads streams and publishes to queues (docs/spark.md).
 
-It runs in Spark's driver and workers, not in the broker. It reads over HTTP, AMQP or from files, and writes
-over AMQP. It needs only the standard library, pyarrow and pyspark, and never gevent. ``source`` is the
-interface to Spark; ``planning`` decides which offsets are read.
+The data source runs in Spark's driver and workers, not in the broker. It reads over HTTP, AMQP or from files,
+and writes over AMQP. It needs only the standard library, pyarrow and pyspark, and never gevent. ``source`` is
+the interface to Spark; ``planning`` decides which offsets are read.
 """
 
 

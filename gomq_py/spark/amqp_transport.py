@@ -1,9 +1,9 @@
 """Reads streams by AMQP consumers: the transport for brokers that serve no segment files (RabbitMQ, LavinMQ).
 
-Slower than other transports, because the broker delivers every message. Over AMQP a broker tells neither the
+Slower than other transports, because the broker delivers every message. Over AMQP a broker shows neither the
 bounds of a stream nor its identity. Two short consumers find the bounds: one begins at ``first``, one at
-``last``. The checkpoint keeps a digest of the message before its offset: another digest later means that
-another stream has this name.
+``last``. The checkpoint keeps a digest of the message before its offset: a different digest later means that
+a different stream has this name.
 """
 import hashlib
 import time
@@ -64,11 +64,11 @@ class AmqpTransport:
         return Shape("", first, end, parts)
 
     def mark(self, name, offset):
-        """Return a digest of the message before this offset; "" if the stream does not have that message."""
+        """Return a digest of the message before this offset; "" if the stream lacks it."""
         return self._retrying(lambda: self._mark(name, offset)) if offset > 0 else ""
 
     def deliveries(self, name, start):
-        """Yield (offset, Delivery) for each message from offset ``start`` on, without end; skip missing ones.
+        """Yield (offset, Delivery) of each message from offset ``start`` on, endlessly; skip missing offsets.
 
         Reconnects after a failure. Raises NoStream, Refused, Unreachable.
         """

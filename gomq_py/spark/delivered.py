@@ -1,6 +1,6 @@
 """Turns messages from the transport ``amqp`` into batches of rows; ``reading`` does so for other transports.
 
-AMQP does not tell consumers when a message was published. ``timestamp`` is the header ``timestamp_in_ms``,
+AMQP does not show consumers when a message was published. ``timestamp`` is the header ``timestamp_in_ms``,
 which an interceptor of the broker may set, else the publisher's property ``timestamp``, else null.
 """
 import logging

@@ -17,7 +17,7 @@ VERSION = 1
 @dataclass(frozen=True)
 class Position:
     """A query's position in one stream. ``next``: the first unread offset. ``segment``, ``at``: file number
-    and byte position of its record, if known. ``epoch``, ``mark``: identify the stream.
+    and byte position of this message's record, if known. ``epoch``, ``mark``: identify the stream.
     """
 
     epoch: str

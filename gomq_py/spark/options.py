@@ -250,7 +250,7 @@ class Options:
 
     @property
     def is_for_writing(self):
-        """True if an option is given that only the sink (writing to the broker) has."""
+        """True if an option was given that only the sink (writing to the broker) has."""
         return bool(self.given & {name for name, (_, _, use) in TABLE.items() if use == WRITER})
 
     def _check(self):

@@ -1,7 +1,7 @@
 """Plans which offsets a query reads, which bytes of which segment files hold them, and which task reads which
 bytes. Does not import Spark, and accesses the broker through a transport only.
 
-Planning finds missing messages before any task starts. It raises DataLoss for them or, if failOnDataLoss is
+Planning finds missing messages before any task starts. For these it raises DataLoss or, if failOnDataLoss is
 false, logs them and goes on.
 """
 import heapq
@@ -54,7 +54,7 @@ class Planner:
         return sorted(name for name in self.transport.names() if wanted.fullmatch(name))
 
     def shapes(self):
-        """Return {stream: Shape (its offsets)} of the streams to read. Raises NoStream if one is missing."""
+        """Return {stream: Shape (its offsets)} of the streams to read. Raises NoStream if any is missing."""
         shapes = {}
         for name in self.names():
             try:
@@ -101,7 +101,7 @@ class Planner:
         return found
 
     def _asked(self, option, name, shape, default):
-        """Return the offset that an option names for a stream, or that ``default`` names if it names none."""
+        """Return the offset that an option names for a stream; without one, ``default``'s offset."""
         asked = self.options[option]
         asked = asked.get(name) if isinstance(asked, dict) else asked
         asked = default if asked is None else asked
@@ -154,7 +154,7 @@ class Planner:
         return found
 
     def partitions(self, pieces):
-        """Return groups of Pieces (parts of segments), one per task: adjacent ones of a stream, together up
+        """Return groups of Pieces (parts of segments), one per task: adjacent Pieces of a stream, together up
         to ``partitionBytes``. Makes at least ``minPartitions`` groups, unless there are fewer messages.
         """
         whole = sum(piece.bytes for piece in pieces)
@@ -203,7 +203,7 @@ def divided(group):
 
 
 def end_position(shape, offset):
-    """Return the Position of ``offset``, with its place in a segment's file if the Shape tells it."""
+    """Return the Position of ``offset``, with its place in a segment's file if the Shape has it."""
     for part in reversed(shape.segments):
         if part.first_offset == offset:
             return Position(shape.epoch, offset, part.number, HEAD_BYTES)

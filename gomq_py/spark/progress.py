@@ -92,8 +92,8 @@ class Progress:
         return replace(found, mark=mark) if mark else found
 
     def _recognised(self, name, shape, begin):
-        """Return the Shape of a stream, with an epoch. If the transport knows no epochs, it is the
-        checkpoint's or, if another stream has the name now, the next number.
+        """Return the Shape of a stream, with an epoch. If the transport knows no epochs, the epoch is the
+        checkpoint's or, if a different stream has the name now, the next number.
         """
         # The mark or the end shows that.
         if shape.epoch or begin is None:
@@ -158,7 +158,7 @@ class Progress:
 
 def shares(lengths, limit):
     """Divide ``limit`` rows among streams in proportion to ``lengths``, {stream: unread rows}. Returns
-    {stream: rows}; each stream with unread rows gets at least one, as long as rows are left.
+    {stream: rows}; each stream with unread rows gets at least one row, as long as rows are left.
     """
     whole = sum(lengths.values())
     if whole <= limit:

@@ -2,7 +2,7 @@
 
 ``publish`` returns when every message is confirmed, so that each message arrives at least once. After a
 reconnect unconfirmed messages are published again and may arrive twice. The receiver can drop duplicates by
-the messages' ids, which are the same when Spark repeats a task.
+the messages' ids, which stay the same when Spark repeats a task.
 """
 import json
 import time
@@ -128,7 +128,7 @@ class Publisher:
         self.count = 0
 
     def publish(self, rows):
-        """Publish rows, each a dict. Returns their count when all are confirmed. Raises GomqError."""
+        """Publish rows, each a dict. Returns the count when all are confirmed. Raises GomqError."""
         batch, began = [], time.monotonic()
         rate, most = self._options["messagesPerSecond"], self._options["confirmBatch"]
         most = min(most, rate or most)

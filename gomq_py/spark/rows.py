@@ -98,7 +98,7 @@ class Rows:
 
 
 def _translated(block, buffer):
-    """Replace MQTT properties of records by AMQP ones, appended to ``buffer``. Returns that."""
+    """Replace MQTT properties of records by AMQP properties, appended to ``buffer``. Returns it."""
     parts, end = [buffer], len(buffer)
     for row in range(block.count):
         other = block.other_kind(row, buffer)

@@ -1,4 +1,4 @@
-"""Classes that all transports use: they describe streams and segments, and read the bytes of segments."""
+"""Classes of all transports: descriptions of streams and segments; readers of segments' bytes."""
 from dataclasses import dataclass
 
 # Size of a segment's head, before its first record.
@@ -7,7 +7,7 @@ COPIED_BYTES = 65536
 
 
 class SegmentGone(Exception):
-    """The stream no longer has this segment, or another stream has taken its name."""
+    """The stream no longer has this segment, or a later stream has its name."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Segment:
 class Shape:
     """Describes a stream: messages with offsets ``first_offset`` to ``end_offset`` (exclusive) can be read.
     ``epoch``: identifies the stream among streams that have had its name. ``end_is_known``: False if the
-    stream is empty and the broker does not tell its next offset.
+    stream is empty and the broker does not report its next offset.
     """
 
     epoch: str

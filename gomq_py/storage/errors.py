@@ -9,8 +9,8 @@ class DataDirError(Exception):
 
 
 class StoreError(Exception):
-    """A store cannot do what it was asked: ``path`` of the file, ``position`` in it (octets from its start),
-    and ``reason``, a text for the operator.
+    """A store cannot carry out a call: ``path`` of the file, ``position`` in it (octets from its start), and
+    ``reason``, a text for the operator.
     """
 
     def __init__(self, path, position, reason):

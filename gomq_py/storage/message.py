@@ -20,14 +20,14 @@ class Message:
 
         timestamp_ms      Unix milliseconds of its publishing
         expires_at_ms     Unix milliseconds; 0: never
-        location          where its store keeps it
+        location          the message's location in its store
         ordinal           number of the record in its segment
         delivery_count    earlier deliveries that were requeued
         publisher         the client that published it, if routing needs it, else None
-        at_once           append() writes it into a file at once, not at the end of the batch
+        at_once           append() writes the message into a file at once, not at the end of the batch
         may_wait          the publisher can wait until a thread has made files
         lacking           the ``wait`` of the StoreLater that append() raised then
-        waits_until_ms    when a message that waits for a consumer is stored; 0: it does not wait
+        waits_until_ms    when the message is stored, if it waits for a consumer; 0: it does not wait
     """
 
     __slots__ = (
@@ -151,7 +151,7 @@ class Message:
 
     def get_properties(self, most=forms.BASIC_MAX):
         """The basic properties in wire form: flag words and fields, without the header frame's class, weight
-        and body size (a copy).
+        and body size; as a copy.
 
         Properties of another kind are translated, into at most ``most`` octets; ``most`` must be at least
         forms.LEAST_ROOM. Raises Malformed for properties that cannot be translated.

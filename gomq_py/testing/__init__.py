@@ -1,3 +1,3 @@
 """Gives other projects a broker for their tests, which can also misbehave, and a pytest plugin that starts
-it.
+this broker.
 """

@@ -164,7 +164,7 @@ class ChildBroker:
         self._ask("delay_confirms", seconds)
 
     def nack_confirms(self, every):
-        """Nack one in ``every`` publishes (2: every second one); 0 ends this."""
+        """Nack one in ``every`` publishes (2: every second publish); 0 ends this."""
         self._ask("nack_confirms", every)
 
     def trip_alarm(self, reason="low on memory"):

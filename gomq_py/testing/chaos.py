@@ -1,4 +1,4 @@
-"""Chaos: makes a broker misbehave as real brokers do, to test programs against that.
+"""Chaos: makes a broker misbehave as real brokers do, so that programs can be tested with that.
 
 It runs in the broker's thread and acts on the launcher's parts. Clients see what a real fault would show;
 confirmed messages survive. Only ``gomq_py.testing`` adds it to a broker.

@@ -1,7 +1,7 @@
 """The pytest plugin. The fixture ``gomq`` is one broker for the whole session; ``gomq_fresh`` is a new broker
 for each test that uses the fixture.
 
-pytest loads it wherever gomq-py is installed.
+pytest loads the plugin wherever gomq-py is installed.
 """
 import pytest
 

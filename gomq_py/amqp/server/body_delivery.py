@@ -154,8 +154,8 @@ class MemoryDelivery:
                 self._lead, self._part = self._behind(self._at)
 
     def _behind(self, at):
-        """Return (octets between two body frames, body octets of the second); it begins at offset ``at`` of
-        the body.
+        """Return (octets between two body frames, body octets of the second frame). The second frame begins
+        at offset ``at`` of the body.
         """
         return END + self._head(at), min(len(self._body) - at, self._room)
 

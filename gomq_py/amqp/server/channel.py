@@ -275,9 +275,9 @@ class Channel(HotChannel):
             then()
 
     def go_on_later(self, when, step, waits_for):
-        """Have ``when(callback)`` call back; then call ``step()`` if the channel is still open. If ``step()``
-        raises, the channel or the connection is closed. ``waits_for`` tells operators why the client is not
-        read meanwhile.
+        """Call ``when(callback)``. When the callback comes, call ``step()`` if the channel is still open. If
+        ``step()`` raises, the channel or the connection is closed. ``waits_for``: shown to operators as the
+        reason why the client is not read meanwhile.
         """
         hold = self.connection.stream.pause_reading(waits_for)
         method_id = self.method_id
@@ -456,7 +456,7 @@ def channel_close(channel, _method):
 
 def channel_flow(channel, method):
     """channel.flow: refuses to stop deliveries, as RabbitMQ does; clients limit deliveries by prefetch, or
-    cancel their consumers. Flow-ok answers a client that asks for deliveries.
+    cancel their consumers. If the client requests deliveries, flow-ok answers.
     """
     if not method.active:
         raise NotImplemented_("active=false")

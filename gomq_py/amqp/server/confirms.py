@@ -21,7 +21,7 @@ _PAYLOAD_SIZE = 13
 
 
 def confirm_select(channel, method):
-    """confirm.select: number and confirm all later publishes. In confirm mode it changes nothing."""
+    """confirm.select: number and confirm all later publishes. No effect in confirm mode."""
     if channel.transaction is not None:
         raise PreconditionFailed("cannot switch from tx to confirm mode")
     channel.start_confirming()

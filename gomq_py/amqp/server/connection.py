@@ -70,7 +70,7 @@ HEARTBEAT_CHECKS = 2
 
 
 class Connection(ClientConnection):
-    """One connected AMQP client. ``takes``: True after the client's first basic.consume or basic.get."""
+    """One connected AMQP client. ``takes``: True from the client's first basic.consume or basic.get."""
 
     # With a ``__dict__`` where tests replace a method.
     __slots__ = (
@@ -141,7 +141,7 @@ class Connection(ClientConnection):
 
     @property
     def properties_max(self):
-        """Most octets of a message's properties that fit into a header frame to this client."""
+        """The most octets of properties that fit into a header frame to this client."""
         # As in RabbitMQ, a client that accepts the server's largest frames has no limit: it can still consume
         # a message to which dead-lettering has added many headers.
         if self.limits.frame_max >= self.server.settings.frame_max:
@@ -224,8 +224,8 @@ class Connection(ClientConnection):
 
     def body_begins(self, channel_id, size, start, end):
         """Begin to receive a body frame of ``size`` octets, of which ``input[start:end]`` has arrived.
-        Returns True if the stream reads the rest into the message's buffer and then calls body_ends(); False
-        if the FastLane must wait for the whole frame.
+        Returns True if the stream must read the rest into the message's buffer, and then call body_ends();
+        False if the FastLane must wait for the whole frame.
         """
         channel = self.channels.get(channel_id)
         if self.state != OPEN or channel is None or not channel.is_open():
@@ -420,7 +420,7 @@ class Connection(ClientConnection):
         self._timers = (*self._timers, self.hub.call_later(CLOSE_TIMEOUT_S, self._stop))
 
     def force_close(self, reason):
-        """Close the connection with CONNECTION_FORCED, because an operator asks or the broker stops."""
+        """Close the connection with CONNECTION_FORCED, because of an operator or the broker's stop."""
         # A stop is no fault, and each connection logs its end anyway.
         self.fail(ConnectionForced(reason), logging.DEBUG if reason == SHUTDOWN else logging.WARNING)
 
@@ -496,8 +496,8 @@ class Connection(ClientConnection):
         return False
 
     def _unread(self):
-        """Pause reading, because the client does not read its answers. The connection is closed if the client
-        has not read them within ``unread_timeout``.
+        """Stop reading from the client, because the client does not read its answers. The connection is
+        closed if they are unread after ``unread_timeout``.
         """
         hold = self.stream.pause_reading(UNREAD)
         patience_s = self.server.settings.unread_timeout

@@ -272,7 +272,7 @@ def _stream_consumer(channel, method, queue, tag):
 
 
 def _start(channel, consumer):
-    """Start the deliveries, unless the consumer or its queue has ended since consume-ok was requested."""
+    """Start deliveries, unless the consumer or its queue has ended since consume-ok was requested."""
     if channel.consumers.get(consumer.tag) is not consumer and channel.reply_consumer is not consumer:
         return
     try:

@@ -17,14 +17,14 @@ UNREADABLE_OCTETS = 1024
 
 
 class AMQPConsumer(consumers.Consumer):
-    """Delivers messages for one basic.consume. start() attaches it to its queue, after consume-ok; it raises
-    AccessRefused if the queue has an exclusive consumer.
+    """Delivers messages for one basic.consume. start() attaches the consumer to its queue, after consume-ok,
+    or raises AccessRefused if the queue has an exclusive consumer.
 
         prefetch                        most unacked messages; 0: no limit, as with no_ack
-        on_cancel(consumer, reason)     tells the client that the queue is gone
+        on_cancel(consumer, reason)     informs the client that the queue is gone
         large                           the LargeOutput that limits the memory of large messages, or None
-        timers                          the hub's, or None: delay a large message until the client has read
-                                        the last
+        timers                          the hub's timers: a large message waits until the client has read the
+                                        one before
         properties_max                  most octets of properties in a header frame to the client
     """
 
@@ -66,7 +66,7 @@ class AMQPConsumer(consumers.Consumer):
         self.source.remove_consumer(self)
 
     def cancel(self, reason):
-        """Stop, and tell the client, because the queue has dropped this consumer."""
+        """Stop, and inform the client: the queue has dropped this consumer."""
         self.started = False
         self._wait_no_more()
         self.channel.unacked.let_go(self.holder)
@@ -189,7 +189,7 @@ class AMQPConsumer(consumers.Consumer):
             self.frame_max)
 
     def _write_frames(self, out, at, message):
-        """Write the frames of an AMQP message at ``at``, and return the offset behind them."""
+        """Write the frames of an AMQP message at ``out[at]``; return the offset behind them."""
         # _deliver() repeats this code, because a call took 5 % of its loop.
         channel = self.channel.id
         at = delivery.write_delivery(
@@ -207,8 +207,8 @@ class AMQPConsumer(consumers.Consumer):
     # messages of another protocol, which ``form`` translates, and undeliverable messages
 
     def _add_unusual(self, out, at, room):
-        """Write the frames of ``message``, of another protocol or with very large properties, at ``at``;
-        return the offset behind them, or -1 if nothing was written.
+        """Write the frames of ``message``, which is of another protocol or has very large properties, at
+        ``out[at]``. Returns the offset behind them, or -1 if nothing was written.
         """
         # -1: the buffer must be sent first; or the message is too large (sent without the buffer), unreadable
         # (set aside), or has a header too large for a frame (the channel is closed).
@@ -236,8 +236,8 @@ class AMQPConsumer(consumers.Consumer):
             message.body_length, self.frame_max)
 
     def _write_translated(self, out, at, end):
-        """Write the frames of ``message``, which came by another protocol, between ``at`` and ``end``.
-        Returns the offset behind them, or -1 if the message is malformed and was set aside.
+        """Write the frames of ``message``, which came by another protocol, to ``out[at:end]``. Returns the
+        offset behind them, or -1 if the message is malformed and was set aside.
         """
         message = self.message
         channel = self.channel.id
@@ -265,7 +265,7 @@ class AMQPConsumer(consumers.Consumer):
         self.channel.cannot_take(self.source, self.message.properties_length)
 
     def _send_taken(self, at):
-        """Send the ``at`` octets of deliveries in the output buffer."""
+        """Send the first ``at`` octets of the output buffer."""
         queue = self.source
         # Deliveries are marked in the store before the client can answer.
         queue.write_out()
@@ -351,8 +351,8 @@ class AMQPConsumer(consumers.Consumer):
             and message.properties_length <= self.properties_max and message.body_view() is not None)
 
     def wait_for(self, message, now_ms):
-        """Let the unstored ``message`` wait until the client has read another large one. Returns the Turn
-        that does so; None if it cannot wait: the queue then stores it.
+        """Let the unstored ``message`` wait until the client has read the large message before. Returns the
+        Turn that delays ``message``; None if the queue must store it.
         """
         if (
             self.timers is None or not self.started or self.held or self.output.broken
@@ -404,7 +404,7 @@ class AMQPConsumer(consumers.Consumer):
             self.queue.offer(self)
 
     def give_up(self, why):
-        """Close the connection: its client does not read a large message, and others need the memory."""
+        """Close the connection: its client does not read a large message, and others need that memory."""
         self.channel.connection.abort(why)
 
     def _drained(self):

@@ -55,7 +55,7 @@ class FastLane:
     publish_later(...)
         Finishes a publish to a queue that answered LATER.
     outruns(queues)
-        Is told that the client publishes faster than the consumers of these queues consume.
+        Called if the client publishes faster than the consumers of these queues consume.
     has_time()
         Returns True if the parsing may go on: this read has not used up its time.
     body_begins(channel number, size, start, end)
@@ -265,8 +265,8 @@ class FastLane:
         return after
 
     def _content(self, number, position, header, end):
-        """Check the header frame at ``header`` and the body frame behind it; store their offsets in the
-        message.
+        """Check the header frame at ``input[header]`` and the body frame behind it; store their offsets in
+        the message.
 
         Returns the position behind both, WAIT if octets are missing, or SLOW to have slow_frame() called.
         """
@@ -403,8 +403,8 @@ class FastLane:
                     self.held = True
 
     def _wait(self, channel, route, at, taken):
-        """Have the handler finish the publish once queue number ``at`` can take the message; the lane parses
-        no more of this read. ``taken``: all queues before took the message.
+        """Have the handler finish the publish once queue number ``at`` can store the message; the lane parses
+        no more of this read. ``taken``: all queues before stored it.
         """
         message = self.message
         mandatory = self.at[message.routing_at + message.routing_length] & 1
@@ -414,7 +414,7 @@ class FastLane:
         self.handler.publish_later(channel, message, route.queues, at, taken, bool(mandatory))
 
     def _stored(self, channel, route, persistent, taken):
-        """Count a publish, and note whether to ack or nack it. ``taken``: all queues took the message."""
+        """Count a publish, and note whether to ack or nack it. ``taken``: all queues stored it."""
         route.count()
         channel.publishes += 1
         if channel.confirming:
@@ -436,7 +436,7 @@ class HotChannel:
                                         modes
         refused                         numbers of the publishes to nack next
         unsynced                        queues whose messages must be on disk before the next acks
-        prefetch_count, global_prefetch limits of each new consumer, and of all together; 0: none
+        prefetch_count, global_prefetch most unacked of each new consumer, of all together
         max_unacked                     most unacked messages
         watched                         a check of consumer timeouts is scheduled
         tracing                         trace_delivery() is called for every delivery
@@ -531,7 +531,7 @@ class HotChannel:
                 consumer.queue.offer(consumer)
 
     def _resume_in_turns(self):
-        """Have the queues deliver to consumers that share a credit, beginning with another one each time."""
+        """Have the queues deliver to consumers that share a credit, beginning with the next each time."""
         # The first consumer may use up the credit.
         consumers = list(self.consumers.values())
         first = self.resume_at % len(consumers)

@@ -1,8 +1,8 @@
 """Handshake: decides each step from the protocol header to connection.open-ok, by a state table without I/O.
 
-The login feeds it the octets read, and carries out the steps that it returns: octets to send, credentials to
-check, a virtual host to open. Never reads, writes, hashes or waits. Before tune-ok a frame may have at most
-``frame_max_before`` octets, so that an unauthenticated peer can use little memory.
+The login feeds the octets read to the Handshake, and carries out the steps that the Handshake returns: octets
+to send, credentials to check, a virtual host to open. Never reads, writes, hashes or waits. Before tune-ok a
+frame may have at most ``frame_max_before`` octets, so that an unauthenticated peer can use little memory.
 
     header   the eight octets of the protocol      -> start
     starting connection.start-ok                   -> Login      (the login then calls logged_in() or
@@ -42,7 +42,7 @@ OPEN_OK_FRAME = method_frame(0, ConnectionOpenOk())
 class HandshakeError(Exception):
     """The handshake has failed; the connection must end. The text is for the log.
 
-    ``reply``: octets to send before the end; usually none: RabbitMQ tells unauthenticated peers nothing.
+    ``reply``: octets to send before the end; usually none, as in RabbitMQ.
     """
 
     def __init__(self, text, reply=b""):
@@ -165,7 +165,7 @@ class Handshake:
     def refused(self):
         """Return the octets to send before the connection is closed for wrong credentials.
 
-        As in RabbitMQ, they are empty unless the client supports ``authentication_failure_close``.
+        As in RabbitMQ, there are none unless the client supports ``authentication_failure_close``.
         """
         if not self.capabilities.get("authentication_failure_close"):
             return b""

@@ -13,7 +13,7 @@ API and errors.
 
                   FAILED: the broker has sent connection.close, and the client has to agree
                   STOPPED: the client is not read any more
-                  ENDED: the connection gives everything back
+                  ENDED: the connection has released everything it held
 
     channel       OPEN --RELEASED--> CLOSING --ENDED--> CLOSED
                   CLOSING --CROSSED--> CLOSING_BOTH --ENDED--> CLOSED

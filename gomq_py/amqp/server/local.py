@@ -1,10 +1,10 @@
 """Local clients: connects this process to its own broker, without a port and without a password.
 
-Shovels and federation use an AMQP client at both ends; for an end in this broker the node gives them
+Shovels and federation use an AMQP client at both ends; at an end in this broker the client connects by
 ``LocalClients.connect``. Rights, limits, alarms and exclusive queues apply as to every client. The pair of
 sockets is made here, so that no peer from the network can come in this way.
 
-A local client logs in as a User. Its connection ends when this user is deleted or loses its permission for
+A local client logs in as a User. The connection ends when this user is deleted or loses its permission for
 the vhost; a channel ends when the user may no longer read a queue that the channel consumes.
 """
 import errno

@@ -90,7 +90,7 @@ class Content:
 
     @property
     def is_held_up(self):
-        """True if reading is paused for another reason than that the client does not read its output."""
+        """True if reading is paused, but not because the client does not read its output."""
         return any(what != UNREAD for what in self.channel.connection.stream.waits_for)
 
     def resume_held(self):
@@ -99,7 +99,7 @@ class Content:
             self.hold.release()
 
     def give_up(self, why):
-        """Close the connection: others have waited too long for the memory that this message holds."""
+        """Close the connection: others have waited too long for the memory of this message."""
         self.channel.connection.fail(ResourceError(why))
 
 
@@ -239,8 +239,8 @@ def _own_reply_to(channel, reply_to):
 
 def store(channel, publication, may_wait=False):
     """Store a message in all its queues, or return it to the client, and count it for confirms. Returns True
-    if all queues took it; None if it waits for the files of a new segment, with ``may_wait``; otherwise
-    False.
+    if all queues stored it; None if (only with ``may_wait``) it waits for the files of a new segment;
+    otherwise False.
     """
     wait = partial(_wait, channel) if may_wait else None
     taken = publishing.store(channel.caller, publication, channel.connection.scheduler.now_ms, wait)
@@ -250,8 +250,8 @@ def store(channel, publication, may_wait=False):
 
 
 def publish_later(channel, message, destinations, at, taken, mandatory):
-    """Publish a message to ``destinations[at:]``, once the first of these, which has answered LATER, can take
-    it. ``taken``: all destinations before took it.
+    """Publish a message to ``destinations[at:]``, once the first of these, which has answered LATER, can
+    store it. ``taken``: all destinations before have stored it.
     """
     _wait(channel, publishing.begun(channel.vhost, message, destinations, mandatory), at, taken)
 

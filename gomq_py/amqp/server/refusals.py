@@ -60,7 +60,7 @@ def method_on_channel_0(payload):
 
 
 def blamed(error, method_id):
-    """Set the ids of the method that caused ``error``, unless the error has such ids. Returns the error."""
+    """Set the ids of the method that caused ``error``, unless it has them. Returns the error."""
     if not error.class_id and method_id:
         error.class_id, error.method_id = method_id >> 16, method_id & 0xFFFF
     return error

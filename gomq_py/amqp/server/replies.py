@@ -1,8 +1,8 @@
 """Replies: sends the answers of a channel in order, from the channel's handlers to the connection's output.
 
-Most replies leave at once. A reply that promises something durable waits for the disk, and holds back only
-the later replies of its channel. Actions (for example, start a consumer after consume-ok) are called in the
-same order. Never writes out of order, never blocks.
+Most replies leave at once. A reply about a durable change waits until the change is on disk, and holds back
+only the later replies of its channel. Actions (for example, start a consumer after consume-ok) are called in
+the same order. Never writes out of order, never blocks.
 """
 from collections import deque
 from functools import partial
@@ -13,7 +13,7 @@ WAITS_FOR = "answers before its own to leave"
 class Replies:
     """Sends the answers of one channel in the order of its requests, though some must wait for the disk.
 
-    ``write(octets)`` sends. ``on_failure(error)`` is called if the disk cannot keep what an answer promises.
+    ``write(octets)`` sends. ``on_failure(error)``: called if a change could not be put on disk.
     """
 
     __slots__ = ("_write", "_when_safe", "_on_failure", "_line", "_closed")

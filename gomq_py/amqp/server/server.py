@@ -40,7 +40,7 @@ class AMQPServer:
 
     @property
     def cluster_name(self):
-        """The cluster's name, which connection.start tells clients."""
+        """The cluster's name, which connection.start contains."""
         return self.broker.cluster_name
 
     def access_of(self, user, vhost_name):

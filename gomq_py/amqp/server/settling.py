@@ -88,7 +88,7 @@ class Settling(Job):
 
     def order(self, tag, how, done=None):
         """Settle all messages up to ``tag``. ``how``: ACK, REJECT, or a reason to requeue. Returns False if
-        this is done at return; otherwise returns True, and calls ``done()`` after the last message.
+        all are settled at return; otherwise True, with a later call of ``done()``.
         """
         # While messages are requeued, their queues deliver nothing: later messages would overtake them.
         queues = () if how in (ACK, REJECT) else held_back(self._channel)

@@ -43,7 +43,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         consumer_delivery.AMQPConsumer.stop(self)
 
     def cancel(self, reason):
-        """Stop, and tell the client, because the stream has dropped this consumer."""
+        """Stop, and inform the client: the stream has dropped this consumer."""
         self._close()
         consumer_delivery.AMQPConsumer.cancel(self, reason)
 

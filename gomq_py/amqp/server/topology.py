@@ -1,7 +1,7 @@
 """Topology: handles the exchange.* and queue.* methods of a channel by calling broker.verbs.
 
 AMQP adds the channel's last declared queue, direct reply-to as a queue, and answers that wait until a durable
-change is on disk. Each handler takes (channel, method) and raises the errors that the client is told.
+change is on disk. Each handler takes (channel, method) and raises the errors that the client gets.
 """
 from gomq_py.amqp.wire.errors import NotFound
 from gomq_py.amqp.wire.methods import (
@@ -35,7 +35,7 @@ def exchange_delete(channel, method):
 
 
 def exchange_bind(channel, method):
-    """exchange.bind: bind one exchange to another."""
+    """exchange.bind: bind an exchange to a second exchange."""
     durable = bindings.bind(
         channel.caller, EXCHANGE, method.destination, method.source, method.routing_key, method.arguments)
     _answer(channel, method, ExchangeBindOk(), durable)

@@ -292,7 +292,7 @@ class Settlement(Job):
 
 
 class Freeing(Job):
-    """Empties a large, unused list or set in slices; to free it at once would block the event loop."""
+    """Empties a large, unused list or set in slices; freeing it at once would block the event loop."""
 
     name = "freeing what a transaction held"
 
@@ -325,7 +325,7 @@ def mark(queues):
 
 
 def tx_select(channel, _method):
-    """tx.select: keep later publishes and settlements for tx.commit. In tx mode it changes nothing."""
+    """tx.select: keep later publishes and settlements for tx.commit. No effect in tx mode."""
     if channel.confirming:
         raise PreconditionFailed("cannot switch from confirm to tx mode")
     if channel.transaction is None:

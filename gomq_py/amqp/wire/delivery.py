@@ -12,7 +12,7 @@ A leaf, no I/O.
     body            type 3, channel, size | up to frame_max - 8 octets of the body | CE
                     (no such frame for an empty body)
 
-Deliveries from a stream tell their offset, in an entry at the end of the header table:
+Deliveries from a stream have their offset in an entry at the end of the header table:
 
     0F "x-stream-offset" | 6C | offset i64
 """
@@ -33,7 +33,7 @@ GROWTH_BYTES = 29
 
 
 def delivery_size(prefix_length, routing_length, properties_length, body_length, frame_max):
-    """Return how many octets a delivery's frames take. ``prefix_length``: of class, method, consumer tag."""
+    """Return how many octets a delivery's frames take. ``prefix_length``: size of class, method and tag."""
     # 3 frames with 8 octets around each, delivery tag and redelivered (9), class, weight and body size (12).
     size = 2 * FRAME_OVERHEAD + prefix_length + 9 + routing_length + 12 + properties_length
     if body_length:
@@ -46,7 +46,7 @@ def delivery_size(prefix_length, routing_length, properties_length, body_length,
 def write_delivery(
     out, at, channel, prefix, prefix_length, tag, redelivered, source, routing_at, routing_length
 ):
-    """Write the method frame of a delivery at ``out[at]``. Returns the offset behind it.
+    """Write the method frame of a delivery at ``out[at]``. Returns the offset behind it in ``out``.
 
     ``prefix``: class id, method id, and the consumer tag as a short string.
     """
@@ -72,7 +72,7 @@ def write_content(
 
 
 def write_header(out, at, channel, source, properties_at, properties_length, body_length):
-    """Write a message's header frame at ``out[at]``. Returns the offset behind it."""
+    """Write a message's header frame at ``out[at]``. Returns the offset in ``out`` behind it."""
     out[at] = 2
     octets.put_be16(out, at + 1, channel)
     octets.put_be32(out, at + 3, 12 + properties_length)
@@ -137,9 +137,9 @@ def write_translated(
     out, at, channel, form, source, routing_at, properties_at, properties_length, flags, body_at, body_length,
     frame_max
 ):
-    """Write the header and body frames of a message whose properties ``form`` translates from another
-    protocol. Returns the offset behind them, or -1 for malformed properties. ``out`` must have room for
-    translated_bound() octets.
+    """Write the header and body frames of a message, whose properties ``form`` translates from another
+    protocol, at ``out[at]``. Returns the offset in ``out`` behind them, or -1 for malformed properties.
+    ``out`` must have room for translated_bound() octets.
     """
     end = write_properties(
         out, at + 19, form, source, routing_at, properties_at, properties_length, flags, frame_max)
@@ -171,7 +171,7 @@ def translated_bound(form, properties_length, frame_max):
 
 
 def write_body(out, at, channel, source, body_at, body_length, frame_max):
-    """Write a message's body frames at ``out[at]``. Returns the offset behind them."""
+    """Write a message's body frames at ``out[at]``. Returns the offset in ``out`` behind them."""
     while body_length > 0:
         part = body_length
         if part > frame_max - FRAME_OVERHEAD:

@@ -122,7 +122,7 @@ class ConnectionForced(HardError):
 
 
 class InvalidPath(HardError):
-    """The client asked for an unknown virtual host."""
+    """The client named an unknown virtual host."""
 
     reply_code, name = 402, "INVALID_PATH"
 
@@ -158,7 +158,7 @@ class UnexpectedFrame(HardError):
 
 
 class ResourceError(HardError):
-    """The server lacks the resources to do what the method asks."""
+    """The server lacks the resources to carry out the method."""
 
     reply_code, name = 506, "RESOURCE_ERROR"
 

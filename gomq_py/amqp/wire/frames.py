@@ -254,8 +254,8 @@ def _encode_field(value, kind):
 
 
 def read_fields(method, kinds, data, at, any_octets):
-    """Decode the fields of ``method`` from ``data``, from offset ``at`` on. ``kinds``: their (name, kind) in
-    order. Returns True if the fields end exactly with the data, otherwise False.
+    """Decode the fields of ``method`` from ``data``, beginning at offset ``at``. ``kinds``: (name, kind) of
+    each field in order. Returns True if the fields end exactly with the data, otherwise False.
 
     ``any_octets``: accept short strings that are not UTF-8, which otherwise raise UnicodeDecodeError. Raises
     Malformed for a malformed table.

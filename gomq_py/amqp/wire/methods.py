@@ -142,14 +142,14 @@ class ChannelOpenOk(Method):
 
 
 class ChannelFlow(Method):
-    """Ask the peer to stop or to restart sending content."""
+    """Request the peer to stop or to restart sending content."""
     NAME, ID, SYNCHRONOUS = "channel.flow", 20 << 16 | 20, True
     FIELDS = (("active", BIT),)
     __slots__ = names(FIELDS)
 
 
 class ChannelFlowOk(Method):
-    """The peer has stopped or restarted sending content, as channel.flow asked."""
+    """The peer has stopped or restarted sending content, as channel.flow requested."""
     NAME, ID, SYNCHRONOUS = "channel.flow-ok", 20 << 16 | 21, False
     FIELDS = (("active", BIT),)
     __slots__ = names(FIELDS)
@@ -170,7 +170,7 @@ class ChannelCloseOk(Method):
 
 
 class AccessRequest(Method):
-    """AMQP 0-8: ask for an access ticket. AMQP 0-9-1 has no tickets; RabbitMQ gives them to old clients."""
+    """AMQP 0-8: request an access ticket. AMQP 0-9-1 has no tickets; RabbitMQ gives them to old clients."""
     NAME, ID, SYNCHRONOUS = "access.request", 30 << 16 | 10, True
     FIELDS = (
         ("realm", SHORTSTR), ("exclusive", BIT), ("passive", BIT), ("active", BIT), ("write", BIT),
@@ -187,7 +187,7 @@ class AccessRequestOk(Method):
 
 
 class ExchangeDeclare(Method):
-    """Create an exchange, or check that it exists with these properties (``passive``: that it exists)."""
+    """Create an exchange, or check that it exists with these properties; ``passive``: only that it exists."""
     NAME, ID, SYNCHRONOUS = "exchange.declare", 40 << 16 | 10, True
     FIELDS = (
         ("reserved_1", SHORT), ("exchange", SHORTSTR), ("type", SHORTSTR), ("passive", BIT), ("durable", BIT),
@@ -218,7 +218,7 @@ class ExchangeDeleteOk(Method):
 
 
 class ExchangeBind(Method):
-    """RabbitMQ's extension: bind one exchange to another."""
+    """RabbitMQ's extension: bind an exchange to a second exchange."""
     NAME, ID, SYNCHRONOUS = "exchange.bind", 40 << 16 | 30, True
     FIELDS = (
         ("reserved_1", SHORT), ("destination", SHORTSTR), ("source", SHORTSTR), ("routing_key", SHORTSTR),
@@ -410,14 +410,14 @@ class BasicDeliver(Method):
 
 
 class BasicGet(Method):
-    """Ask for one message of a queue."""
+    """Request one message of a queue."""
     NAME, ID, SYNCHRONOUS = "basic.get", 60 << 16 | 70, True
     FIELDS = (("reserved_1", SHORT), ("queue", SHORTSTR), ("no_ack", BIT))
     __slots__ = names(FIELDS)
 
 
 class BasicGetOk(Method):
-    """The message that basic.get asked for. Its header and body frames follow."""
+    """The message requested by basic.get. Its header and body frames follow."""
     NAME, ID, SYNCHRONOUS = "basic.get-ok", 60 << 16 | 71, False
     ANY_OCTETS = True
     FIELDS = (
@@ -470,7 +470,7 @@ class BasicRecoverOk(Method):
 
 
 class BasicNack(Method):
-    """RabbitMQ's extension: refuse deliveries. From the server: the broker has not taken the publishes."""
+    """RabbitMQ's extension: refuse deliveries. From the server: the broker has not stored the publishes."""
     NAME, ID, SYNCHRONOUS = "basic.nack", 60 << 16 | 120, False
     FIELDS = (("delivery_tag", LONGLONG), ("multiple", BIT), ("requeue", BIT))
     __slots__ = names(FIELDS)

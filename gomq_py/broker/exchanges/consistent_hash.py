@@ -5,8 +5,8 @@ A binding's key is an integer, the weight: how large a share of the keys its des
 ``x-hash-on`` (RabbitMQ: ``hash-header``) hashes a header instead of the routing key, ``hash-property`` one of
 three properties. Two algorithms spread the keys:
 
-    ring    points at the CRC-32 of "<destination>.<i>", i below the weight; a key goes to the next point at
-            or behind its CRC-32. A change of a binding moves only the keys of its own destination.
+    ring    points at the CRC-32 of "<destination>.<i>", i below the weight; a key goes to the first point at
+            or after its CRC-32. A change of a binding moves only the keys of its own destination.
     jump    Lamping and Veach's jump hash over the destinations in order of names, each repeated by its
             weight. Spreads evenly; but a change moves few keys only at the end of that order.
 """

@@ -3,8 +3,8 @@ from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class DirectExchange(Exchange):
-    """Finds destinations by one dictionary look-up of the routing key. If a destination is bound several
-    times with one key, it still gets the message once.
+    """Finds destinations by one dictionary look-up of the routing key. If several bindings lead to one
+    destination, it still gets the message only once.
     """
 
     type = "direct"

@@ -103,7 +103,7 @@ class Exchange:
 
     def asks_for(self, binding):
         """Return (routing key, arguments) of the binding that federation makes in the upstream broker, so
-        that this exchange gets what ``binding`` matches.
+        that the messages that ``binding`` matches come here.
         """
         return binding.routing_key, binding.arguments
 

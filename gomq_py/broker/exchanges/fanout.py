@@ -3,7 +3,7 @@ from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class FanoutExchange(Exchange):
-    """Routes each message to every bound destination; a destination with several bindings gets it once."""
+    """Routes each message to every bound destination; several bindings of a destination count as one."""
 
     type = "fanout"
 

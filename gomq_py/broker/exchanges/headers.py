@@ -56,7 +56,7 @@ class HeadersExchange(Exchange):
 
 def satisfies(headers, wants_all, wanted):
     """True if headers have all ``wanted`` values (``wants_all``) or at least one of them. If ``wanted`` is
-    empty, ``wants_all``.
+    empty, returns ``wants_all``.
     """
     for key, value in wanted:
         found = key in headers and (value is None or equal(value, headers[key]))

@@ -26,8 +26,8 @@ _ONE = 1
 
 
 class TopicNode:
-    """A node of the trie: its children by word, and the destinations of the pattern that ends here. ``seen``:
-    number of the match step that last visited the node.
+    """A node of the trie: its children by word, and the destinations of the pattern that ends at this node.
+    ``seen``: number of the match step that last visited the node.
     """
 
     __slots__ = ("parent", "word", "words", "star", "hash", "is_hash", "destinations", "seen")
@@ -77,8 +77,8 @@ class TopicTrie:
         self.size -= 1
 
     def destinations_of(self, words):
-        """Return {destination: count of bindings} of a pattern (its folded() words); None for an unbound
-        pattern.
+        """Return {destination: count of bindings} of a pattern, given as folded() words; None if it is not
+        bound.
         """
         if self.shards.words:
             destinations = self.shards.destinations_of(".".join(words))
@@ -242,7 +242,7 @@ def folded(pattern):
 
 
 def hash_words(words):
-    """Count the words of a folded pattern that has a ``#`` before its last word; 0 for all others."""
+    """Count the words of a folded pattern if a ``#`` is before its last word; otherwise 0."""
     return len(words) if "#" in words and words.index("#") < len(words) - 1 else 0
 
 

@@ -2,7 +2,7 @@
 confirm as for a stored message.
 
 The argument ``x-message-deduplication`` turns it on. The id is the value of the message's header
-``x-deduplication-header``; an argument of the same name can name another header. ``x-cache-size`` ids are
+``x-deduplication-header``, or of the header that the argument of this name gives. ``x-cache-size`` ids are
 remembered, each for ``x-cache-ttl`` milliseconds, and the oldest is forgotten first; the message's own header
 ``x-cache-ttl`` overrides this time. Ids are in memory only: after a restart every message is new. An id takes
 some 150 octets. A message that died in a queue and comes back to it, as from a retry queue, is no duplicate.
@@ -153,7 +153,7 @@ class ExchangeIds(SeenIds):
         super().add(id_, ttl_ms, now_ms)
 
     def until_safe(self, id_, queues):
-        """Watch a message until ``queues`` have flushed it to disk; forget its id if they fail to."""
+        """Watch a message until ``queues`` have flushed it to disk; forget its id if that fails."""
         if id_ in self._seen:
             unsafe = self._unsafe[id_] = _Unsafe(self, id_, queues)
             # Registered before the publisher's refusal, so that a repeat counts as new. ``hurry`` is False: a
@@ -176,7 +176,7 @@ class ExchangeIds(SeenIds):
 
 
 class _Unsafe:
-    """A routed message that its ``queues`` have not yet flushed to disk."""
+    """A routed message that is not yet on disk in all its ``queues``."""
 
     __slots__ = ("id", "queues", "_ids")
 
@@ -190,7 +190,7 @@ class _Unsafe:
         return any(queue.failed for queue in self.queues)
 
     def answered(self, error):
-        """Tell ExchangeIds that the flush has ended: the message is on disk, or lost after an ``error``."""
+        """Report to ExchangeIds the end of the flush: the message is on disk or, after an ``error``, lost."""
         self._ids.answered(self, error is None and not self.is_lost())
 
 

@@ -40,7 +40,7 @@ class Feature:
         check_beside(feature, definition)
                         checks the policy's other keys
         hands_on_to     the value names an "exchange" or a "queue" that gets messages; "": neither
-        component       the parameter component that alone acts on the key
+        component       the parameter component that alone applies the key
         setting         the attribute of QueueSettings that ``merge(feature, arguments, policy)`` computes
         by_queue        the queue itself applies the setting
     """

@@ -1,4 +1,4 @@
-"""Federation: names the upstreams that a queue or exchange gets messages from. Applied by gomq_py.federation.
+"""Federation: names the upstreams of a queue or exchange. Applied by gomq_py.federation.
 
 Upstreams are parameters of the vhost. A policy names one upstream, a set of upstreams, or a pattern of their
 names; as in RabbitMQ, it has only one of these three keys.

@@ -1,4 +1,4 @@
-"""Length: limits the size of queues and streams, and chooses what happens when a queue is full. Applied by
+"""Length: limits the size of queues and streams, and chooses what happens when one is full. Applied by
 broker.queues.limits, and for streams by broker.queues.stream_queue.
 """
 from gomq_py.broker.features import checks, policy_checks

@@ -29,8 +29,8 @@ def first_text(default=None):
 
 
 def limits(feature, arguments, policy):
-    """List the limits that argument and policy set. Negative numbers, and numbers too large for a counter,
-    mean no limit and are left out.
+    """List the limits that argument and policy set, without negative numbers and numbers too large for a
+    counter, which mean no limit.
     """
     values = arguments.get(feature.argument), policy.get(feature.policy)
     return [value for value in values if _is_limit(value)]

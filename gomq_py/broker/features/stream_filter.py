@@ -61,7 +61,7 @@ def _condition(key, value):
 
 
 def text_of(value):
-    """Convert a header's value to the text that conditions compare; None for tables, arrays and octets."""
+    """Convert a header's value to the text that a condition compares; None for tables, arrays and octets."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -10,7 +10,7 @@ the consumer's position.
     a timestamp       the first message that came at that time or later
     "1h", "7D"        the first message of the last hour, of the last seven days (Y M D h m s)
 
-Applied by broker.queues.stream_queue. The broker stores the position of a consumer that asks for it
+Applied by broker.queues.stream_queue. The broker stores the position of a consumer that requests this
 (``x-stream-automatic-offset-tracking``), or that chose its tag and gave no offset, as LavinMQ does.
 """
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Tee: copies all messages of a queue or exchange to a stream, called its tee. Applied by
+"""Tee: names the stream that gets a copy of all messages of a queue or exchange, called its tee. Applied by
 broker.routing.routing.
 
 Programs such as Spark read the tee to see a queue's messages without consuming them. Streams have no tee.

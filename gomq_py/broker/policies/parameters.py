@@ -55,7 +55,7 @@ class Component:
         self.check(vhost, name, value)
 
     def fault_of(self, vhost, name, value):
-        """Return why a stored value has no effect, as text without passwords; None if it has."""
+        """Return why a stored value has no effect, as text without passwords; None if it is in effect."""
 
     def changed(self, vhost, name, value):
         """Apply a value that was set, or loaded at boot."""
@@ -75,10 +75,10 @@ class Parameters:
         on_change(vhost's name or None, component, name, value or None)
                               called after each change
 
-    A value is *waiting* if its component had no handler when the value was set (nor a component that alone
-    acts on a key of a policy). It is stored and exported, but has no effect until it is set again, even in a
-    later version with the handler. Otherwise shovels imported from another broker would start to run with an
-    upgrade.
+    A value is *waiting* if its component had no handler when the value was set (or a key of a policy has a
+    component of its own, and that had none). It is stored and exported, but has no effect until it is set
+    again, even in a later version with the handler. Otherwise shovels imported from another broker would
+    start to run with an upgrade.
     """
 
     def __init__(self, log, tables):
@@ -101,7 +101,7 @@ class Parameters:
                         LOG.exception("%s %r in vhost %r has no effect", component, name, vhost.name)
 
     def idle_parts(self, component, value):
-        """Return {part: reason} of parts that no handler acts on: the component, or keys of a policy."""
+        """Return {part: reason} of parts that no handler applies: the component, or keys of a policy."""
         if component not in self._components:
             return {component: _why_idle(component)}
         return {
@@ -116,7 +116,7 @@ class Parameters:
 
     @staticmethod
     def waits(vhost, component, name):
-        """True if the value is waiting: when it was set, it or a key of the policy had no handler."""
+        """True if the value is waiting: at its setting, its component or a policy's key had no handler."""
         return (component, name) in vhost.waiting
 
     def condition(self, vhost, component, name):
@@ -138,7 +138,7 @@ class Parameters:
         """Check, store and apply a value. Raises ValueError, OSError.
 
         ``by``: the setting user's name; OPERATOR for this machine's operator; None for a user unknown to this
-        broker, such as a token's.
+        broker, such as a token's user.
         """
         if vhost.is_gone:  # another vhost may have the name by now, and the log has names only
             raise ParameterError(f"vhost '{vhost.name}' was deleted")
@@ -170,8 +170,8 @@ class Parameters:
         return True
 
     def disown(self, vhosts, by):
-        """Forget that the deleted user ``by`` has set values: their policies send no more messages on. Raises
-        OSError if the log cannot be written; the change then holds for this run only.
+        """Forget that the deleted user ``by`` has set values: that user's policies send no more messages on.
+        Raises OSError if the log cannot be written; the change then holds for this run only.
         """
         # A later user of that name must not count as the setter.
         changed = []
@@ -186,7 +186,7 @@ class Parameters:
             self._log.append(record)
 
     def set_global(self, name, value):
-        """Set a value of the whole broker, but no internal one. Raises ValueError, OSError."""
+        """Set a value of the whole broker; not for internal values. Raises ValueError, OSError."""
         if name in INTERNAL:
             raise ParameterError(f"global parameter {name!r} is the broker's own: nobody else sets it")
         self._tables.check_json(f"global parameter {name!r}", value)
@@ -281,7 +281,7 @@ def _check_each(check, what, value):
 
 
 def _owners_in(component, value):
-    """Return {key: component} of a policy's keys on which one component alone acts; {} for other values."""
+    """Return {key: component} of a policy's keys that one component alone applies; {} for other values."""
     definition = (
         value.get("definition") if component in (POLICY, OPERATOR_POLICY) and isinstance(value, dict)
         else None

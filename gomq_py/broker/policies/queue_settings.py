@@ -42,7 +42,7 @@ class QueueSettings:
 
     @property
     def needs_limits(self):
-        """True if the queue itself must apply a setting; others do for timeouts and a stream's ages."""
+        """True if the queue itself must apply a setting; but not timeouts or a stream's ages."""
         return any(
             getattr(self, row.setting) != getattr(PLAIN, row.setting) for row in SETTINGS if row.by_queue
         )

@@ -95,8 +95,8 @@ class VHostPolicies(Job):
         return found
 
     def _without(self, kind, name, policy):
-        """Return two sets: policy keys without effect on an entity, and those of them that the setter's
-        rights exclude.
+        """Return two sets: the policy keys without effect on an entity, and the part of them that the
+        setter's rights exclude.
         """
         refused = NONE_REFUSED
         if policy is not None and policy.rights is not None:
@@ -109,8 +109,8 @@ class VHostPolicies(Job):
             policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 
     def change_of(self, entity, kind, policy, would, is_operator):
-        """The PolicyChange of an entity, supposing that ``would`` were in force, a PolicySet with the new
-        ``policy``.
+        """The PolicyChange of an entity, supposing that ``would``, a PolicySet with the new ``policy``, were
+        in force.
         """
         user, operator = (self.user, would) if is_operator else (would, self.operator)
         name = entity.name

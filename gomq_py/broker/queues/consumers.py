@@ -1,5 +1,5 @@
-"""Consumers: what a queue needs of a consumer (Consumer), which consumer gets the next messages
-(ConsumerRing), and the interface to a queue's limits (QueueGuard).
+"""Consumers: the interface of a consumer to its queue (Consumer), the order in which consumers get messages
+(ConsumerRing), and the interface of a queue to its limits (QueueGuard).
 
 Protocol servers subclass Consumer. A queue with consumers has a ConsumerRing, which holds the consumers that
 can take a message now. A consumer without credit, or with a full socket, leaves the ring until its server
@@ -41,7 +41,7 @@ class Consumer:
         return UNLIMITED
 
     def deliver(self, limit):
-        """Take up to ``limit`` messages from the queue, and write those that the socket takes without
+        """Take up to ``limit`` messages from the queue, and write as many as the socket takes without
         waiting. Returns the count of octets written.
         """
         raise NotImplementedError
@@ -53,8 +53,8 @@ class Consumer:
         return False
 
     def wait_for(self, message, now_ms):
-        """Let the message wait until this consumer, which has no capacity now, may have some. Returns the
-        function to set as ``message.lacking``; None if the queue must store the message.
+        """Let the message wait for this consumer, which has no capacity now. Returns the function to set as
+        ``message.lacking``; None if the queue must store the message.
         """
         return None
 
@@ -69,18 +69,18 @@ class Consumer:
             self.cancel(reason)
 
     def cancel(self, reason):
-        """Tell the client that its queue was deleted, closed or fenced and delivers no more to this consumer.
+        """Inform the client that its queue was deleted, closed or fenced, and no longer delivers to it.
 
         ``reason`` is for the log.
         """
 
 
 class ConsumerRing:
-    """A queue's consumers, and the order in which those with capacity are served: highest priority first,
+    """A queue's consumers, and the order in which consumers with capacity are served: highest priority first,
     round robin within a priority. ``handed``: the last consumer that took a message by hand_over(), or None.
 
     With ``single_active`` only the active consumer is served. When it leaves, the consumer of the highest
-    priority that was attached first becomes active.
+    priority (of equal ones the first attached) becomes active.
     """
 
     __slots__ = (
@@ -128,8 +128,8 @@ class ConsumerRing:
         return True
 
     def offer(self, consumer):
-        """Put a consumer with capacity into the ring, behind others of its priority. With ``single_active``
-        only the active consumer is put in.
+        """Put a consumer with capacity into the ring, behind the others of its priority. With
+        ``single_active`` only the active consumer is put in.
         """
         if (
             consumer.ringed or (self.single_active and consumer is not self.active)
@@ -173,7 +173,7 @@ class ConsumerRing:
         return None
 
     def pass_on(self, consumer):
-        """Move a consumer that was just served, if it is still in the ring, behind others of its priority."""
+        """Move a consumer that was just served, if still in the ring, behind the others of its priority."""
         if consumer.ringed:
             self._unring(consumer)
         self.offer(consumer)
@@ -202,8 +202,8 @@ class ConsumerRing:
 
 
 class QueueGuard:
-    """The interface by which a queue calls its limits: QueueLimits overrides these methods, which do nothing.
-    A queue without limits has no guard.
+    """The interface by which a queue calls its limits. Its methods do nothing; QueueLimits overrides them. A
+    queue without limits has no guard.
     """
 
     __slots__ = ()
@@ -241,7 +241,7 @@ class QueueGuard:
         return False
 
     def came_back(self):
-        """Called when a requeued message is ready: drop excess messages."""
+        """Called when a requeued message is ready again: drop excess messages."""
 
     def rejected(self, location):
         """Called when a client has rejected an unacked message without requeue: dead-letter or drop the

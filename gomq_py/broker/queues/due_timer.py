@@ -13,8 +13,8 @@ GROWTH_SHIFT = 3
 
 
 class DueTimer:
-    """Calls ``on_due()`` when the first message is due. Its owner then calls ``take`` for each due message,
-    and ``arm`` to start the timer for the next message.
+    """Calls ``on_due()`` when the first message is due. The timer's owner then calls ``take`` for each due
+    message, and ``arm`` to start the timer for the next message.
     """
 
     __slots__ = (
@@ -79,7 +79,7 @@ class DueTimer:
         self._first_is_due()
 
     def stop(self):
-        """Stop for good and forget all messages; they stay in their store."""
+        """Stop for good and forget all messages; messages stay in their store."""
         self._stopped = True
         self._stop_timer()
         self._heap = DueHeap()
@@ -96,8 +96,8 @@ class DueTimer:
 
 
 class DueHeap:
-    """A binary heap of (due_ms, location), both unsigned 64-bit numbers, in typed arrays. The earliest
-    message comes first and, of equal times, the one stored first.
+    """A binary heap of (due_ms, location), both unsigned 64-bit numbers, in typed arrays. The earliest comes
+    first; of equal times, the smaller location.
     """
 
     __slots__ = ("count", "_due", "_locations", "_room")

@@ -2,8 +2,8 @@
 messages. A queue with a dead letter exchange always has QueueLimits.
 
 The queue calls its QueueLimits as its guard. As in RabbitMQ only the head, the oldest ready message, is
-checked for expiry: before a delivery and at the end of the queue's turn; one timer waits for the head's
-expiry. Very many messages are removed in slices. Never switches.
+checked for expiry: before a delivery and at the end of the queue's turn; a timer waits for the head's expiry.
+Very many messages are removed in slices. Never switches.
 """
 from gomq_py.broker.features.deduplication import SeenIds, has_died_in
 from gomq_py.broker.features.feature import QUORUM
@@ -40,7 +40,7 @@ class QueueLimits(guard.QueueGuard):
 
     ``dead_letters`` (a DeadLetters) gets unacked messages by ``send(queue, location, reason)`` and refused
     messages by ``send_refused(queue, message, reason)``. ``on_idle(queue)`` is called when the queue was
-    unused for its ``expires_ms``.
+    unused for ``expires_ms``.
     """
 
     __slots__ = (
@@ -126,8 +126,8 @@ class QueueLimits(guard.QueueGuard):
         return guard.REFUSED
 
     def _lets_in(self, message):
-        """True if a new message fits in a queue that drops no old ones. Otherwise dead-letters it, if that is
-        set up.
+        """True if a new message fits in a queue that drops no old messages. Otherwise dead-letters it, if
+        that is set up.
         """
         self._trim()
         if not self.is_stuck or not self._overflows(message):

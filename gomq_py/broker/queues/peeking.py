@@ -16,7 +16,7 @@ def browse(queue):
 
 def next_properties_length(queue, most):
     """Size of the properties, in octets as basic properties, of the message that basic.get would return now;
-    0 without one. Of another protocol's message an upper bound, at most ``most``.
+    0 without one. For another protocol's message, an upper bound of at most ``most``.
     """
     message = Message()
     try:

@@ -34,8 +34,8 @@ class Queue(routes.Destination):
         type                    ``classic``, ``quorum`` or ``stream``
         limits                  the QueueGuard that limits or expires messages, or None
         on_unused(queue)        called when the last consumer has gone
-        on_expiring(queue)      called when a message that expires comes to a queue without limits; may give
-                                it some
+        on_expiring(queue)      a message that expires came to a queue without limits;
+                                may set ``limits``
         on_turn(queue)          if set, called at the end of each turn, for code that watches ``has_hungry``
         consumer_timeout_ms     how long a delivery may stay unacked, 0: no limit; channels apply it
         dead_letter_count       dead letters not moved yet
@@ -78,7 +78,8 @@ class Queue(routes.Destination):
     # publishing
 
     def publish(self, message):
-        """Store the message, or hand it to a consumer. Returns 1: taken; 0: refused; LATER: publish again."""
+        """Store the message, or pass it to a consumer. Returns 1: stored; 0: refused; LATER: publish again.
+        """
         if self.closed:
             self.unable = True
             return 0
@@ -111,7 +112,7 @@ class Queue(routes.Destination):
 
     def _hand_over(self, message):
         """Write a large message directly to the next consumer, without storing it. Returns 1: written; LATER:
-        the consumer may take it soon; 0: store it.
+        the consumer may be able to take it soon; 0: store it.
         """
         # To store a large message costs more than all else. Only if that consumer needs no acks and no other
         # message is ready.
@@ -171,13 +172,12 @@ class Queue(routes.Destination):
         self.store.shift()
 
     def may_go(self, message):
-        """True if the oldest ready message may expire, or be dropped as excess: it is promised to no client.
-        """
+        """True if the oldest ready message may be expired or dropped as excess: no client must get it."""
         return True
 
     def spare(self, message):
-        """Put aside a message that may_go() protects, until the client to which it was promised reconnects.
-        Returns False if the queue cannot do so now.
+        """Put aside a message that may_go() protects, until the client that must get it reconnects. Returns
+        False if the queue cannot do so now.
         """
         return False
 
@@ -231,8 +231,8 @@ class Queue(routes.Destination):
         return True
 
     def _show_readable(self, message):
-        """Fill ``message`` with the next message whose properties can be read as basic ones. Unreadable
-        messages before it are set aside.
+        """Fill ``message`` with the next message whose properties can be read as basic properties. Unreadable
+        messages before this message are set aside.
         """
         for _ in range(UNREADABLE_MAX):
             if self.scheduler.is_shut or not self.waiting() or not self.peek(message):
@@ -367,7 +367,7 @@ class Queue(routes.Destination):
     # consumers
 
     def add_consumer(self, consumer):
-        """Attach ``consumer``; it gets its first messages in the queue's next turn.
+        """Attach ``consumer``, which gets its first messages in the queue's next turn.
 
         Raises AccessRefused if exclusive use forbids another consumer.
         """
@@ -379,7 +379,7 @@ class Queue(routes.Destination):
         self.wake()
 
     def check_exclusive(self, exclusive):
-        """Raise AccessRefused if there is an exclusive consumer, or a new one cannot be exclusive."""
+        """Raise AccessRefused if there is an exclusive consumer, or a new consumer cannot be."""
         consumers = () if self.ring is None else self.ring.consumers
         if (consumers and (exclusive or consumers[0].exclusive)) or (exclusive and self.single_active):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
@@ -425,7 +425,7 @@ class Queue(routes.Destination):
         self.holds += 1
 
     def resume_deliveries(self):
-        """Undo one call of hold_deliveries(), of which several may be in force."""
+        """Undo one call of hold_deliveries(); several may be in force."""
         self.holds -= 1
         self.wake()
 
@@ -587,7 +587,7 @@ class Queue(routes.Destination):
         return count
 
     def redefine(self, arguments):
-        """Replace the queue's arguments. Called by the vhost, which records the new arguments in its log."""
+        """Replace the queue's arguments. Called by the vhost, which logs the new arguments."""
         self.arguments = arguments
 
     def on_added(self, vhost):
@@ -614,8 +614,7 @@ class Queue(routes.Destination):
             self.store.close()
 
     def retire(self, reason):
-        """Cancel the consumers and close the queue, but not its store, in which dead letters may still lie.
-        """
+        """Cancel the consumers and close the queue, but not its store, which may hold dead letters."""
         # Acks are written into the files first, so that they hold even if a kill undoes the deletion.
         if not self.closed:
             try:

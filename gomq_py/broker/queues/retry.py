@@ -15,7 +15,7 @@ SLICE = 1000
 
 
 class Retries(Job):
-    """Keeps the returned messages of ``queue`` during their back-off, and then makes them ready."""
+    """Keeps the returned messages of ``queue`` until their back-off ends, then makes them ready."""
 
     name = "messages that came back"
 
@@ -47,7 +47,7 @@ class Retries(Job):
 
     def left_ms(self, count, due_s):
         """Milliseconds left of a back-off that a restart interrupted: until the recorded ``due_s`` (Unix
-        seconds) or, if that is 0, a full back-off from the boot on.
+        seconds) or, if ``due_s`` is 0, a full back-off from the boot on.
         """
         # At most a full back-off, whatever happened to the clock.
         now_ms = self._timers.now_ms()

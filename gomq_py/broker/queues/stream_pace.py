@@ -2,9 +2,9 @@
 close together are sent together.
 
 A message for a hundred readers costs a hundred system calls, whether a call carries one message or fifty. The
-first message after a pause goes at once. A message published less than PACE_MS later waits for the rest of
-that time. Large batches, and readers that have waited for credit, are served at once. Never switches; an idle
-stream has no timer.
+first message after a pause goes at once. A message published less than PACE_MS after a delivery waits for the
+rest of that time. Large batches, and readers that have waited for credit, are served at once. Never switches;
+an idle stream has no timer.
 """
 
 # Streams with fewer readers never wait: their calls are few.

@@ -75,7 +75,7 @@ class StreamQueue(queue.Queue):
         return not self.closed and self.stream.forget_offset(tag)
 
     def readers(self):
-        """The StreamReaders whose consumers are still attached."""
+        """The StreamReaders of attached consumers."""
         return [reader for reader in self._readers if reader is not None and reader.attached]
 
     # for management, and for jobs that read many messages
@@ -87,7 +87,7 @@ class StreamQueue(queue.Queue):
 
     def describe(self):
         """Return the stream as a dict for the API: offsets, consumers with their lag, stored positions.
-        Messages before ``synced_offset`` are on disk and do not change any more.
+        Messages before ``synced_offset`` are on disk and cannot change.
         """
         if self.closed:
             return {"epoch": self.epoch, "state": "closed"}
@@ -156,8 +156,8 @@ class StreamQueue(queue.Queue):
             self.acked += 1
 
     def requeue(self, location):
-        """Settle a delivery that a client returns (basic.nack, basic.recover). As in RabbitMQ this only gives
-        credit back.
+        """Settle a delivery that a client returns (basic.nack, basic.recover). As in RabbitMQ, the consumer
+        only regains credit.
         """
         # Clients can read a message again by its offset. If the consumer has gone, the channel is closing:
         # the message was not processed, and the stored position stays.

@@ -84,7 +84,7 @@ class StreamReader:
 
     def settle(self, location, is_done):
         """Settle a delivery; ``is_done``: the client has processed it. Returns True if the caller must have
-        the position stored: it has moved, for the first time since it was last stored.
+        the position stored: it has moved for the first time since it was stored.
         """
         self.outstanding -= 1
         if self.flight is None or not (is_done or self.attached):
@@ -105,7 +105,7 @@ class StreamReader:
         return self.cursor.offset < self.cursor.store.next_offset
 
     def position(self):
-        """Return the offset to resume from: that of the oldest unsettled message, otherwise the cursor's."""
+        """Return the offset to resume from: of the oldest unsettled message, or else of the cursor."""
         return self.flight.oldest() if self.flight is not None and self.flight.count else self.cursor.offset
 
     def octets_in_flight(self):
@@ -142,7 +142,7 @@ class StreamFlight:
         self._items = array("Q", bytes(16 * FIRST_ROOM))
 
     def add(self, offset, size):
-        """Add a delivered message; its offset must be higher than all before."""
+        """Add a delivered message; its offset must be the highest so far."""
         if self.count == self._room:
             self._grow()
         at = self._place(self.count)
@@ -153,8 +153,8 @@ class StreamFlight:
         return 0
 
     def settle(self, offset, is_done=True):
-        """Settle the message at this offset; ``is_done``: it was processed, not returned. Returns True if
-        another message is the oldest in flight now.
+        """Settle the message at this offset; ``is_done``: it was processed, not returned. Returns True if the
+        oldest message in flight is now a different message.
         """
         # A returned message remains the oldest until a later one is processed: clients return their messages
         # before they disconnect.

@@ -12,7 +12,7 @@ SLACK_MS = 1000
 
 
 class StreamRetention:
-    """Drops old segments of one stream. ``wake()`` requests a turn of the stream, which calls ``apply``."""
+    """Drops old segments of a stream. ``wake()`` requests a turn of the stream, which calls ``apply``."""
 
     def __init__(self, store, timers, wake):
         self._store = store
@@ -33,7 +33,7 @@ class StreamRetention:
         self._wake()
 
     def apply(self):
-        """Drop the oldest segments while the stream is too large or they are too old, a slice per turn."""
+        """Drop the oldest segments while the stream is too large or these are too old, a slice per turn."""
         store = self._store
         store.rolled = False
         octets = 0 if self._max_bytes is None else store.record_bytes()

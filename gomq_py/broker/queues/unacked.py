@@ -1,6 +1,6 @@
 """Unacked: keeps the deliveries that one client session has not settled, by delivery tag.
 
-A session (an AMQP channel) settles a tag here; the entry leads to a Holder, which settles the message with
+A session (an AMQP channel) settles a tag here; the tag's entry has the Holder that settles the message with
 its queue. A ring has an entry of 20 octets for each tag from the oldest outstanding to the newest:
 
     offset  octets
@@ -42,7 +42,7 @@ class Holder:
         self.own_timeout_ms = -1
 
     def settle(self, location, how):
-        """Settle a message with its queue. ``how``: ACK, LOST, RETURNED, FAILED or REJECT."""
+        """Settle a message with the queue. ``how``: ACK, LOST, RETURNED, FAILED or REJECT."""
         if how == ACK:
             self.queue.ack(location)
         elif how == LOST:
@@ -62,7 +62,7 @@ class Unacked:
 
         next_tag               the tag of the next delivery
         count, body_octets     number and octets of all outstanding messages
-        consumer_count         their number without those of basic.get
+        consumer_count         number of outstanding messages without messages from basic.get
     """
 
     __slots__ = (
@@ -100,7 +100,7 @@ class Unacked:
         return holder
 
     def let_go(self, holder):
-        """Free the holder once its messages are settled. No more messages may be added for it."""
+        """Free the holder once its messages are settled. No more messages may be added for this holder."""
         holder.gone = True
         if holder.unacked_count == 0:
             self._free(holder)
@@ -153,8 +153,8 @@ class Unacked:
     def settle(self, tag, multiple):
         """Settle a delivery as acknowledged (basic.ack).
 
-        ``multiple``: settle this tag and all before it; with tag 0 all outstanding messages. For an unknown
-        tag returns False and does nothing; otherwise returns True.
+        ``multiple``: settle this tag and all tags before it; with tag 0 all outstanding messages. Returns
+        False, without any effect, for an unknown tag; otherwise True.
         """
         if not multiple and tag >= self.first_tag and tag < self.next_tag:
             offset = self._offset(tag)
@@ -170,14 +170,14 @@ class Unacked:
 
     def reject(self, tag, multiple, requeue):
         """Requeue a delivery (``requeue``: LOST, RETURNED or FAILED) or reject it (``requeue``: 0).
-        ``multiple``: all deliveries up to ``tag``, too (0: all). Returns False for an unknown tag, otherwise
-        True.
+        ``multiple``: all deliveries up to ``tag`` (0: all deliveries). Returns False for an unknown tag,
+        otherwise True.
         """
         return self._settle_slow(tag, multiple, requeue if requeue else REJECT)
 
     def take(self, tag, taker):
-        """Remove one delivery and call ``taker(queue, location)``; the taker settles the message with the
-        queue later. Returns False for an unknown tag, otherwise True.
+        """Remove one delivery and call ``taker(queue, location)``; ``taker`` must have the queue settle the
+        message later. Returns False for an unknown tag, otherwise True.
         """
         self.taker = taker
         try:

@@ -1,8 +1,8 @@
 """Routes: the cached destinations of messages with one exchange and routing key.
 
-The broker makes a Route for a publisher, whose connection caches it. The connection's fast publish path (the
-"fast lane") then publishes to all destinations (to_all) without looking at bindings. Messages without a route
-go through broker.verbs.publishing. Never switches.
+The broker makes a Route for a publisher, whose connection caches the Route. The connection's fast publish
+path (the "fast lane") then publishes to all destinations (to_all) without looking at bindings. Messages
+without a route go through broker.verbs.publishing. Never switches.
 """
 from gomq_py.hub import scheduler as _scheduler
 
@@ -19,10 +19,10 @@ ROUTES = 4096
 
 
 class ExchangeState:
-    """Numbers of one exchange for the fast publish path: the ``revision`` of its routes, and counters of
-    messages in, copies out, unroutable messages, and unroutable messages returned. A change that may affect a
-    route increments ``revision``; a cached route with an older one is dropped. Each user's permissions have
-    one, too.
+    """Numbers of one exchange for the fast publish path: the ``revision`` of its routes, and four counters:
+    messages in, copies out, unroutable messages, and unroutable messages returned to publishers. A change
+    that may affect a route increments ``revision``; a cached route with an older one is dropped. Each user's
+    permissions have an ExchangeState, too.
     """
 
     __slots__ = ("revision", "publish_in", "publish_out", "unroutable", "returned")
@@ -35,8 +35,8 @@ class Destination(_scheduler.TurnTaker):
     """The target of a route: a queue, or a sink, which has no store (direct reply-to, QoS 0 sessions, event
     exchanges). hub.scheduler calls its ``turn`` at the end of each socket read that brought it messages.
 
-    ``unable``: its store caused the last refusal, and may accept the message later. ``failed``: the store had
-    a fault, so the last messages may not be on disk.
+    ``unable``: the last refusal came from the store, which may accept the message later. ``failed``: the
+    store had a fault, so the last messages may not be on disk.
     """
 
     __slots__ = ("durable", "unable", "failed")
@@ -50,8 +50,8 @@ class Destination(_scheduler.TurnTaker):
         self.unable = self.failed = False
 
     def publish(self, message):
-        """Take one message, copying the needed parts. Returns 1: taken; 0: refused; LATER: files must be made
-        first; publish again when ``message.lacking(callback)`` calls back. Never raises because of the
+        """Store one message, copying the needed parts. Returns 1: stored; 0: refused; LATER: files must be
+        made first: publish again when ``message.lacking(callback)`` calls back. Never raises because of the
         message.
         """
         return 0
@@ -109,7 +109,7 @@ class Route:
         self.needs_headers = bool(watched) or delayed is not None
 
     def is_current(self):
-        """True if no binding or permission on which the route depends has changed since it was made."""
+        """True if no binding or permission that decides the route has changed since the route was made."""
         if self.revision != self.exchange.revision:
             return False
         return self.permission is None or self.permission_revision == self.permission.revision
@@ -169,9 +169,9 @@ class RememberedRoutes:
 
 
 def to_all(message, route):
-    """Publish the message to each destination of the route, in order. Returns ALL if all took it,
-    SOME_REFUSED if some refused it. Another answer: one answered LATER, and those behind it were not asked;
-    ``answer >> 1`` is its number, from 1, and ``answer & 1`` is 1 if one before it refused.
+    """Publish the message to each destination of the route, in order. Returns ALL if all stored it,
+    SOME_REFUSED if some refused it. Any other answer: a destination answered LATER, and the next were not
+    tried; ``answer >> 1`` is its number, from 1; ``answer & 1`` is 1 if an earlier one refused.
     """
     refused = 0
     number = 0

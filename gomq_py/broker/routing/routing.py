@@ -29,12 +29,12 @@ class Routing:
         self._teed = {}  # name of a tee stream: {queue or exchange: None}
 
     def route(self, exchange, routing_key, headers=None, more_keys=(), apart=None, left_out=()):
-        """Return a tuple of all queues and sinks that a message to ``exchange`` reaches, each once, through
-        bindings between exchanges, alternate exchanges and set_onward(). Tee streams come last.
+        """Return a tuple of all queues and sinks that a message to ``exchange`` reaches, each once. Follows
+        exchange bindings, alternate exchanges and set_onward(). Tee streams come last.
 
         ``more_keys``: keys of CC and BCC; an alternate exchange is used if no key matches. ``left_out``:
-        destinations to leave out, with their tees. ``apart``: a queue whose messages are being moved, left
-        out together with all tees.
+        destinations to leave out, with their tees. ``apart``: a queue whose messages are being moved; it and
+        all tees are left out.
         """
         # A tee must not be the only destination that takes a moved message.
         return tuple(self._reach(exchange, routing_key, headers, more_keys, apart, left_out)[0])
@@ -52,9 +52,9 @@ class Routing:
         return found[0] if found is not None and found[1] is None else None
 
     def route_watching(self, exchange, routing_key, headers=None, more_keys=()):
-        """Return (destinations, name of a header). They hold for all messages with this key and the same list
-        in that header or, if the name is None, for all messages with this key. Returns None if the
-        destinations depend on headers in another way.
+        """Return (destinations, name of a header). The destinations are right for all messages with this key
+        and the same list in that header or, if the name is None, for all messages with this key. Returns None
+        if the destinations depend on headers in another way.
         """
         found, passed = self._reach(exchange, routing_key, headers, more_keys)
         if exchange.deduplication is not None:
@@ -68,8 +68,8 @@ class Routing:
         return tuple(found), watched
 
     def route_by_delay(self, exchange, routing_key):
-        """Return (destinations without a delay, destinations with a delay) of messages with this key; None if
-        they also depend on other headers.
+        """Return (destinations of messages without a delay, destinations of messages with a delay) for this
+        key; None if they also depend on other headers.
         """
         if exchange.deduplication is not None:
             return None
@@ -117,7 +117,7 @@ class Routing:
     # tees
 
     def _add_tees(self, found, passed):
-        """Add the tee streams of the destinations ``found`` and of the exchanges ``passed`` to ``found``."""
+        """Add the tee streams of the destinations ``found`` and the exchanges ``passed`` to ``found``."""
         # Called only if a destination was found: a tee must not hide that no queue takes a publisher's
         # message.
         names = [self._tees.get(destination) for destination in found]
@@ -157,7 +157,7 @@ class Routing:
         return stream if stream is not None and queue_type_of(stream.arguments) == STREAM else None
 
     def tee_changed(self, name):
-        """Invalidate routes that may contain the queue ``name`` as a tee: it was created or deleted."""
+        """Invalidate routes to which the stream ``name``, just created or deleted, belongs as a tee."""
         if name in self._teed:
             # Cheaper than routes_changed() for each entity: there may be 100 000 queues.
             for exchange in self.exchanges.values():
@@ -186,8 +186,8 @@ class Routing:
     # onward
 
     def set_onward(self, exchange, onward):
-        """Make ``exchange`` also send every message to the exchange ``onward``, as if bound to it; None ends
-        this.
+        """Make ``exchange`` also send every message to the exchange ``onward``, as if ``onward`` were bound
+        to it; None ends this.
         """
         # The alternate exchange gets a message if neither the bindings nor ``onward`` have a destination for
         # it.
@@ -214,7 +214,7 @@ class Routing:
             exchange.onward = None
 
     def routes_changed(self, exchange):
-        """Invalidate cached routes of this exchange and of every exchange whose messages reach it."""
+        """Invalidate cached routes of this exchange and of all exchanges that lead to it."""
         seen = {exchange}
         ahead = [exchange]
         while ahead:
@@ -245,7 +245,7 @@ def takes_onward(exchange, keys):
 
 
 def published(message, destinations):
-    """Publish the message to each destination. Returns the destinations whose stores cannot take it now."""
+    """Publish the message to each destination. Returns the destinations whose stores are unable now."""
     return [
         destination for destination in destinations if not destination.publish(message) and destination.unable
     ]

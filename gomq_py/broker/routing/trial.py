@@ -25,7 +25,7 @@ BINDINGS_MAX = 5
 
 class Step(NamedTuple):
     """One step of a message from ``source`` to ``destination`` (a queue, a sink or an exchange). ``binding``:
-    the binding that leads there, or None; ``why``: the reason, as text.
+    the binding followed, or None; ``why``: the reason, as text.
     """
 
     source: Any
@@ -48,7 +48,7 @@ class Trial:
 
 
 def try_out(routing, exchange, routing_keys, headers, now_ms):
-    """The Trial of a message to ``exchange``. ``routing_keys``: its own, then CC's and BCC's. May switch."""
+    """The Trial of a message to ``exchange``. ``routing_keys``: its key, then CC's and BCC's. May switch."""
     found = Trial()
     seen = {exchange: None}
     ahead = [exchange]
@@ -119,7 +119,7 @@ def _due_ms(exchange, headers, now_ms):
 
 
 def _rule(exchange, binding, headers):
-    """Make a function that tells whether the binding alone matches a message with a key and ``headers``."""
+    """Make a function that returns whether the binding alone matches a message with a key and ``headers``."""
     if isinstance(exchange, DirectExchange):
         return lambda key: binding.routing_key == key
     if not isinstance(exchange, (TopicExchange, HeadersExchange)):

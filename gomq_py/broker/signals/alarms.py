@@ -48,7 +48,7 @@ class Alarms:
             self._tell()
 
     def is_on(self, resource=None):
-        """True if an alarm about this resource is on; with None, about any resource."""
+        """True if an alarm about this resource is on; with None, any alarm."""
         return bool(self._raised) if resource is None else resource in self._raised.values()
 
     @property

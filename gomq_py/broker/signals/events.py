@@ -2,9 +2,9 @@
 operator has enabled it.
 
 The exchange, routing keys (``queue.created``...) and header names are RabbitMQ's; the body is empty. Sources
-call ``emit`` with a function that makes the headers. ``emit`` calls the function only if the exchange has
-bindings, so an unwanted event costs almost nothing. Events are published after the next poll of the event
-loop, when the change that they report is complete.
+of events call ``emit`` with a function that makes the headers. ``emit`` calls the function only if the
+exchange has bindings, so an unwanted event costs almost nothing. Events are published after the next poll of
+the event loop, when the change that they report is complete.
 """
 import socket
 from collections import deque
@@ -36,8 +36,8 @@ CUT = "(nested too deep to be shown)"
 
 
 class Events(Job):
-    """Publishes the events of one broker. ``actor``: the user named in events as the one who acted; protocol
-    servers set it.
+    """Publishes the events of one broker. ``actor``: the user whom events name as the actor; protocol servers
+    set it.
 
     No event is published before ``start``, because entities loaded at boot are not new.
     """
@@ -73,8 +73,8 @@ class Events(Job):
         self._waiting.clear()
 
     def on_behalf_of(self, actor, do, *arguments):
-        """Return ``do(*arguments)``. All events emitted meanwhile name this user as the actor, also those
-        that others cause if ``do`` switches.
+        """Return ``do(*arguments)``. All events emitted meanwhile name this user as the actor, also events
+        from other causes if ``do`` switches.
         """
         before, self.actor = self.actor, actor
         try:
@@ -282,7 +282,7 @@ def logged_in(name, username, socket, peer, protocol, error=""):
 
 def _ends(socket, peer_host, peer_port):
     """Return the headers with the addresses of both ends: the broker's ``host`` and ``port``, and the
-    client's ``peer_host`` and ``peer_port``, as a proxy announced them if there is one.
+    client's ``peer_host`` and ``peer_port``, or those that a proxy has announced.
     """
     try:
         address = socket.getsockname()

@@ -1,7 +1,7 @@
 """Resource watch: measures used memory and free disk regularly, and raises and lifts the broker's alarms.
 
 One greenlet checks every few seconds, and more often if a resource may soon be used up, as RabbitMQ's disk
-monitor does. The file system, which may hang, is asked in a thread; the greenlet checks memory meanwhile.
+monitor does. A thread queries the file system, which may hang; the greenlet checks memory meanwhile.
 observability.resources measures; broker.signals.alarms informs the protocol servers.
 """
 
@@ -56,7 +56,7 @@ class ResourceWatch:
         self._greenlet.name = "resource watch"
 
     def stop(self):
-        """Stop checking. Alarms that are on stay on."""
+        """Stop checking; alarms stay as they are."""
         if self._greenlet is not None:
             self._greenlet.kill(block=False)
             self._greenlet = None
@@ -77,7 +77,7 @@ class ResourceWatch:
 
     def interval_s(self):
         """Seconds until the next check: the time in which memory or disk could reach its limit, within
-        bounds; the shortest during an alarm.
+        bounds; during an alarm the lower bound.
         """
         rooms = [self.free_disk - self.disk_limit]
         if self.memory_limit:

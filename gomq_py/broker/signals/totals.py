@@ -1,8 +1,8 @@
 """Totals: keep the counters of deleted queues and exchanges, closed channels and connections, so that the
 sums of a vhost or node never fall.
 
-Each vhost has Totals, and the broker has them for deleted vhosts. The code that deletes an entity adds its
-counters; the HTTP API and metrics read the totals.
+Each vhost has Totals, and the broker has them for deleted vhosts. The code that deletes an entity adds the
+entity's counters; the HTTP API and metrics read the totals.
 """
 from gomq_py.observability.counters import Counters, counted
 
@@ -41,14 +41,14 @@ class Totals(Counters):
 
     def add_unkept(self, kind, delivered, dropped):
         """Add the counts of a client that has gone: messages ``delivered`` to it that no queue stored,
-        counted for the queue type ``kind``, and messages ``dropped``.
+        counted for the queue type ``kind``; and messages ``dropped``.
         """
         if delivered:
             self._add_queues(kind, of_delivered(delivered))
         self.dropped += dropped
 
     def delivered(self, kind):
-        """Count of messages delivered by deleted queues of this type, with those of add_unkept()."""
+        """Count of messages delivered by deleted queues of this type, plus counts of add_unkept()."""
         counters = self.queues.get(kind)
         return 0 if counters is None else counters[QUEUE_COUNTERS.index("delivered")]
 

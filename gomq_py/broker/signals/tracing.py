@@ -1,8 +1,8 @@
 """Firehose: copies every message that clients publish or get in a traced vhost to ``amq.rabbitmq.trace``.
 
 Publishes and deliveries call it if ``vhost.tracing`` is on. The exchange, keys (``publish.<exchange>``,
-``deliver.<queue>``) and headers are RabbitMQ's. Not traced are the copies themselves, and the broker's own
-moves (dead letters, delayed messages). A failed copy is logged; the traced message goes on. Never switches.
+``deliver.<queue>``) and headers are RabbitMQ's. The copies themselves, and messages that the broker moves
+(dead letters, delayed messages), are not traced. A failed copy is only logged. Never switches.
 """
 from gomq_py.broker.exchanges.types import TRACE
 from gomq_py.broker.names import to_octets, to_text

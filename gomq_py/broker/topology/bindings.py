@@ -46,7 +46,7 @@ class Bindings:
 
     def unbind_queue(self, queue, exchange, routing_key, arguments=None, owner=None):
         """Do a queue.unbind; all entities are given by name. Returns True if the binding existed; False if
-        it, the queue or the exchange is missing. Raises AccessRefused, ResourceLocked.
+        binding, queue or exchange is missing. Raises AccessRefused, ResourceLocked.
         """
         self._vhost.check_not_default(cleaned(exchange))
         destination = self._vhost.queues.get(cleaned(queue))
@@ -54,7 +54,7 @@ class Bindings:
 
     def unbind_exchange(self, destination, source, routing_key, arguments=None):
         """Do an exchange.unbind; both exchanges are given by name. Returns True if the binding existed; False
-        if it or an exchange is missing. Raises AccessRefused.
+        if the binding or an exchange is missing. Raises AccessRefused.
         """
         self._vhost.check_not_default(cleaned(source))
         self._vhost.check_not_default(cleaned(destination))
@@ -235,13 +235,13 @@ class Binding:
 
 def escaped(routing_key):
     """Percent-encode a routing key for a ``properties_key``, as RabbitMQ does: ``+`` for a space. ``~`` is
-    encoded, too, because it separates the routing key from the digest.
+    encoded, too, because ``~`` separates the routing key from the digest.
     """
     return quote_plus(routing_key, safe="", errors="surrogateescape").replace("~", "%7E")
 
 
 def identity_of(destination, routing_key, arguments):
-    """A hashable value, which is equal for two bindings of one source if and only if they are the same."""
+    """A hashable value, equal for two bindings of one source if and only if they are the same."""
     return (destination, routing_key, _same(frozen(arguments)) if arguments else ())
 
 

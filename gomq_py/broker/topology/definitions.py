@@ -197,8 +197,8 @@ def with_octets(value):
 # import
 
 class Report:
-    """The result of an import. ``imported``: {name of a list in the file: count of entries}. ``changed``,
-    ``ignored`` (unsupported) and ``refused``: lists of texts for the operator, about one entry each.
+    """The result of an import. ``imported``: {name of a list in the file: count of entries}. Lists of texts
+    for the operator, each about one entry: ``changed``, ``ignored`` (unsupported), ``refused``.
     """
 
     def __init__(self):
@@ -469,7 +469,7 @@ def _line(key, entry, reason):
 
 
 def _algorithm_of(password_hash):
-    """The algorithm of a password hash, judged by its size: RabbitMQ's files before 3.6 do not name it."""
+    """The algorithm of a password hash, by its size: RabbitMQ's files before 3.6 do not name it."""
     if passwords.is_costly(password_hash):
         return passwords.BCRYPT
     try:

@@ -1,8 +1,8 @@
 """First import: imports the file of the setting load_definitions, once in the life of a data folder.
 
-Called by the node at boot, below it and above definitions. An import at each boot, or for each promoted
-follower, would bring back what was deleted since. Later boots only compare the file with the imported one,
-and never fail because of it.
+Called by the node at boot; uses definitions. An import at each boot, or for each promoted follower, would
+bring back entities deleted since. Later boots only compare the file with the imported one, and a difference
+is only logged.
 """
 import json
 import os
@@ -19,9 +19,9 @@ _PIECE_OCTETS = 1 << 20  # of a file at a time: exports of large brokers have so
 
 
 def import_once(broker, path):
-    """Import a file of definitions, unless this data folder has imported one; then log a warning if it is
-    another file. Blocks; may switch. Raises DefinitionsError and, if the disk fails, OSError; the next boot
-    then imports again.
+    """Import a file of definitions, unless this data folder has already imported a file; then log a warning
+    if ``path`` is a different file. Blocks; may switch. Raises DefinitionsError and, if the disk fails,
+    OSError; the next boot then imports again.
     """
     path, parameters = os.path.abspath(path), broker.parameters
     if IMPORTED in parameters.internal:
@@ -66,8 +66,7 @@ def load(broker, path):
 
 
 def _compare(path, note):
-    """Log whether the file at ``path`` is the imported one, of which ``note`` tells (global_names.IMPORTED).
-    """
+    """Log whether the file at ``path`` is the imported file, known from ``note`` (global_names.IMPORTED)."""
     if not isinstance(note, dict):
         note = {"path": note}
     imported, digest = note.get("path"), _digest_of(path)

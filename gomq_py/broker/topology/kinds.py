@@ -102,7 +102,7 @@ class Kinds:
 
     def on_vhost(self, made, gone=None):
         """Call ``made(vhost)`` for each new or recovered vhost, which then has only its predeclared
-        exchanges, and ``gone(vhost)`` once all contents of a deleted one are removed. Neither may switch.
+        exchanges, and ``gone(vhost)`` once all contents of a deleted vhost are removed. Neither may switch.
         """
         self._on_vhost.append(made)
         if gone is not None:
@@ -128,7 +128,7 @@ class Kinds:
         """Let vhosts have a message store of this name (OwnStores.make), besides the stores of queues.
 
         At boot ``opened(vhost, store)``, which must not switch, gets the store of an earlier run, or None if
-        it cannot be opened. All else in the vhost, and stores registered earlier, are open by then.
+        it cannot be opened. All other entities of the vhost, and stores registered earlier, are open by then.
         """
         assert name not in self._stores, name
         self._stores[name] = opened

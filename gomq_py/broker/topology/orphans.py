@@ -13,7 +13,7 @@ def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
     """Remove the folders of deleted queues, and move unknown folders to quarantine for the operator.
 
         known     folders of existing queues, which stay
-        named     incarnations (folder ids) in the log: other folders with these ids belong to deleted queues
+        named     incarnations (folder ids) in the log: other folders of these ids are of deleted queues
         listed    contents of each folder at the last orderly stop
 
     Also quarantined: folders that had messages at the last orderly stop and, if the log has lost records, all
@@ -59,8 +59,7 @@ def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
 
 
 def _sums_by_folder(root, listed):
-    """Return {queue's folder: count of its messages}, from the counts of that folder and the folders in it.
-    """
+    """Return {queue's folder: count of its messages}, the sum over that folder and its subfolders."""
     sums = {}
     for folder, entry in listed.items():
         path = os.path.join(root, os.path.relpath(folder, root).partition(os.sep)[0])

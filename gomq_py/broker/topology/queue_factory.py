@@ -79,7 +79,7 @@ class QueueFactory:
         self.redistributions = Redistributions(scheduler, timers, durability.when_safe)
 
     def close(self):
-        """Stop removing files when the broker stops; the next boot removes those that are left."""
+        """Stop removing files when the broker stops; the next boot removes the files left."""
         self._is_closed = True
         self._removals.close()
 
@@ -210,8 +210,8 @@ class QueueFactory:
         OutOfResources before any file is touched; OSError, StoreError.
 
         ``route_of(exchange, routing_key)`` returns the Route of due messages, or None: then ``route(exchange,
-        message, headers, pending)`` gets each message. ``changed(exchange)`` is called when a fault has
-        closed a durable store, which is reopened later.
+        message, headers, pending)`` is called for each due message. ``changed(exchange)`` is called when a
+        fault has closed a durable store, which is reopened later.
         """
         with importing("a delayed exchange"):
             from gomq_py.broker.transfer.delayed import DelayQueue
@@ -251,7 +251,7 @@ class QueueFactory:
 
     def reopen_delayed_store(self, exchange, done):
         """Reopen a delayed exchange's store after a fault, then call ``done(store, error)`` in the hub; one
-        of the two is None. Does nothing once the exchange is deleted or the broker stops.
+        of the two arguments is None. Does nothing once the exchange is deleted or the broker stops.
         """
         before = exchange.delayed_store
         if not self.has_delayed_store(exchange, before):
@@ -269,7 +269,7 @@ class QueueFactory:
             delayed_in_words(exchange), exchange.vhost, before.name, self._incarnations[before], opened)
 
     def has_delayed_store(self, exchange, one):
-        """True if ``one`` is the exchange's present store, and neither exchange nor broker has ended."""
+        """True if ``one`` is the exchange's present store, and the exchange and broker still exist."""
         return exchange.delayed_store is one and one in self._incarnations and not self._is_closed
 
     def replace_delayed_store(self, exchange, again):

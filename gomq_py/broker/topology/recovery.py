@@ -2,8 +2,8 @@
 
 replay() reads all records into plain descriptions; restore() then makes what they describe. So a queue that
 was declared and deleted a thousand times costs nothing. A definition that cannot be restored (an unknown
-exchange type, a binding without an end) never stops a boot: it is logged and returned, so that the caller can
-keep its record.
+exchange type, a binding without an end) never stops a boot: its record is logged and returned, so that the
+caller can keep it.
 """
 from functools import partial
 
@@ -21,7 +21,7 @@ SURROUNDINGS = (OSError, MemoryError)
 
 
 class VHostDescription:
-    """Collects the log's records about a vhost: its own, and the latest of each exchange, queue and so on."""
+    """Collects the log's records about a vhost: its own, and the latest of each exchange, queue..."""
 
     def __init__(self):
         self.record = None
@@ -85,8 +85,8 @@ def _key(record, fields):
 
 def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
     """Read the log's records and return ({vhost name: VHostDescription}, {global parameter: JSON text}).
-    Calls ``leave_out(record)`` with each record that cannot be used. ``is_damaged()`` tells at the end
-    whether the log may have lost records.
+    Calls ``leave_out(record)`` with each record that cannot be used. ``is_damaged()``, called at the end,
+    returns whether the log may have lost records.
     """
     # A compacted log may contain records about a vhost's entities before the vhost's own record. If that
     # never follows, the vhost was deleted meanwhile and is left out; but in a damaged log that record may be
@@ -242,7 +242,7 @@ def _restore_store(name, record, vhost):
 
 def snapshot(vhosts, parameters, being_removed=tuple):
     """Yield a function for each durable definition, which returns its present record, or None if it is gone.
-    Yield None for each transient one, so that the caller can pause. Definitions may change meanwhile.
+    Yield None for each transient definition, so that the caller can pause. Definitions may change meanwhile.
 
     ``being_removed()``, called at the end, returns the incarnations of deleted entities whose folders may
     still exist; they get records, too.

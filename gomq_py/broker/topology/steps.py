@@ -1,7 +1,7 @@
 """Steps: makes long changes of a vhost's model in slices, and removes the contents of a deleted vhost.
 
-Once a vhost's deletion is in the log, clients do not find the vhost any more, and declares by connected
-clients are not recorded. After a crash the next boot removes the folders and permissions that are left.
+Once a vhost's deletion is in the log, clients do not find the vhost any more, and declares by its connected
+clients are not logged. After a crash the next boot removes the folders and permissions that are left.
 """
 import time
 from functools import partial
@@ -15,7 +15,7 @@ LOG = logger("broker")
 
 
 class Steps(Job):
-    """Job that calls ``step()`` until it returns False, despite errors. Events name the user who began it."""
+    """Job that calls ``step()`` until it returns False, despite errors. Events name its creator."""
 
     def __init__(self, name, step, events):
         super().__init__()

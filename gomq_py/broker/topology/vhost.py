@@ -197,7 +197,7 @@ class VHost(Routing):
         return exchange
 
     def make_exchange(self, kind, name, durable, auto_delete, internal, arguments, incarnation=None):
-        """Make an exchange of class ``kind``, with a store if it delays, without adding it to the vhost."""
+        """Make an exchange of class ``kind``, with a store if it delays, but do not add it to the vhost."""
         exchange = kind(name, self.name, durable, auto_delete, internal, arguments)
         if exchange.delays:
             self._factory.give_delayed_store(
@@ -218,7 +218,7 @@ class VHost(Routing):
             self._factory.remove_delayed_store(exchange)
 
     def again(self, destinations):
-        """Return the destinations of an earlier routing as they are now, without deleted queues."""
+        """Return the destinations of an earlier routing as they are now: without deleted queues."""
         # A reopened queue is another object.
         found = [self.queues.get(each.name) if isinstance(each, Queue) else each for each in destinations]
         return [destination for destination in found if destination is not None]
@@ -229,8 +229,8 @@ class VHost(Routing):
         return None if ways is None else Route(ways[0], exchange.state)
 
     def _route_late(self, exchange, message, headers, pending):
-        """Publish a due message of a delayed exchange to its ``pending`` destinations or, if that is None,
-        route it. Returns the list of destinations whose stores cannot take it now.
+        """Publish a due message of a delayed exchange to its ``pending`` destinations or, if ``pending`` is
+        None, route it. Returns the list of destinations whose stores cannot take it now.
         """
         if pending is not None:
             return published(message, self.again(pending))
@@ -269,7 +269,7 @@ class VHost(Routing):
         self, name, durable=False, exclusive=False, auto_delete=False, arguments=None, owner=None,
         server_named=False,
     ):
-        """Do a queue.declare (not passive). Returns (queue, True if it is new). For an empty name one is
+        """Do a queue.declare (not passive). Returns (queue, True if it is new). For an empty name a name is
         generated; ``server_named``: the caller has generated the name.
 
         An exclusive queue is never durable, as in RabbitMQ. Raises AccessRefused, NotFound,
@@ -368,8 +368,8 @@ class VHost(Routing):
         queue.wake()
 
     def redefine_queue(self, queue, arguments):
-        """Give a queue new arguments of the same queue type, and record them if it is durable. Returns True
-        if they differ from the old ones. Raises OutOfResources or PreconditionFailed, without any change.
+        """Give a queue new arguments of the same queue type, and log them if the queue is durable. Returns
+        True if they have changed. Raises OutOfResources or PreconditionFailed, without any change.
         """
         before = queue.arguments
         if frozen(arguments) == frozen(before):
@@ -416,8 +416,8 @@ class VHost(Routing):
         self.bindings.move(queue, again)
 
     def release_owner(self, owner):
-        """Delete the exclusive queues of a closed connection, in slices if they are many; until then they
-        stay locked. Returns their number.
+        """Delete the exclusive queues of a closed connection, in slices if they are many; until then the
+        queues stay locked. Returns their number.
         """
         queues = list(self._exclusive.get(owner, ()))
         count = len(queues)
@@ -446,8 +446,8 @@ class VHost(Routing):
             self.scheduler.start(steps)
 
     def record(self, record):
-        """Write a record to the definitions log; the caller makes the change that it describes afterwards.
-        After OutOfResources or PreconditionFailed the caller must change nothing.
+        """Write a record to the definitions log; the caller then makes the recorded change. After
+        OutOfResources or PreconditionFailed the caller must change nothing.
         """
         if self.is_gone:
             return

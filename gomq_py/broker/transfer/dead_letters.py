@@ -4,8 +4,8 @@ queue's dead letter exchange.
 QueueLimits passes dead letters here, and vhosts route them. A message stays unacked in its queue until its
 copies are *safe* (durable copies: on disk), so a crash leaves it in two queues rather than in none. A job
 (transfer.engine) sends dead letters in order of death, so that a chain of overflowing queues never deepens
-the stack. If a destination cannot store a dead letter, this and later ones wait in their queue. A dead letter
-that can never be sent is set aside (broker.queues.set_aside).
+the stack. If a destination cannot store a dead letter, this and later dead letters wait in their queue. A
+dead letter that can never be sent is set aside (broker.queues.set_aside).
 
 The headers of a dead letter (x-death, x-first-death-*, x-last-death-*) and its routing keys are RabbitMQ's.
 """
@@ -85,7 +85,7 @@ class DeadLetters:
         self._leaving[queue] = gone
 
     def close(self):
-        """Stop, because the broker stops. Unsent dead letters stay in their queues, if these are durable."""
+        """Stop, because the broker stops. Unsent dead letters stay in durable queues."""
         self._closed = True
         self._going.close()
         self._trying.close()
@@ -129,8 +129,8 @@ class DeadLetters:
 
 class DeadMessage:
     """A message that died in ``queue``, with the queue's ``settings`` at that time. It is at ``location`` in
-    the queue's store or, if it was never stored, is ``copy``. ``pending``: destinations that still lack it,
-    None before the first attempt.
+    the queue's store or, if it was never stored, is ``copy``. ``pending``: destinations that still lack the
+    message, None before the first attempt.
     """
 
     __slots__ = ("queue", "settings", "reason", "location", "copy", "pending")
@@ -197,7 +197,7 @@ class DeadLetterSource(Source):
 
 
 class FreshDeadLetters(DeadLetterSource):
-    """Source of DeadMessages that were not tried yet, in order of death. Messages put back come first."""
+    """Source of DeadMessages that were not tried yet, in order of death; put-back messages first."""
 
     __slots__ = ("_waiting", "_dead", "_first", "_again")
 
@@ -264,8 +264,8 @@ class WaitingDeadLetters(DeadLetterSource):
         self._round = deque()  # keys of the lanes to try in this round
 
     def make_wait(self, dead, pending):
-        """Start a Lane for this message, which the destinations ``pending`` cannot store, and later ones like
-        it.
+        """Start a Lane for this message, which the destinations ``pending`` cannot store, and later messages
+        of its queue and reason.
         """
         self._lanes[dead.queue, dead.settings, dead.reason] = Lane(dead, pending)
         names = ", ".join(f"'{destination.name}'" for destination in pending)
@@ -378,7 +378,7 @@ class DeadLetterExchanges(Target):
             route.note(self._counts)
 
     def _publish(self, dead, message):
-        """Publish a copy to the message's destinations. Returns those that cannot store it now, or None."""
+        """Publish a copy to the message's destinations. Returns those that lack room for it, or None."""
         route = self._route
         if (
             route is None or route.queue is not dead.queue or route.settings is not dead.settings
@@ -433,7 +433,7 @@ class DeadLetterExchanges(Target):
 
 class DeadLetterRoute:
     """Finds the destinations for dead letters of one queue and reason, for one slice. ``addresses``:
-    {(routing, properties): Address}, shared by equal dead letters; ``address``: the one used last.
+    {(routing, properties): Address}, shared by equal dead letters; ``address``: the Address used last.
     ``exchange`` None: dead letters are dropped. ``first_deaths``: the cache for Death.
     """
 
@@ -474,8 +474,8 @@ class DeadLetterRoute:
         return self._without_cycles(found, death, headers)
 
     def _without_cycles(self, found, death, headers):
-        """Return the destinations ``found`` without queues in which the message died before (a cycle), those
-        that refuse dead letters, and the tees of both.
+        """Return the destinations ``found`` without (1) queues in which the message died before (a cycle),
+        (2) queues that refuse dead letters, and (3) the tees of both.
         """
         left_out = [
             destination for destination in found
@@ -548,8 +548,8 @@ class Death:
 
 
 class Address:
-    """What all dead letters with equal ``routing`` and ``properties`` share: ``death``, a Death; ``key``, the
-    new routing key in octets; ``destinations``, None if they depend on each message's headers; ``head``,
+    """Shared by all dead letters with equal ``routing`` and ``properties``. ``death``, a Death; ``key``, the
+    new routing key in octets; ``destinations``, None if each message's headers decide them; ``head``,
     exchange, key and properties of the copies, as stored.
     """
 
@@ -572,7 +572,7 @@ class Address:
         self.head_length = len(self.head)
 
     def is_of(self, message):
-        """True if the message has this routing and, directly behind it in its buffer, these properties."""
+        """True if the message has this routing and, directly behind in its buffer, these properties."""
         # False for messages of another protocol, even if their octets look alike.
         return (
             message.kind == forms.BASIC and message.routing_length == self._routing_before

@@ -3,9 +3,9 @@
 Every message stays unacked in the store until it was released and its copies are on disk. A DueTimer, which
 is filled from the store at boot, orders the messages by due time. Never switches.
 
-A message costs no Python object but its location: its headers are read in place, and a due message is copied
-into a buffer of the slice. Messages whose properties are not simple take a slower path, through ``due_ms_of``
-and ``release``, with the same results.
+The only Python object of a message is its location: the headers are read in place, and a due message is
+copied into a buffer of the slice. Messages whose properties are not simple take a slower path, through
+``due_ms_of`` and ``release``, with the same results.
 """
 from gomq_py import octets
 from gomq_py.broker.queues import due_timer as _due_timer
@@ -34,8 +34,8 @@ class DelayQueue(_routes.Destination):
     """Keeps messages until ``due_ms_of(message)`` (Unix milliseconds). At boot the owner calls
     ``rebuild_some`` until it returns False, to load stored messages.
 
-        release(message, pending)    publishes a message; returns the destinations whose stores could not take
-                                     it. These are ``pending`` at the next attempt; None at the first
+        release(message, pending)    publishes a message; returns the destinations whose stores lack room
+                                     for it. These are ``pending`` at the next attempt; None at the first
         routes                       RememberedRoutes by exchange and routing key; None: ``release`` routes
                                      each
         on_failed()                  if set, called when a fault has closed the queue
@@ -239,7 +239,7 @@ class DelayQueue(_routes.Destination):
 
 
 class DueMessages(_engine.Source):
-    """Source of a DelayQueue's due messages. ``pending``: {location: destinations that still lack it}."""
+    """Source of a DelayQueue's due messages. ``pending``: {location: destinations that lack the message}."""
 
     __slots__ = ("pending", "_queue")
 
@@ -261,7 +261,7 @@ class DueMessages(_engine.Source):
                 queue.scheduler.touch(queue)
 
     def keep(self, items, error):
-        """Put the messages ``items`` back as due now: their copies are not on disk."""
+        """Put the messages ``items`` back, due at once: their copies are not on disk."""
         QUIET.error(
             (self._queue.name, "keep"),
             "%s: %d messages that were due stay, their copies are not on disk: %s", self._queue.name,
@@ -271,8 +271,8 @@ class DueMessages(_engine.Source):
             self._queue.due.push(self._queue.timers.now_ms(), item)
 
     def no_room(self, item, pending):
-        """Put the message back to wait. All others wait, too, unless ``pending`` are only queues closed by
-        faults.
+        """Put the message back to wait. All other messages wait, too, unless all of ``pending`` are queues
+        closed by faults.
         """
         self.pending[item] = pending
         if are_closed(pending):
@@ -304,7 +304,7 @@ def are_closed(destinations):
 
 
 class ReleasedMessages(_engine.Target):
-    """Target that publishes due messages to the destinations that their exchange finds."""
+    """Target that publishes due messages to the destinations that the exchange finds."""
 
     __slots__ = ("_queue", "_pending", "_scan", "_copy", "_room")
 
@@ -345,8 +345,8 @@ class ReleasedMessages(_engine.Target):
         return routes.find(message.buffer, message.routing_at, message.routing_length)
 
     def _fill(self, message):
-        """Copy the due message to ``_copy``, with the delay headers negated. Returns False if it needs
-        ``release``, as with unusual properties.
+        """Copy the due message to ``_copy``, with the delay headers negated. Returns False if only
+        ``release`` can handle the message, as with unusual properties.
         """
         p, scan, copy = message.buffer, self._scan, self._copy
         start, end = message.properties_at, message.properties_at + message.properties_length

@@ -71,14 +71,13 @@ class Source:
         raise NotImplementedError
 
     def keep(self, items, error):
-        """Keep the messages of these items in the source: ``error`` has kept their copies from becoming safe.
-        """
+        """Keep the messages of these items in the source: ``error`` prevented safe copies."""
         raise NotImplementedError
 
     def no_room(self, item, pending):
-        """Handle a message that the destinations ``pending`` could not take. Returns OTHERS_GO_ON (send later
-        messages) or ALL_WAIT (send none), and then gets try_again() later; or LEFT_TO_SOURCE: the source
-        retries by itself.
+        """Handle a message that the destinations ``pending`` could not store. Returns OTHERS_GO_ON (send
+        later messages) or ALL_WAIT (send none): try_again() is then called later. Or returns LEFT_TO_SOURCE:
+        the source retries by itself.
         """
         raise NotImplementedError
 
@@ -95,7 +94,7 @@ class Source:
         raise NotImplementedError
 
     def try_again(self):
-        """Called when messages that had to wait may be taken once more. Does nothing here."""
+        """Called when waiting messages may be tried again. Does nothing here."""
 
     def paused(self, unsafe):
         """Called when the transfer stops for now, and whenever sent messages have become safe while it is
@@ -110,8 +109,8 @@ class Target:
 
     def send(self, item, message):
         """Readdress and publish a message. Returns None if it was sent, NOTHING_TO_DROP if the source has no
-        original to drop, or the destinations that could not take it. After an error other than StoreError the
-        message is set aside.
+        original to drop, or the destinations that could not store it. If send() raises another error than
+        StoreError, the message is set aside.
         """
         raise NotImplementedError
 
@@ -120,8 +119,8 @@ class Target:
 
 
 class CopyRoom:
-    """A buffer for a slice's copies, one after the other. ``p``: pointer to write the copy to, valid once
-    ``has()`` has returned True; ``owner``: the object that holds the memory.
+    """A buffer for all copies of a slice. ``p``: pointer to write the copy to, valid once ``has()`` has
+    returned True; ``owner``: the object that holds the memory.
     """
 
     __slots__ = ("p", "owner", "_count")
@@ -134,7 +133,7 @@ class CopyRoom:
         return count <= self._count or self._grow(count)
 
     def complete(self, copy, message, routing_length, length):
-        """Append the body of ``message`` to the routing and properties, ``length`` octets, that the caller
+        """Append the body of ``message`` to its routing and properties (``length`` octets), which the caller
         has written to the buffer. Makes ``copy`` the resulting Message.
         """
         octets.copy(self.p, length, message.buffer, message.body_at, message.body_length)
@@ -166,8 +165,8 @@ class CopyRoom:
 class Transfer(Job):
     """Job that moves messages from ``source`` to ``target``. Call ``start`` when the source has messages.
 
-    ``most``, ``most_octets``: after so many messages, or octets of their bodies, the copies are made safe
-    together. If both are 0, the copies of each slice are.
+    ``most``, ``most_octets``: after so many messages, or octets of bodies, their copies are made safe
+    together. If both are 0, the copies are made safe after each slice.
     """
 
     __slots__ = (

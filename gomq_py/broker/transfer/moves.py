@@ -172,7 +172,7 @@ class Move(Source):
 
     def set_aside(self, item, error, was_sent):
         """Handle a message that cannot be moved. Normally it stays ready in its queue. If it ``was_sent``,
-        only the original could not be dropped: that is set aside (broker.queues.set_aside).
+        only the original could not be dropped: the original is set aside (broker.queues.set_aside).
         """
         if was_sent:
             self._queue.set_aside(item, error, SETTING_ASIDE)
@@ -207,7 +207,7 @@ class Move(Source):
 
 
 class Copies(Target):
-    """Target that publishes copies and picks the originals. ``left``: how many more; None: no limit."""
+    """Target that publishes copies and picks the originals. ``left``: how many to copy; None: no limit."""
 
     def __init__(self, queue, route, result, left, keep, dry_run):
         self.left = left
@@ -351,8 +351,8 @@ def raw_headers(properties):
 
 
 def copied(message, exchange, routing_key, properties=None):
-    """Copy a message with its age to another exchange and routing key. ``properties``: encoded ones, in place
-    of its own.
+    """Copy a message with its age to another exchange and routing key. ``properties``: encoded properties
+    that replace the message's.
     """
     fields = message.describe()
     copy = Message()

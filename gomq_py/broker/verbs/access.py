@@ -39,9 +39,9 @@ class Access:
         self._require(READ, kind, name)
 
     def check_hand_on(self, kind, name, existing, arguments, keys):
-        """Check the rights to declare an entity whose arguments, under ``keys``, name exchanges that it sends
-        messages to: read on the entity, write on those exchanges. Nothing is checked if ``name`` is in
-        ``existing``, because such a declare changes nothing.
+        """Check the rights to declare an entity whose arguments, under ``keys``, name exchanges to which it
+        sends messages: read on the entity, write on those exchanges. If ``name`` is in ``existing``, nothing
+        is checked, because the declare changes nothing.
         """
         if name in existing:
             return
@@ -55,7 +55,7 @@ class Access:
         self._require_topic(WRITE, exchange, routing_keys)
 
     def check_read_topic(self, exchange, routing_key):
-        """Check the topic permission to bind with this key. Passes for None and for other exchange types."""
+        """Check the topic permission to bind with this key. Passes for None, and for other types."""
         if exchange is not None:
             self._require_topic(READ, exchange, (routing_key,))
 

@@ -68,7 +68,7 @@ def _check(caller, kind, destination, source, routing_key):
 
 
 def _is_durable(vhost, kind, destination, source):
-    """True if a binding between these two is durable, or one of them is missing."""
+    """True if a binding of the two entities is durable, or one is missing."""
     # Its deletion may not be on disk yet.
     exchange = vhost.exchanges.get(cleaned(source))
     if exchange is None:

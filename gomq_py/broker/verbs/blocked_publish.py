@@ -1,7 +1,7 @@
 """Blocked publish: a message that waits while a thread makes the files of a new segment.
 
 Publishing makes a BlockedPublish when a queue answers LATER. So the disk holds up one publisher and not the
-hub. Protocol servers keep the client's later messages behind this one.
+hub. Protocol servers keep the client's later messages behind this message.
 """
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.route import LATER
@@ -31,8 +31,8 @@ def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None
 
 
 class BlockedPublish:
-    """Publishes a Publication's message to its destinations from number ``at`` on, once that one's files are
-    made. The message owns its octets. ``taken``: True if all earlier destinations took it.
+    """Publishes a Publication's message to its destinations from number ``at`` on, once the files of
+    destination ``at`` are made. The message owns its octets. ``taken``: all earlier destinations stored it.
 
         done(taken, somebody_took)            called at the end, even if the client has gone: whether all
                                               destinations took the message, and whether one from ``at`` on
@@ -41,7 +41,7 @@ class BlockedPublish:
                                               attempt's batch after a refusal (``left`` is empty) or LATER
                                               (``left``: this one and all later)
 
-    If all queues were deleted before any had the message, it is routed anew.
+    The message is routed again if all queues were deleted before.
     """
 
     def __init__(self, vhost, scheduler, publication, at, taken, done, before=None):
@@ -63,8 +63,8 @@ class BlockedPublish:
         return queue in self._destinations
 
     def _go_on(self, error):
-        """Continue when the files were made. After an ``error`` the destination that needed them refuses.
-        Never raises.
+        """Continue when the files were made. After an ``error`` the destination that needed the files
+        refuses. Never raises.
         """
         now_ms = unix_ms()
         # otherwise a message with a TTL of 0 would expire while it waits
@@ -83,7 +83,7 @@ class BlockedPublish:
 
     def _publish(self, error):
         """Publish to the remaining destinations. Returns False if one answers LATER, otherwise True.
-        ``error``: why the first one's files could not be made; it then refuses the message.
+        ``error``: why the first destination's files could not be made; it then refuses the message.
         """
         destinations = self._still_there()
         if error is not None and destinations and destinations[0] is self._destinations[0]:

@@ -40,7 +40,7 @@ def to_where_they_died(caller, name, to="queue", clean=False):
 
 
 def _while_allowed(caller, queue, route, may_put=lambda: True):
-    """Make a ``route`` function that checks the rights anew for each message, then calls ``route``."""
+    """Make a ``route`` function that checks the rights again for each message, then calls ``route``."""
 
     def asking(message):
         if not caller.access.may_read(queue.name):

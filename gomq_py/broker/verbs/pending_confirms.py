@@ -1,8 +1,8 @@
-"""Pending confirms: keeps answers to publishers, and sends them in order once their messages are on disk.
+"""Pending confirms: sends answers to publishers, in order, once the messages are on disk.
 
 An UnsyncedQueues records which queues must be flushed for the published messages; at the end of the socket
-read the protocol server passes these queues with an Answer to PendingConfirms. An Answer without queues still
-waits behind earlier ones. Never stores, never switches.
+read the protocol server passes these queues, with an Answer, to PendingConfirms. An Answer without queues
+still waits behind earlier ones. Never stores, never switches.
 """
 from collections import deque
 from functools import partial
@@ -13,7 +13,7 @@ NOT_KEPT = Exception("a queue that it went to has failed")
 
 class UnsyncedQueues:
     """Collects the tuples of queues that must be flushed to disk before an answer. ``last``: the tuple added
-    last, or None; callers add only others, because most publishes go to the same queues as the one before.
+    last, or None; callers do not add an equal tuple, since most publishes go to the same queues as before.
     """
 
     __slots__ = ("last", "before")
@@ -30,7 +30,7 @@ class UnsyncedQueues:
         self.last = queues
 
     def take(self):
-        """The tuples of queues added since the last take(), as a tuple; empty: the answer need not wait."""
+        """The tuples of queues added since the last take(), as a tuple; empty: no need to wait."""
         queues, before, self.last, self.before = self.last, self.before, None, None
         if queues is None:
             return ()
@@ -38,8 +38,8 @@ class UnsyncedQueues:
 
 
 class Answer:
-    """One answer to one or more publishes; each protocol has a subclass. Once all earlier answers are sent,
-    either kept() or lost() is called, once. ``flush``: the NextFlush (storage.flush.flushing) that it waits
+    """One answer to one or more publishes; each protocol has a subclass. When all earlier answers are sent,
+    either kept() or lost() is called. ``flush``: the NextFlush (storage.flush.flushing) that the answer waits
     for, or None.
     """
 
@@ -60,9 +60,9 @@ class Answer:
         raise NotImplementedError
 
     def must_wait(self, error, callback):
-        """Called after the flush, with its ``error`` or None. Returns False if the answer may be sent. True:
-        it waits for something else, after which ``callback(error)`` is called, and then this method once
-        more.
+        """Called after the flush, with its ``error`` or None. Returns False if the answer may be sent.
+        Returns True if it waits for something else; ``callback(error)`` is called after that, and then this
+        method again.
         """
         return False
 
@@ -77,7 +77,7 @@ class Answer:
 
 class PendingConfirms:
     """Keeps the answers to the publishes of one AMQP channel or MQTT client until the messages are on disk,
-    and sends them in order by ``write(octets)``. ``when_safe(callback, concerns)`` is Durability.when_safe.
+    and sends them in order by ``write(octets)``. ``when_safe``: Durability.when_safe.
     """
 
     # Each answer costs a callback and perhaps a packet. So publishes that several reads bring while one flush
@@ -128,7 +128,7 @@ class PendingConfirms:
         self._write = _to_nobody
 
     def close(self):
-        """Drop all answers that wait, and send none that come later."""
+        """Drop all waiting answers, and send no later answers."""
         self._waiting = None
         self._write = _to_nobody
 

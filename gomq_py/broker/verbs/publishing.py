@@ -31,7 +31,7 @@ _takes_publishes_only = attrgetter("takes_publishes_only")
 class Publication:
     """A checked message and its destinations.
 
-    After storing, ``taken`` is True if all destinations took the message, ``somebody_took`` if at least one
+    After storing, ``taken`` is True if all destinations stored the message, ``somebody_took`` if at least one
     did. Without ``destinations`` the message is unroutable or a duplicate.
     """
 
@@ -69,7 +69,7 @@ class Publication:
             self.rerouted(vhost)
 
     def rerouted(self, vhost):
-        """Route the message anew, because no destination has had it. Returns the new destinations."""
+        """Route the message again, because no destination has it. Returns the new destinations."""
         headers = Properties.decode(self.message.get_properties()).headers
         destinations = vhost.route_message(self.exchange, self.message, headers, self.more_keys)
         self._lead_to(sorted(destinations, key=_takes_publishes_only, reverse=True))
@@ -82,9 +82,9 @@ def remembered_route(access, vhost, exchange, routing_key, headers=None, tells_d
     """Return a Route that the fast publish path may cache for messages of this exchange and routing key; None
     if they must take the general path (prepare).
 
-    ``headers``: the message's headers, needed only if the header that decides the route holds a list.
-    ``tells_delayed``: the caller recognises delayed messages, and accepts a Route with others for them
-    (``Route.delayed``).
+    ``headers``: the message's headers, needed only if the route depends on a list in a header.
+    ``tells_delayed``: the caller recognises delayed messages, and accepts a Route with other destinations for
+    them (``Route.delayed``).
     """
     found = vhost.exchanges.get(exchange)
     if not exchange and routing_key.startswith(TOPIC_ADDRESS):
@@ -113,7 +113,7 @@ def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     permission, write on each routing key. Raises AccessRefused, NotFound, Malformed, PreconditionFailed, and
     the errors of ``read``.
 
-    ``read(tables)``, called once these rights are checked, returns the message's Envelope (broker.envelope).
+    ``read(tables)``, called after these rights are checked, returns the message's Envelope (broker.envelope).
     The checks are in RabbitMQ's order. In the default exchange, a key ``amq.topic.TOPIC`` addresses the
     vhost's topic exchange with the key TOPIC, unless a queue has that name; so a reply_to may name a topic.
     """
@@ -175,7 +175,7 @@ def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
 # storing
 
 def store(caller, publication, now_ms, wait=None):
-    """Publish the message to its destinations. Returns True if all took it, otherwise False.
+    """Publish the message to its destinations. Returns True if all stored it, otherwise False.
 
     If destination number ``at`` needs files first, calls ``wait(publication, at, taken)`` and returns None;
     ``wait`` makes a BlockedPublish, whose ``done`` must call stored(). Without ``wait`` the files are made at
@@ -213,7 +213,7 @@ def begun(vhost, message, destinations, mandatory=False):
 
 
 def stored(publication, taken, somebody_took):
-    """Record and count a publish. ``taken``: all destinations took it; ``somebody_took``: at least one."""
+    """Record and count a publish. ``taken``: all destinations stored it; ``somebody_took``: one did."""
     exchange, count = publication.exchange, len(publication.destinations)
     publication.taken = taken
     publication.somebody_took = publication.somebody_took or somebody_took
@@ -230,8 +230,8 @@ def stored(publication, taken, somebody_took):
 
 
 def store_and_wait(caller, publication, scheduler):
-    """Store a message that came by no AMQP channel, wait until all destinations have answered, and count the
-    publish for the vhost. Returns the Publication. May switch.
+    """Store a message that did not come by an AMQP channel, wait until all destinations have answered, and
+    count the publish for the vhost. Returns the Publication. May switch.
     """
     waited, now_ms = Event(), unix_ms()
 

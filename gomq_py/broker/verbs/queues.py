@@ -32,7 +32,7 @@ class Deleted(NamedTuple):
 
 
 def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arguments=None):
-    """Declare a queue; without a name it gets a generated one. Returns DeclaredQueue. Raises AccessRefused,
+    """Declare a queue; without a name, a name is generated. Returns DeclaredQueue. Raises AccessRefused,
     NotFound, PreconditionFailed, ResourceLocked.
 
     Needs configure. A new queue with a dead letter exchange needs read, too, and write on that exchange.

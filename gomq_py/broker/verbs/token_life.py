@@ -25,7 +25,7 @@ class TokenLife:
         """Verify a newer token (octets) from the client in a greenlet, then call ``renewed()`` or
         ``refused(error)``. The issuer's keys may have to be fetched for that.
 
-        ``hold`` keeps the client from being read, and is released when the token is verified: the client's
+        ``hold`` pauses the reading of the client, and is released when the token is verified: the client's
         later requests may need the new token's rights.
         """
         self._renewal = self._hub.spawn(self._renew, secret, hold, renewed, refused)

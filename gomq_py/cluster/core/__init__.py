@@ -1,1 +1,1 @@
-"""Core of a cluster: who leads, who is in sync, which promises are kept; without I/O, clock or greenlets."""
+"""Core of a cluster: who leads, who is in sync, which confirms may be sent; no I/O, clock or greenlets."""

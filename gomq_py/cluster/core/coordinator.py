@@ -12,17 +12,17 @@ class Watch(Protocol):
     """A running watch."""
 
     def close(self) -> None:
-        """End it; ``wake`` is not called any more."""
+        """End the watch; ``wake`` is not called any more."""
 
 
 class Coordinator(Protocol):
     """Keeps a cluster's keys. Reads are linearizable: they contain every change that was answered before.
-    Every method may switch. It raises CoordinatorError if the request was certainly not carried out,
-    Unanswered if nobody knows.
+    Every method may switch, and raises CoordinatorError if the request was certainly not carried out,
+    Unanswered if that is unknown.
     """
 
     def read(self) -> View:
-        """All keys at one revision."""
+        """All keys at one revision, as a View."""
 
     def transact(self, transaction: Transaction) -> Outcome:
         """Do the operations if the comparisons hold. The transaction is sent once: after Unanswered it may be
@@ -39,6 +39,6 @@ class Coordinator(Protocol):
         """End a lease and delete its keys."""
 
     def watch(self, wake: Callable[[], None]) -> Watch:
-        """Call ``wake()`` after every change, and whenever one may have been missed. ``wake`` neither
-        switches nor raises; then the caller reads everything.
+        """Call ``wake()`` after every change, and whenever a change may have been missed; the caller must
+        then read all keys. ``wake`` neither switches nor raises.
         """

@@ -2,13 +2,14 @@
 Never switches.
 
 The runtime reads a View, gives it to ``viewed`` and does what the Decision says. It also gives ``viewed`` the
-view in the Outcome of each transaction, done or not. So an unanswered election is won as soon as a view shows
-it. Clocks only decide for how long a node lets others be elected first.
+View in the Outcome of each transaction, done or not. So an unanswered election is won as soon as a View shows
+it. Clocks only decide how long a node lets other nodes be elected first.
 
-Why nothing that was promised is lost: only a member of ``isr`` is elected, by a transaction that compares the
-revision at which it was read. Its folder has what it has acknowledged, and every promise has waited for it.
-A folder of an epoch below the one that ``isr`` has for it is an older one that was put back, as is one of the
-same epoch that has noted a lower position.
+Why nothing confirmed is lost: only a member of ``isr`` is elected, by a transaction that compares the
+revision at which ``isr`` was read. The member's folder has all changes that the member has acknowledged, and
+every confirm has waited for that acknowledgement. A folder whose epoch is below the epoch that ``isr`` has
+for the node, or that has noted a lower position in the same epoch, is an older copy that was put back: its
+node is not elected.
 """
 from typing import NamedTuple
 
@@ -45,7 +46,7 @@ class Follow(NamedTuple):
 
 class Wait(NamedTuple):
     """Do nothing; a leader is fenced meanwhile. ``reason``: for operators. ``again_s``: seconds after which
-    to read and ask again; None: when something changes.
+    to read the keys again; None: when something changes.
     """
 
     reason: str
@@ -53,9 +54,9 @@ class Wait(NamedTuple):
 
 
 class Campaign(NamedTuple):
-    """Try to be elected. First end the link to the leader, and flush; not after a failed flush. Then take a
-    lease if there is none, set ``Elector.lease``, send ``transaction(lease)``, and give the view of its
-    outcome to ``Elector.viewed``.
+    """Try to be elected. First end the link to the leader, and flush; do not go on after a failed flush. Then
+    grant a lease if there is none, set ``Elector.lease``, send ``transaction(lease)``, and give the View in
+    its Outcome to ``Elector.viewed``.
 
     ``compares`` hold if nobody was elected since; ``cluster``: id of the cluster; ``record``: next value of
     ``isr``.
@@ -82,30 +83,29 @@ class Bootstrap(Campaign):
 
 
 class Again(Campaign):
-    """A Campaign of a leader that has lost its lease while nobody else was elected. It is fenced; its links
-    and clients stay.
+    """A Campaign of a leader whose lease has ended, while no other node was elected. The leader is fenced;
+    its links and clients stay.
     """
 
 
 class Clear(NamedTuple):
-    """Delete a ``leader`` that is of no present election: of an earlier process of this node, which is dead
-    because this one holds the folder's lock, or written by somebody else. The outcome's view goes to
-    ``Elector.viewed``.
+    """Delete a ``leader`` key of no present election: written by an earlier process of this node, which is
+    dead because this process holds the folder's lock, or not written by an election. Give the View in the
+    Outcome to ``Elector.viewed``.
     """
 
     transaction: Transaction
 
 
 class Lead(NamedTuple):
-    """Lead in ``epoch``. Decided again for each view in which this node still leads. With a new ``revision``
-    (create revision of ``leader``), do in this order:
+    """Lead in ``epoch``. Decided again for each View in which this node still leads.
 
-    With a new ``revision`` (``leader``'s create revision): a follower ends its link, applies and flushes all
-    it has received; write cluster and epoch into ``.cluster``, flushed; tell the Elector by ``folder``; make
-    an InSync of ``epoch``, ``revision``, ``record``, ``mod_revision`` (of ``isr``) and ``former`` (the last
-    leader seen, or ""); open doors once InSync.is_open.
+    With a new ``revision`` (create revision of ``leader``), do in this order: end the link, apply and flush
+    all received changes (if the node was a follower); write cluster and epoch into ``.cluster``, flushed;
+    call ``Elector.folder``; make an InSync of ``epoch``, ``revision``, ``record``, ``mod_revision`` (of
+    ``isr``) and ``former`` (the last leader seen, or ""); serve clients once InSync.is_open.
 
-    ``mend``: a transaction to send, because somebody else has overwritten ``leader``, or None.
+    ``mend``: a transaction to send, because ``leader`` was overwritten from outside, or None.
     """
 
     epoch: int
@@ -118,8 +118,8 @@ class Lead(NamedTuple):
 
 
 class Deposed(NamedTuple):
-    """Stop leading: refuse all promises, close doors, and begin anew as a follower, with another Elector:
-    this one never decides anything else. ``reason``: for operators.
+    """Stop leading: refuse all confirms, stop serving clients, and restart as a follower, with a new Elector:
+    this Elector never decides anything else. ``reason``: for operators.
     """
 
     reason: str
@@ -131,13 +131,13 @@ Decision = Follow | Wait | Campaign | Clear | Lead | Deposed  # Bootstrap and Ag
 class Elector:
     """One node, as a follower, candidate or leader, for the life of a process that has the folder's lock.
 
-    ``node``: its id; ``cluster``: id of its folder's cluster, "" for none; ``epoch``: of its folder;
-    ``position``: of that epoch's leader, noted in the folder;
-    ``address``: "host:port" at which others reach its cluster port. ``is_whole``: the folder has all that
-    was acknowledged from it (a failed flush ends that); ``is_damaged``: damage was found in it.
+    ``node``: the node's id; ``cluster``: id of the folder's cluster, "" for none; ``epoch``: of the folder;
+    ``position``: of that epoch's leader, noted in the folder; ``address``: "host:port" of the node's cluster
+    port. ``is_whole``: the folder has all changes that the node has acknowledged (False after a failed
+    flush); ``is_damaged``: damage was found in the folder.
 
     ``lease``: id of the present lease, set by the runtime before it sends an election; 0 when it has ended.
-    ``revision``: of the newest view.
+    ``revision``: of the newest View.
     """
 
     def __init__(
@@ -157,16 +157,16 @@ class Elector:
     def folder(
             self, cluster: str, epoch: int, is_whole: bool = True, is_damaged: bool = False,
             is_copy: bool = False, position: int = 0) -> None:
-        """The folder has changed: a sync was swapped in, its epoch was raised, a position was noted, or a
-        flush failed.
-        ``is_copy``: another process has this node's id, and acknowledges in its place.
+        """Note that the folder has changed: a sync was swapped in, its epoch was raised, a position was
+        noted, or a flush failed. ``is_copy``: another process has this node's id, and acknowledges changes in
+        this node's place.
         """
         self.cluster, self.epoch, self.is_whole, self.is_damaged = cluster, epoch, is_whole, is_damaged
         self.is_copy, self.position = is_copy, position
 
     def viewed(self, view: View, now_s: float, since: int, hears_leader: bool = False) -> Decision:
-        """What to do now. ``since``: ``revision`` when the read or transaction was sent. ``hears_leader``:
-        the followed leader was heard within the last second.
+        """Return what to do now, for a new View. ``since``: ``revision`` when the read or transaction was
+        sent. ``hears_leader``: the followed leader has sent something within the last second.
         """
         # A view that is older than the newest one, but not older than ``since``, was overtaken on its way and
         # is ignored; one that is older than ``since`` is of an etcd that was put back to an older state.
@@ -255,7 +255,7 @@ class Elector:
         return ""
 
     def _rest_s(self, view: View, now_s: float, hears_leader: bool) -> float:
-        """Seconds for which this node still lets others be elected first, or None."""
+        """Seconds for which this node still lets other nodes be elected first, or None."""
         record = decoded(view.in_sync, InSyncRecord.decode)
         if record is None or len(record.members) < 2:
             return 0.0
@@ -264,8 +264,8 @@ class Elector:
         return min(rest_s, rest_s - (now_s - self._absent_since_s))  # min(): the clock may be set back
 
     def _is_foreign(self, view: View, now_s: float, hears_leader: bool) -> bool:
-        """Whether ``leader`` is to be deleted by this node, which could be elected then: no election has
-        written it, and no leader that lives has written its own over it.
+        """Whether this node must delete the key ``leader``, and could be elected then: no election has
+        written the key, and no living leader has overwritten it with its own.
         """
         since_s = self._foreign_since_s
         if since_s is None or hears_leader or self._why_not(view):
@@ -341,7 +341,7 @@ class Elector:
         return Again(*self._election(view, Compare(LEADER, CREATE, 0)))
 
     def _other_election(self, view: View, kept: Kept) -> Decision:
-        """What to do when ``leader`` is of another election than the one by which this node leads."""
+        """What to do when ``leader`` is of a later election than this node's."""
         if not kept.lease:
             return _without(kept)
         leader = decoded(kept, LeaderRecord.decode)
@@ -360,14 +360,14 @@ def _without(leader: Kept) -> Clear:
 
 
 def _if_unchanged(leader: Kept, operation: Put | Delete) -> Transaction:
-    """Both revisions: a later ``leader`` of the same election, or of another one, stays."""
+    """Compare both revisions, so that a later value of ``leader`` stays."""
     return Transaction(
         (Compare(LEADER, CREATE, leader.create_revision), Compare(LEADER, MOD, leader.mod_revision)),
         (operation,))
 
 
 def _why_no_set(view: View) -> str:
-    """Why nobody knows who is in sync, or ""."""
+    """Why it is unknown which nodes are in sync, or ""."""
     if view.in_sync is None:
         return f"etcd has no `isr`: {ADOPT}"
     return "" if decoded(view.in_sync, InSyncRecord.decode) else "`isr` in etcd cannot be read"

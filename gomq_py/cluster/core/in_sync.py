@@ -1,8 +1,9 @@
-"""In-sync set: which followers every promise of a leader waits for, and how the leader changes ``isr``.
+"""In-sync set: which followers every confirm of a leader waits for, and how the leader changes ``isr``.
 
-Used by the leader's runtime, one InSync per election that was won. A promise is kept when the local disk and
-every *required* node have it. Required are the members of ``isr`` as known, and those of every change without
-an answer, because that change may be in force. So every node that may be elected has all promises:
+Used by the leader's runtime, one InSync per election that was won. A *promise* (a confirm that waits) is kept
+when the local disk and every *required* node have the changes behind it. Required are the members of ``isr``
+as last read, and the members in every change without an answer, because that change may be in force. So every
+node that may be elected has all promises:
 
 - Promises wait for a removed node until the change of ``isr`` has succeeded.
 - A node is required before the change that admits it is sent, and has flushed all that was promised by then.
@@ -34,8 +35,9 @@ FLAPS_S, LONGEST_S = 600.0, 60.0
 
 class Progress(NamedTuple):
     """A follower's connection, in the leader's present epoch. ``flushed``: position that it has acknowledged
-    as flushed; ``is_synced``: this session's sync is swapped in, or it needed none, and the epoch in its
-    folder is the leader's; ``noted``: position of this epoch that is noted in its folder, on the disk.
+    as flushed; ``is_synced``: this session's sync is swapped in, or was not needed, and the epoch in the
+    follower's folder is the leader's; ``noted``: position of this epoch that is noted in the follower's
+    folder, on disk.
     """
 
     flushed: int
@@ -45,7 +47,7 @@ class Progress(NamedTuple):
 
     @property
     def is_streaming(self) -> bool:
-        """Whether its flushes count."""
+        """Whether the follower's flushes count."""
         return self.is_connected and self.is_synced
 
 
@@ -55,13 +57,9 @@ ABSENT = Progress(0, False, False)
 class InSync:
     """The in-sync set of the leader ``node`` in ``epoch``; the arguments are those of elector.Lead.
 
-        required       ids of the nodes that promises wait for
-        late           members without progress for ``ack_timeout_s``
-        is_deposed     this election does not count any more; the Elector decides what then
-
     ``required``: ids of the nodes that promises wait for. ``late``: members without progress for
-    ``ack_timeout_s``. ``is_deposed``: this election does not count any more; the Elector decides what then.
-    ``noted``: position that is noted in this node's folder, on the disk; set by the runtime.
+    ``ack_timeout_s``. ``is_deposed``: this election no longer counts; the Elector decides what to do then.
+    ``noted``: position that is noted in this node's folder, on disk; set by the runtime.
     """
 
     def __init__(
@@ -103,7 +101,7 @@ class InSync:
 
     @property
     def may_promise(self) -> bool:
-        """Whether promises may be kept, when all required nodes have flushed them."""
+        """Whether a promise may be kept once all required nodes have flushed its changes."""
         return (
             self.is_open and self.has_enough and not self.is_deposed
             and min(self._known.values()) == self._epoch)
@@ -111,9 +109,9 @@ class InSync:
     def step(
             self, now_s: float, progress: Mapping[str, Progress], asked: int | None, promised: int,
     ) -> Transaction | None:
-        """The change of ``isr`` that is to be sent now, or None. ``progress``: {node id: its Progress} of all
-        links; ``asked``: highest position that a promise waits for, None: none waits; ``promised``: highest
-        one promised.
+        """Return the transaction that changes ``isr``, to be sent now, or None. ``progress``: {node id:
+        Progress} of all links; ``asked``: highest position that a promise waits for, or None; ``promised``:
+        highest position promised.
         """
         self._pace.step(now_s, self._known, progress, asked, promised)
         self.late = frozenset(
@@ -143,7 +141,7 @@ class InSync:
         self._leaving.add(node)
 
     def saw(self, kept: Kept | None) -> bool:
-        """Note ``isr`` as it was read. Returns whether it is new, because somebody else has written it."""
+        """Note ``isr`` as it was read. Returns whether somebody else has changed it."""
         # The next step then writes it anew: nobody could be elected by what cannot be read, or by other
         # members.
         is_foreign = (
@@ -176,7 +174,7 @@ class InSync:
         self._update_required()
 
     def unanswered(self) -> None:
-        """Note that nobody knows whether the change was made, or will be."""
+        """Note that it is unknown whether the change was or will be made."""
         self._is_under_way = False
         last = self._pending.pop()
         if last not in self._pending:
@@ -240,8 +238,8 @@ class InSync:
 
 
 class _Pace:
-    """The followers' progress: which are late, and which may be admitted. ``time_s``: seconds that the leader
-    has been running.
+    """The followers' progress: which followers are late, and which may be admitted. ``time_s``: seconds that
+    the leader has been running.
     """
 
     def __init__(self, ack_timeout_s: float) -> None:
@@ -294,8 +292,8 @@ class _Pace:
         return self.time_s - self._progress_s.get(node, self.time_s) >= self._ack_timeout_s
 
     def may_join(self, node: str, found: Progress) -> bool:
-        """Whether promises may begin to wait for the node: it has nearly caught up, and has streamed for long
-        enough.
+        """Whether promises may begin to wait for the node: the node has nearly caught up, and has streamed
+        for long enough.
         """
         if not found.is_streaming or found.flushed < self._marks[0][1]:
             return False
@@ -305,6 +303,6 @@ class _Pace:
         return self.time_s - self._streams_since_s[node] >= needed_s
 
     def removed(self, node: str) -> None:
-        """Note that the node was removed from the set, or has not caught up in time."""
+        """Note that the node was removed from the set, or did not catch up in time."""
         # 2 ** 6 s is above LONGEST_S
         self._removals.setdefault(node, deque(maxlen=6)).append(self.time_s)

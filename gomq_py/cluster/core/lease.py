@@ -1,9 +1,9 @@
-"""Lease: until when a leader may act as one, by its own clock.
+"""Lease: until when a leader may act as leader, by its own clock.
 
-The coordinator ends a lease ``ttl_s`` after a keepalive has *reached* it. A leader stops at 0.8 of that after
-the keepalive was *sent*, so that it has stopped when another one is elected, if clocks run alike. No promise
-depends on it: it only keeps two leaders from delivering at once. ``now_s``: seconds of a clock that goes on
-while the machine sleeps (CLOCK_BOOTTIME).
+The coordinator ends a lease ``ttl_s`` after a keepalive has *reached* it. A leader stops ``0.8 * ttl_s``
+after the keepalive was *sent*, so that it has stopped when another node is elected, if clocks run alike. No
+confirm depends on this: it only keeps two leaders from delivering at once. ``now_s``: seconds of a clock that
+goes on while the machine sleeps (CLOCK_BOOTTIME).
 """
 # Part of ttl_s for which a keepalive counts, and between two of them.
 COUNTS, EVERY = 0.8, 0.2
@@ -41,5 +41,5 @@ class Lease:
         return now_s >= self.deadline_s
 
     def is_due(self, now_s: float) -> bool:
-        """Whether it is time for a keepalive. A clock that was set back makes one due."""
+        """Whether it is time for a keepalive. Also True after the clock was set back."""
         return not self._sent_s <= now_s < self._sent_s + EVERY * self.ttl_s

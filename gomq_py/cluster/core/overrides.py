@@ -1,7 +1,7 @@
-"""Overrides: changes of a cluster's keys by an operator, for a cluster that can elect nobody by its rules.
+"""Overrides: changes of a cluster's keys by an operator, for a cluster that cannot elect a node by its rules.
 
 If the operator chooses the wrong node, confirmed messages are lost. Only ``cluster`` and ``isr`` change; then
-the node is elected as any other.
+the node is elected like any other node.
 """
 from gomq_py.cluster.core.elector import NO_COPY
 from gomq_py.cluster.core.records import CLUSTER, IN_SYNC, LEADER, InSyncRecord, View, decode_cluster, decoded
@@ -17,8 +17,8 @@ class NotPossible(Exception):
 
 
 def adopt(view: View, node: str, cluster: str, epoch: int) -> Transaction:
-    """Write the keys of a cluster that etcd has lost, from the folder of ``node``, which is then the only one
-    in sync. ``cluster``, ``epoch``: of the folder. Raises NotPossible.
+    """Write the keys of a cluster that etcd has lost, from the folder of ``node``, which is then the only
+    node in sync. ``cluster``, ``epoch``: of the folder. Raises NotPossible.
     """
     if not cluster:
         raise NotPossible("this data folder belongs to no cluster: there is nothing to write anew")
@@ -36,7 +36,7 @@ def adopt(view: View, node: str, cluster: str, epoch: int) -> Transaction:
 
 
 def force_leader(view: View, node: str, cluster: str, epoch: int) -> Transaction:
-    """Make ``node`` the only one in sync, whatever its folder lacks. Raises NotPossible."""
+    """Make ``node`` the only node in sync, whatever its folder lacks. Raises NotPossible."""
     if not cluster:
         raise NotPossible(f"nothing has been copied to this node yet, so there is nothing to lead. {NO_COPY}")
     if _is_led(view):
@@ -51,7 +51,7 @@ def force_leader(view: View, node: str, cluster: str, epoch: int) -> Transaction
 
 
 def _is_led(view: View) -> bool:
-    """Whether an election has written ``leader``: it has a lease then."""
+    """Whether an election has written ``leader``: then the key has a lease."""
     return view.leader is not None and view.leader.lease != 0
 
 

@@ -1,7 +1,7 @@
 """Promises: the callbacks that wait until every required follower has flushed a position.
 
-Used by the acknowledger, which asks when the local disk has the changes; ``in_sync.InSync`` says which nodes
-are required. Nothing here switches.
+A *promise* is a confirm that waits. Used by the acknowledger when the local disk has the changes;
+``in_sync.InSync`` says which nodes are required. Nothing here switches.
 """
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ EVERYTHING = float("inf")
 
 
 class Promises:
-    """Callbacks in the order of asking; they neither switch nor raise, and may ask again.
+    """Waiting callbacks, in the order of ask(). Callbacks neither switch nor raise, and may call ask().
 
     ``promised``: highest position that was promised.
     """
@@ -35,7 +35,7 @@ class Promises:
 
     def ask(self, position: int, callback: Callback) -> None:
         """Call ``callback(None)`` once every required node has flushed the first ``position`` events, perhaps
-        before this returns; ``callback(error)`` if the node is deposed before. Positions do not decrease.
+        before this returns; ``callback(error)`` if the node is deposed before. Positions must not decrease.
         """
         if self._error is not None:
             callback(self._error)
@@ -44,8 +44,8 @@ class Promises:
         self._keep()
 
     def acknowledged(self, node: str, position: int) -> None:
-        """Note that a node has flushed the first ``position`` events of this run. No effect if it has flushed
-        more.
+        """Note that a node has flushed the first ``position`` events of this run. No effect if a later
+        position was noted before.
         """
         if position > self._flushed.get(node, 0):
             self._flushed[node] = position
@@ -53,19 +53,19 @@ class Promises:
                 self._measure()
 
     def require(self, nodes: Iterable[str]) -> None:
-        """Let all promises from now on wait for these nodes (InSync.required)."""
+        """Make all promises from now on wait for these nodes (InSync.required)."""
         # Called after each method of InSync that may change it, before anything switches.
         self._required = frozenset(nodes)
         self._measure()
 
     def hold(self, is_held: bool) -> None:
-        """Hold back all promises, or keep them again. They are held at first."""
+        """Hold back all promises, or no longer. At first they are held."""
         # While the node is fenced, or too few nodes are in sync.
         self._is_held = is_held
         self._keep()
 
     def refuse(self, error: Exception) -> None:
-        """Answer all promises, now and later, with this error, because the node is deposed."""
+        """Answer all promises, present and later, with this error, because the node is deposed."""
         if self._error is None:
             self._error = error
         while self._waiting:
@@ -73,7 +73,7 @@ class Promises:
 
     @property
     def asked(self) -> int | None:
-        """Highest position that a callback waits for; None: none waits."""
+        """Highest position that a callback waits for; None without callbacks."""
         return self._waiting[-1][0] if self._waiting else None
 
     def __len__(self) -> int:

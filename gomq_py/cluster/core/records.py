@@ -8,7 +8,7 @@
     secret       64 hex digits
 
 The id of a node is 32 hex digits, too. An operator may write anything under these keys: a value that
-``decode`` refuses counts as unknown, and stops no start.
+``decode`` refuses counts as unknown, and does not prevent a start.
 """
 import json
 import re
@@ -52,9 +52,9 @@ class LeaderRecord(NamedTuple):
 
 class InSyncRecord(NamedTuple):
     """The value of ``isr``. ``members``: {node id: epoch of the leader whose state the node's folder has}; a
-    folder of a lower epoch is an older one that was put back. Epoch 0 is that of the node that began the
-    cluster, until its doors open. ``positions``: {node id: position of that leader's changes that the node's
-    folder has noted}, 0 where there is none: an older folder of the same epoch has noted a lower one.
+    folder of a lower epoch is an older copy that was put back. Epoch 0: the node that began the cluster,
+    until it serves clients. ``positions``: {node id: position of that leader's changes that the node's folder
+    has noted}, 0 for none: an older copy of the same epoch has noted a lower position.
     """
 
     epoch: int
@@ -89,8 +89,8 @@ class InSyncRecord(NamedTuple):
 
 
 class NodeRecord(NamedTuple):
-    """The value of ``nodes/<id>``, for operators. ``settings``: those that should be alike on all nodes;
-    empty if the node has told none.
+    """The value of ``nodes/<id>``, for operators. ``settings``: the settings that should be equal on all
+    nodes; empty if the node has written none.
     """
 
     name: str

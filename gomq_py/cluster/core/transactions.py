@@ -17,7 +17,7 @@ class Compare(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Write a value. ``lease``: the key is deleted when this lease, which must be alive, ends; 0 for none."""
+    """Write a value. ``lease``: the key is deleted when this lease, which must exist, ends; 0: none."""
 
     key: str
     value: bytes
@@ -38,7 +38,7 @@ class Transaction(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """``is_done``: whether the operations were done. ``view``: read after them, in the same transaction."""
+    """``is_done``: whether the operations were done. ``view``: a View read after them, in one transaction."""
 
     is_done: bool
     view: View
@@ -49,4 +49,4 @@ class CoordinatorError(Exception):
 
 
 class Unanswered(Exception):
-    """Nobody knows whether a request to the coordinator was carried out, or will be."""
+    """It is unknown whether a request to the coordinator was or will be carried out."""

@@ -1,11 +1,11 @@
-"""Client: asks etcd's servers in turn, and is the cluster's Coordinator.
+"""Client: sends requests to etcd's servers in turn; the cluster's Coordinator.
 
-A call goes to the server that answered last and, if that fails, to the next one within the same time limit. A
-transaction is sent to the next one only if it was certainly not carried out: there was no connection, or the
-server refused it because it sees no leader.
+A call goes to the server that answered last and, if that fails, to the next server within the same time
+limit. A transaction goes to the next server only if it was certainly not carried out: there was no
+connection, or the server refused it because it sees no leader.
 
-Each server has a share of the time limit. If all of them were too slow for theirs, each of the next calls
-gives its whole time to one server, in turn, until one has answered.
+Each server has a share of the time limit. If all servers were too slow, each of the next calls gives its
+whole time to one server, in turn, until a server has answered.
 """
 import json
 import math
@@ -110,7 +110,7 @@ class Etcd:
         return self._call(messages.GRANT, {"TTL": str(math.ceil(ttl_s))}, messages.lease_of)
 
     def keep_alive(self, lease: int) -> bool:
-        """Renew a lease. False: it has ended. Raises CoordinatorError, Unanswered. May switch."""
+        """Renew a lease. False: the lease has ended. Raises CoordinatorError, Unanswered. May switch."""
         return self._call(
             messages.KEEP_ALIVE, {"ID": str(lease)}, lambda answer: messages.is_kept_alive(answer, lease))
 
@@ -137,22 +137,22 @@ class Etcd:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The server to ask first."""
+        """The server to try first."""
         return self._endpoints[self._at]
 
     def connect(self) -> tuple[Connection, str]:
-        """A connection for a stream, which the caller closes, and the token for it. Raises Failure,
-        CoordinatorError. May switch.
+        """Return (a connection for a stream, which the caller closes; the login token for its request).
+        Raises Failure, CoordinatorError. May switch.
         """
         return self._ready(self.endpoint, self._timeout_s)
 
     def failed(self, endpoint: Endpoint) -> None:
-        """Note that a server has failed, so that the next one is asked first."""
+        """Note that a server has failed, so that the next server is tried first."""
         if self.endpoint == endpoint:
             self._at = (self._at + 1) % len(self._endpoints)
 
     def forget_token(self, token: str) -> None:
-        """Log in again before the next request, unless that has happened since ``token`` was used."""
+        """Log in again before the next request, unless a login has happened since ``token`` was used."""
         if self._user and self._token == token:
             self._token = None
 
@@ -161,7 +161,7 @@ class Etcd:
     def _call(
         self, path: str, body: JSONObject, read: Callable[[JSONObject], Result], is_repeatable: bool = True,
     ) -> Result:
-        """Do _ask_in_turn(), and measure its time."""
+        """Call _ask_in_turn(), and measure its time."""
         began_s = time.monotonic()
         try:
             return self._ask_in_turn(path, body, read, is_repeatable)
@@ -174,7 +174,7 @@ class Etcd:
     def _ask_in_turn(
         self, path: str, body: JSONObject, read: Callable[[JSONObject], Result], is_repeatable: bool,
     ) -> Result:
-        """Ask the servers in turn until one has answered. ``read`` makes the result of the answer."""
+        """Send a request to the servers in turn until one has answered. Returns ``read(answer)``."""
         octets = json.dumps(body).encode()
         end_s = time.monotonic() + self._timeout_s
         failures: list[Failure] = []
@@ -202,7 +202,7 @@ class Etcd:
         raise kind("; ".join(str(failure) for failure in failures))
 
     def _refusing(self, endpoint: Endpoint, error: Refused) -> CoordinatorError:
-        """What is raised for a refusal: who was refused, and what an operator can do about it."""
+        """The error to raise for a refusal; its text names the user and the remedy."""
         text, login = f"{endpoint} refuses: {error}", f"user {self._user!r}" if self._user else "no etcd_user"
         advice = ADVICE.get(error.text)
         if advice is None:
@@ -213,8 +213,8 @@ class Etcd:
         self, endpoint: Endpoint, path: str, octets: bytes, read: Callable[[JSONObject], Result],
         share_s: float, limit_s: float,
     ) -> Result:
-        """Ask one server. ``share_s`` limits the connect and login, ``limit_s`` the whole call. Raises
-        Failure, CoordinatorError.
+        """Send a request to one server. ``share_s`` limits the connect and login, ``limit_s`` the whole call.
+        Raises Failure, CoordinatorError.
         """
         end_s = time.monotonic() + limit_s
         try:
@@ -306,7 +306,7 @@ class Etcd:
         return answer
 
     def _take(self, endpoint: Endpoint, limit_s: float) -> Connection:
-        """A kept connection to the endpoint, or a new one. Raises OSError. May switch."""
+        """A kept connection to the endpoint, or a new connection. Raises OSError. May switch."""
         while self._idle:
             connection = self._idle.pop()
             if connection.endpoint == endpoint and connection.is_reusable():
@@ -315,8 +315,8 @@ class Etcd:
         return Connection(endpoint, self._addresses(endpoint, limit_s), self._tls, limit_s)
 
     def _addresses(self, endpoint: Endpoint, limit_s: float) -> list[Any]:
-        """The endpoint's addresses; the last ones while name servers do not answer. Raises OSError. May
-        switch.
+        """The endpoint's addresses; the last known addresses while name servers do not answer. Raises
+        OSError. May switch.
         """
         known = self._found.get(endpoint)
         try:
@@ -329,7 +329,7 @@ class Etcd:
 
 
 def of_settings(settings: Settings, timeout_s: float = TIMEOUT_S) -> Etcd:
-    """The client that [clustering] asks for. Blocks: reads files of certificates. Raises TLSError."""
+    """The client for the settings of [clustering]. Blocks: reads files of certificates. Raises TLSError."""
     context = None
     if any(text.startswith("https://") for text in settings.etcd_endpoints):
         from gomq_py.net import tls  # imported here: most talk to an etcd without TLS

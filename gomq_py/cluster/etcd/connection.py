@@ -50,8 +50,8 @@ class NoAnswer(OSError):
 
 
 class Failure(Exception):
-    """A server has not answered a call. ``is_open``: it may have carried out the request, or may do so later;
-    ``is_late``: its time was over.
+    """A server has not answered a call. ``is_open``: the server may have carried out the request, or may do
+    so later; ``is_late``: its time was over.
     """
 
     def __init__(self, endpoint: Endpoint, error: Exception, is_open: bool):
@@ -89,7 +89,7 @@ class Connection:
     """A connection to ``endpoint``. Raises OSError. May switch: a greenlet that is killed meanwhile leaves no
     socket behind.
 
-    ``addresses``: getaddrinfo's, each tried for its share of ``timeout_s``. ``tls``: a client's
+    ``addresses``: results of getaddrinfo, each tried for its share of ``timeout_s``. ``tls``: a client's
     ``gevent.ssl.SSLContext``, for https.
     """
 
@@ -119,8 +119,8 @@ class Connection:
         return status, b"".join(iter(self._body, None))
 
     def stream(self, path: str, body: bytes, token: str, silence_s: float) -> Iterator[bytes]:
-        """Send a request, and yield the lines of its answer as they come, and b"" at least every
-        ``silence_s`` seconds. Raises OSError, also at the stream's end. May switch.
+        """Send a request, and yield the lines of its answer as they come, or b"" after each ``silence_s``
+        seconds without one. Raises OSError, also at the stream's end. May switch.
         """
         status = self._begin(path, body, token)
         self._socket.settimeout(silence_s)
@@ -172,7 +172,7 @@ class Connection:
         return int(event.status_code)
 
     def _body(self) -> bytes | None:
-        """The next octets of the answer's body, which have come by now; None at its end."""
+        """The next octets of the answer's body that have come; None at the body's end."""
         parts: list[bytes] = []
         while self._state.their_state is h11.SEND_BODY:
             event = self._event()

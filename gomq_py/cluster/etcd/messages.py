@@ -1,7 +1,7 @@
 """Messages: bodies of requests to etcd's JSON gateway, and checks of its answers. Without I/O.
 
 An answer is JSON as of proto3: 64-bit numbers are text, octets are base64, and fields that are 0, false or
-empty are left out. Anything else is an AnswerError: it does not tell whether the request was carried out.
+empty are left out. Any other form is an AnswerError; whether the request was carried out is then unknown.
 """
 import base64
 import binascii
@@ -64,7 +64,7 @@ class Refused(Exception):
 
     @property
     def lacks_leader(self) -> bool:
-        """Whether the server has refused because it sees no leader. Another server may see it."""
+        """Whether the server has refused because it sees no leader. Another server may see one."""
         return self.code == UNAVAILABLE and self.text == NO_LEADER
 
     @property
@@ -77,12 +77,12 @@ class Refused(Exception):
 
 
 def range_request(prefix: bytes) -> JSONObject:
-    """Body that asks for all keys below ``prefix``, which ends with a slash. The answer is linearizable."""
+    """Body to read all keys below ``prefix``, which ends with a slash. The answer is linearizable."""
     return {"key": _text(prefix), "range_end": _text(_end_of(prefix))}
 
 
 def transaction_request(prefix: bytes, transaction: Transaction) -> JSONObject:
-    """Body of a transaction that reads all keys below ``prefix`` in both of its branches, at its end."""
+    """Body of a transaction that ends, in both branches, with a read of all keys below ``prefix``."""
     view = {"request_range": range_request(prefix)}
     return {
         "compare": [_compare(prefix, compare) for compare in transaction.compares],
@@ -92,7 +92,7 @@ def transaction_request(prefix: bytes, transaction: Transaction) -> JSONObject:
 
 
 def watch_request(prefix: bytes) -> JSONObject:
-    """Body that asks for all changes below ``prefix`` from now on."""
+    """Body to watch all changes below ``prefix`` from now on."""
     return {"create_request": range_request(prefix)}
 
 
@@ -131,7 +131,7 @@ def parse(octets: bytes) -> JSONObject:
 
 
 def refused_by(answer: JSONObject) -> Refused:
-    """The error in an answer, or line of a stream, that has one. Raises AnswerError."""
+    """The error in an answer, or in a line of a stream. Raises AnswerError."""
     error = answer.get("error")
     inner = error if isinstance(error, dict) else answer  # an error of a stream is an object
     code = inner.get("code", inner.get("grpc_code"))
@@ -147,8 +147,7 @@ def view_of(answer: JSONObject, prefix: bytes) -> View:
 
 
 def size_of(answer: JSONObject) -> tuple[int, str]:
-    """(bytes of all values, in base64; the key with the largest one) in an answer that ``view_of`` has taken.
-    """
+    """(bytes of all values, in base64; key of the largest value) in an answer that ``view_of`` accepted."""
     sizes = [(len(entry.get("value", "")), entry["key"]) for entry in answer.get("kvs", ())]
     _, largest = max(sizes, default=(0, ""))
     return sum(octets for octets, _ in sizes), base64.b64decode(largest).decode(errors="replace")
@@ -206,7 +205,7 @@ def token_of(answer: JSONObject) -> str:
 
 
 def cancel_reason(line: JSONObject) -> str | None:
-    """Why a line of a watch ends it, or None if the watch goes on. Raises AnswerError, Refused."""
+    """Why a line of a watch ends the watch; None if the watch goes on. Raises AnswerError, Refused."""
     if "error" in line:
         raise refused_by(line)
     result = _result(line)

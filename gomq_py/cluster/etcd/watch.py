@@ -1,9 +1,9 @@
 """Watch: a stream of events from etcd that wakes a reader after each change, and at least every 2 s.
 
-A silent stream is not trusted, because a server may hang or lose its connection to the others: ``wake`` is
-called every 2 s even without an event, and a silent stream is replaced. Each stream begins at the present
-revision and wakes when it has begun. The woken reader reads everything, so no change is missed. Old events,
-which etcd may have compacted, are not asked for.
+A silent stream is not trusted, because a server may hang or lose its connection to the other servers:
+``wake`` is called every 2 s even without an event, and a silent stream is replaced. Each stream begins at the
+present revision and wakes when it has begun. The woken reader reads all keys, so no change is missed. Old
+events, which etcd may have compacted, are not requested.
 """
 import json
 import time
@@ -43,7 +43,7 @@ class Watch:
         self._greenlet.name = "cluster watches etcd"
 
     def close(self) -> None:
-        """End it. May switch."""
+        """End the watch. May switch."""
         self._greenlet.kill()
 
     def _run(self) -> None:
@@ -59,8 +59,7 @@ class Watch:
             gevent.sleep(PAUSE_S)
 
     def _follow(self) -> None:
-        """Wake the reader for a stream's events. Returns when the stream must be replaced; raises its error.
-        """
+        """Wake the reader for a stream's events. Returns when it must be replaced; raises its error."""
         endpoint = self._etcd.endpoint
         connection = None
         try:

@@ -104,8 +104,8 @@ def hurry():
 
 
 def decode(payload, follower):
-    """Call ``follower``'s method for each operation in ``payload`` (bytes), in order, with the arguments of
-    the function above: such as ``follower.written(file_id, start, octets)``, with a memoryview that stays
+    """Call ``follower``'s method for each operation in ``payload`` (bytes), in order, with the operation's
+    fields as arguments: such as ``follower.written(file_id, start, octets)``, with a memoryview that stays
     valid. Raises EventError at the first malformed operation, and the follower's errors.
     """
     octets = _Fields(payload)
@@ -131,8 +131,7 @@ def check_path(path):
 
 
 def is_of_one_node(name):
-    """Whether a name directly in the data folder is never replicated: it begins with a dot, or is lost+found.
-    """
+    """Whether a name directly in the data folder is never replicated: begins with a dot, or is lost+found."""
     # Such names are about one node or its file system (storage.disk.data_dir.OF_THIS_NODE, the cluster's own,
     # snapshots).
     return name.startswith(".") or name == "lost+found"
@@ -144,7 +143,7 @@ def _path(path):
 
 
 class _Fields:
-    """Reads the fields of operations; raises EventError where they are cut short or out of range."""
+    """Reads the fields of operations; raises EventError for fields cut short or out of range."""
 
     __slots__ = ("at", "_octets")
 

@@ -7,7 +7,7 @@ MessageError. Integers are big endian; an id is 16 octets, NO_ID for none.
                nonce 32, the node's name in printable UTF-8 (1 to 255 octets)
     CHALLENGE  cluster id, epoch u64, run, nonce 32
     PROOF      32 octets
-    WELCOME    proof 32, u8: 1 if a sync comes first; + 2 if promises need no flush of the follower; + 4 if
+    WELCOME    proof 32, u8: 1 if a sync comes first; + 2 if confirms need no flush of the follower; + 4 if
                the leader's run goes on behind that of HELLO
     REFUSED    text in UTF-8
     HASHES     file id u64, count u32, block_digest u64 of each MiB of the follower's file (count 0: no file)
@@ -45,9 +45,7 @@ class MessageError(Exception):
 
 
 class Hello(NamedTuple):
-    """The follower's first frame: its own ids, and the ``position`` that it has received of the leader's
-    ``run``.
-    """
+    """The follower's first frame: its own ids, and the last ``position`` received of the leader's ``run``."""
 
     node_id: bytes
     cluster_id: bytes
@@ -70,7 +68,7 @@ class Hello(NamedTuple):
 
 class Forward(NamedTuple):
     """The first frame of a follower that passes a client on: its own ids, the name of the ``listener`` that
-    the client uses, such as "amqps", and the ``proxy`` header that tells the client's address.
+    the client uses, such as "amqps", and the ``proxy`` header with the client's address.
     """
 
     node_id: bytes
@@ -129,9 +127,10 @@ class Proof(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """The leader's signature of both, and of ``flags``. ``is_sync``: a sync comes first. ``counts_received``:
-    the leader's promises wait for what is received, and not for its flush, so the follower acknowledges it at
-    once. ``is_successor``: the leader has another run than HELLO names, and has followed that one, too.
+    """The leader's signature of both nonces and ``flags``. ``is_sync``: a sync comes first.
+    ``counts_received``: the leader's confirms wait until changes are received, not until they are flushed, so
+    the follower acknowledges them at once. ``is_successor``: the leader's run is not the run in HELLO, but
+    follows it.
     """
 
     digest: bytes
@@ -170,14 +169,14 @@ class Refused(NamedTuple):
 
 
 def block_digest(octets):
-    """The number that stands for a block of a file in HASHES."""
+    """The checksum of a file's block in HASHES."""
     # It is no CRC: records of the store end with their own CRC-32C, so that one in the place of another
     # leaves the CRC-32C of the block as it was.
     return int.from_bytes(blake2b(octets, digest_size=8).digest())
 
 
 class Hashes(NamedTuple):
-    """The block_digest of each MiB of the follower's file, the last one of the rest; empty if it has no file.
+    """The block_digest of each MiB of the follower's file (the last block is shorter); empty without a file.
     """
 
     file_id: int
@@ -189,8 +188,8 @@ class Hashes(NamedTuple):
 
     @classmethod
     def decode(cls, payload, blocks_of=None):
-        """``blocks_of(file_id)``, for a leader, returns the most checksums of the file; None if nobody waits
-        for it.
+        """``blocks_of(file_id)``, for a leader, returns the most checksums of the file; None if the file is
+        not awaited.
         """
         # Limits what a follower can make a leader keep: checksums of a file that nobody waits for are not
         # read.
@@ -246,7 +245,7 @@ def _unpack(fields, payload, name):
 
 
 def _short(payload, at):
-    """Return (octets, at least one, that follow their length at ``at``; the position behind them)."""
+    """Return (octets, at least one, that follow their length at ``payload[at]``; the offset behind them)."""
     end = at + 1 + payload[at] if at < len(payload) else 0
     if not at + 1 < end <= len(payload):
         raise MessageError(f"a FORWARD has {len(payload)} bytes")

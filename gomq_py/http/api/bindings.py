@@ -21,7 +21,7 @@ KINDS = {"q": QUEUE, "e": EXCHANGE}
 @blueprint.get("/api/bindings/<vhost>")
 @access(MANAGEMENT)
 def list_bindings(vhost=None):
-    """Return the bindings, those to the default exchange too, of one vhost or all that the user sees."""
+    """Return the bindings, also of the default exchange, in one vhost or in all vhosts that the user sees."""
     found = []
     for one in vhosts_named(vhost):
         found += one.queues.values()  # each stands for its binding to the default exchange
@@ -47,7 +47,7 @@ def between(exchange, destination):
 @blueprint.get("/api/bindings/<vhost>/e/<exchange:source>/<kind>/<destination>")
 @access(MANAGEMENT)
 def list_between(vhost, source, kind, destination):
-    """Return the bindings from an exchange to a destination; an empty list if either does not exist."""
+    """Return the bindings from an exchange to a destination; an empty list if one of them is missing."""
     there = find_vhost(vhost)
     if kind not in KINDS:
         raise NoSuchObject()

@@ -1,4 +1,4 @@
-"""/api/closed: tells why connections and channels ended lately. A route of gomq-py alone."""
+"""/api/closed: shows why connections and channels ended lately. A route of gomq-py alone."""
 from flask import Blueprint, g, request
 
 from gomq_py.http.answers import json_answer, node
@@ -13,8 +13,8 @@ KINDS = ("connections", "channels")
 @access(MANAGEMENT)
 def list_closed():
     """Return the connections that ended last, and the channels that the broker closed because of an error,
-    latest first, each with its reason. Users see their own; the tag monitoring shows all. ``kind`` selects
-    connections or channels, ``name`` one connection.
+    latest first, each with its reason. Users see their own connections and channels, or all with the tag
+    monitoring. ``kind`` selects connections or channels, ``name`` one connection.
     """
     kind, name = request.args.get("kind") or None, request.args.get("name") or None
     if kind not in (None, *KINDS):

@@ -1,5 +1,5 @@
-"""/api/cluster: tells this node's role, who is in sync, and how far the copies on its followers are; does
-what only an operator may decide.
+"""/api/cluster: shows this node's role, which nodes are in sync, and how far the copies on its followers are;
+carries out an operator's decisions.
 """
 from flask import Blueprint
 
@@ -26,15 +26,15 @@ def accept_damage():
 @blueprint.post("/api/cluster/adopt")
 @access(ADMINISTRATOR)
 def adopt():
-    """Write the cluster's keys, which etcd has lost, anew from this node's data folder."""
+    """Write the cluster's keys, which etcd has lost, again from this node's data folder."""
     return change("adopt")
 
 
 @blueprint.post("/api/cluster/transfer-leadership")
 @access(ADMINISTRATOR)
 def transfer_leadership():
-    """Let a follower in sync, the ``node`` with this name, address or id if one is named, lead in place of
-    this node, which follows then.
+    """Let a follower in sync lead in place of this node, which then follows. ``node``: its name, address or
+    id; without it, any follower in sync.
     """
     return change("transfer_leadership", text_of(body(), "node", ""))
 
@@ -47,6 +47,6 @@ def forget_node(name):
 
 
 def change(what, *arguments):
-    """Do what an operator asks of the cluster, and return the empty answer."""
+    """Carry out an operator's request about the cluster; return the empty answer."""
     node().change_cluster(what, *arguments)
     return no_content()

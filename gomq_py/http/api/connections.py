@@ -42,7 +42,7 @@ def list_of_channels(connections):
 @blueprint.get("/api/connections/username/<user>")
 @access(MANAGEMENT)
 def list_connections(user=None):
-    """Return the connections that the caller may see: all of them, or those of the user in the path."""
+    """Return the connections that the caller may see: all, or only the path's user's."""
     return listing([one for one in visible() if user in (None, one.user.name)], kinds.CONNECTIONS)
 
 
@@ -57,7 +57,7 @@ def get_connection(name):
 @blueprint.delete("/api/connections/<name>")
 @access(MANAGEMENT)
 def delete_connection(name):
-    """Close the connection, and tell its client the ``X-Reason``."""
+    """Close the connection; the client gets the text of ``X-Reason``."""
     close_connection(find(name))
     return no_content()
 
@@ -79,7 +79,7 @@ def check_own(connection):
 
 
 def close_connection(connection):
-    """Close a connection; its client is told the request's ``X-Reason``. Raises NotAuthorised."""
+    """Close a connection; the client gets the request's ``X-Reason``. Raises NotAuthorised."""
     check_own(connection)
     connection.force_close(request.headers.get("X-Reason", "Closed via management plugin")[:MAX_REASON])
 

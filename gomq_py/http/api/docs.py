@@ -1,6 +1,6 @@
 """/docs: describes the API, as OpenAPI for programs and as a page for people; /api redirects there.
 
-The description needs no login and tells no secret.
+The description needs no login and contains no secret.
 """
 from html import escape
 from importlib import import_module

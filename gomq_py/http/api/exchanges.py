@@ -94,7 +94,7 @@ def list_bindings_to(vhost, name):
 @blueprint.post("/api/exchanges/<vhost>/<exchange:name>/publish")
 @access(MANAGEMENT, MAX_PUBLISH_OCTETS)
 def publish(vhost, name):
-    """Publish one message to the exchange; ``routed`` tells whether any queue took the message."""
+    """Publish one message to the exchange; ``routed``: whether any queue has stored the message."""
     exchange, publisher, broker = exchange_to_publish_to(vhost, name), caller(vhost), node().broker
     wanted = body(required=("routing_key", "properties", "payload", "payload_encoding"))
     routing_key = text_of(wanted, "routing_key")

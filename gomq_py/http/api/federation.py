@@ -36,7 +36,7 @@ def list_federation_links(vhost=None, states=None):
 @blueprint.delete("/api/federation-links/vhost/<vhost>/<link_id>/<node_name>/restart")
 @access(POLICYMAKER)
 def restart_federation_link(vhost, link_id, node_name=""):
-    """Reconnect the federation link, and make its upstream bindings anew. Changes of its upstream or policy
+    """Reconnect the federation link, and make its upstream bindings again. Changes of its upstream or policy
     that wait for a restart take effect. ``node_name`` is for RabbitMQ's clients, and ignored.
     """
     try:

@@ -33,7 +33,7 @@ def failed(reason, **facts):
 @blueprint.get("/api/aliveness-test/<vhost>")
 @access(MANAGEMENT)
 def aliveness(vhost):
-    """Test the vhost: declare a queue, publish a message to it and take it out. 503 if that fails."""
+    """Test the vhost: declare a queue, publish a message to it and get the message. 503 if that fails."""
     if is_alive(caller(vhost), node().broker.scheduler):
         return json_answer(OK)
     return failed("the message did not come back")
@@ -86,7 +86,7 @@ def health_of_replicas():
 
 
 def quorum_critical():
-    """The answer to that check, of a leader and of a follower."""
+    """The answer of health_of_replicas(), of a leader or a follower."""
     figures = node().cluster_figures()
     reason = clusters.why_critical(figures)
     if reason:
@@ -121,7 +121,7 @@ def alive():
 @blueprint.get("/api/health/checks/quorum-queues-without-elected-leaders/vhost/<vhost>")
 @access(MANAGEMENT)
 def health_by_answering(vhost=None):
-    """Always answer ok: a broker that answers has its definitions, takes connections and leads all queues."""
+    """Always answer ok: a broker that answers has its definitions, accepts connections, leads all queues."""
     if vhost is not None:
         find_vhost(vhost)
     return json_answer(OK)

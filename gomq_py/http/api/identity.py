@@ -1,4 +1,4 @@
-"""Tells who the user and the broker are: /api/whoami, /api/version, /api/cluster-name, /api/auth,
+"""Identifies the user and the broker: /api/whoami, /api/version, /api/cluster-name, /api/auth,
 /api/extensions, /api/feature-flags, /api/deprecated-features.
 """
 from flask import Blueprint, current_app, g
@@ -36,7 +36,7 @@ def version():
 @blueprint.get("/api/cluster-name")
 @access(MANAGEMENT)
 def cluster_name():
-    """Return the cluster's name, which clients are told in server-properties."""
+    """Return the cluster's name, which server-properties contain."""
     return json_answer({"name": node().broker.cluster_name})
 
 
@@ -53,7 +53,7 @@ def put_cluster_name():
 
 @blueprint.get("/api/auth")
 def auth():
-    """Tell a login page how users log in. Needs no login."""
+    """Return how users log in, for a login page. Needs no login."""
     single = sign_on_settings(node().settings)
     return json_answer({
         "enable_uaa": False, "oauth_enabled": single is not None, "uaa_client_id": "", "uaa_location": "",
@@ -81,7 +81,7 @@ def list_attempts(name):
 @blueprint.get("/api/auth/attempts/<name>/source")
 @access(MONITORING)
 def list_attempt_sources(name):
-    """Return an empty list: logins by address and user are not kept, because they would fill the memory."""
+    """Return an empty list: logins by address and user are not recorded, as that would fill the memory."""
     check_node_name(name)
     return json_answer([])
 

@@ -34,7 +34,7 @@ def put_limit(vhost, kind):
 @blueprint.delete("/api/vhost-limits/<vhost>/<kind>")
 @access(ADMINISTRATOR)
 def delete_limit(vhost, kind):
-    """Delete the limit ``kind`` of the vhost. Succeeds also if there is no such limit."""
+    """Delete the limit ``kind`` of the vhost. Succeeds also if the limit is not set."""
     there = find_vhost(vhost)
     if kind in _kept(there):
         left = {key: limit for key, limit in _kept(there).items() if key != kind}
@@ -69,7 +69,7 @@ def put_user_limit(user, kind):
 @blueprint.delete("/api/user-limits/<user>/<kind>")
 @access(ADMINISTRATOR)
 def delete_user_limit(user, kind):
-    """Delete the limit ``kind`` of the user. Succeeds also if there is no such limit."""
+    """Delete the limit ``kind`` of the user. Succeeds also if the limit is not set."""
     find_user(user)
     node().broker.user_limits.clear(user, kind)
     return no_content()

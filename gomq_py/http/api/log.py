@@ -17,7 +17,7 @@ TOLD_MAX = 200
 @access(ADMINISTRATOR)
 def show_log():
     """Return the ``last`` lines of the log, at the level that is logged. A client that accepts
-    text/event-stream gets these lines, and then each new one. No line has a password in it.
+    text/event-stream gets these lines, and then each new line. No line has a password in it.
     """
     most = integer_of(request.args, "last", USUAL, 0, MOST)
     ring = node().log

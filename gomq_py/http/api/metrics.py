@@ -1,6 +1,6 @@
 """/metrics, /metrics/per-object, /metrics/detailed: answers Prometheus with the broker's metrics.
 
-The management port asks for a login, the metrics port does not.
+The management port requires a login, the metrics port does not.
 """
 from itertools import chain
 
@@ -72,7 +72,7 @@ def per_object():
 
 
 def detailed():
-    """Return the metrics that ``family`` names, of the vhosts that ``vhost`` names or of all."""
+    """Return the metrics that ``family`` names, of the vhosts that ``vhost`` names or of all vhosts."""
     families, own = Families(node(), _prefix(), "detailed", inner="detailed_"), OwnFamilies(node())
     links = LinkFamilies(node())
     vhosts = request.args.getlist("vhost") or None

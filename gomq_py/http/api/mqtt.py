@@ -54,7 +54,7 @@ def _session(vhost_name, client_id):
 @blueprint.get("/api/mqtt/connections/<vhost>")
 @access(MANAGEMENT)
 def list_connections(vhost=None):
-    """Return the MQTT connections that the user sees, to one vhost or to any."""
+    """Return the MQTT connections that the user sees, in one vhost or in all."""
     if vhost is not None:
         find_vhost(vhost)
     found = [one for one in visible() if one.door == "mqtt" and vhost in (None, one.vhost.name)]
@@ -79,7 +79,7 @@ def get_session(vhost, client_id):
 @blueprint.delete("/api/mqtt/sessions/<vhost>/<client_id>")
 @access(MANAGEMENT)
 def delete_session(vhost, client_id):
-    """End the session, drop its subscriptions and waiting messages, and tell its client if connected."""
+    """End the session, drop its subscriptions and waiting messages, and inform its client if connected."""
     _session(vhost, client_id)
     administration.end_session(caller(vhost), client_id)
     return no_content()
@@ -119,7 +119,7 @@ def delete_subscription(vhost, client_id, topic_filter):
 @access(MANAGEMENT)
 def list_retained(vhost):
     """Return the topics that have a retained message, in order, with the octets of each payload: ``limit``
-    topics after the topic ``after``. ``next`` is the ``after`` of the next page, or null on the last page.
+    topics after the topic ``after``. ``next``: ``after`` for the next page, null on the last.
     """
     most = integer_of(request.args, "limit", USUAL_TOPICS, 1, MOST_TOPICS)
     topics = administration.retained_topics(caller(vhost), request.args.get("after", ""))

@@ -67,7 +67,7 @@ def _object_totals(vhosts):
 @blueprint.delete("/api/reset/<name>")
 @access(ADMINISTRATOR)
 def reset(name):
-    """Delete the rates and their history, so that both begin anew. Counters stay."""
+    """Delete the rates and their history, so that both start again. Counters stay."""
     check_node_name(name)
     node().rates.forget()
     return no_content()

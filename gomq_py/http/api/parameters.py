@@ -103,7 +103,7 @@ def _may_change(component):
 @blueprint.get("/api/global-parameters")
 @access(POLICYMAKER)
 def list_global_parameters():
-    """Return the global parameters, which are those of the whole broker."""
+    """Return the global parameters, which hold for the whole broker."""
     return listing(
         [
             {"name": name, "value": shown(value)}

@@ -95,7 +95,7 @@ class Family:
         return json_answer({"matched": matched, "changed": changed, "changes": changes})
 
     def delete(self, vhost, name):
-        """Delete the policy; a policy of lower priority that it overrode is in force again."""
+        """Delete the policy; a policy of lower priority may then be in force again."""
         if not node().broker.parameters.clear(find_vhost(vhost), self._component, name):
             raise NoSuchObject()
         return no_content()

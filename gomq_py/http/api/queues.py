@@ -169,7 +169,7 @@ def list_queue_bindings(vhost, name):
 @blueprint.post("/api/queues/<vhost>/<name>/get")
 @access(MANAGEMENT)
 def get_messages(vhost, name):
-    """Take ``count`` messages out of the queue and return them; a ``count`` of -1 means all. ``ackmode`` says
+    """Get ``count`` messages from the queue and return them; a ``count`` of -1 means all. ``ackmode`` says
     whether the messages are acknowledged, rejected or requeued. This changes the queue.
     """
     queue_to_take_from(vhost, name)

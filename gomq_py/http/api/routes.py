@@ -1,4 +1,4 @@
-"""/api/exchanges/…/route: tells where a message would go, and why. A route of gomq-py alone."""
+"""/api/exchanges/…/route: shows where a message would go, and why. A route of gomq-py alone."""
 import time
 
 from flask import Blueprint

@@ -46,7 +46,7 @@ def search_messages(vhost, name):
     """Return ready messages from ``offset`` on that meet all given conditions: ``text`` in the body, a body
     that matches ``pattern``, JSON with ``json_value`` at ``json_path``, equal ``headers``, ``exchange`` and
     ``routing_key`` with wildcards ``*`` and ``?``. Examines at most ``examined_max`` messages and
-    ``octets_max`` octets; ``next_offset`` is where the next search goes on, null at the end of the queue.
+    ``octets_max`` octets; ``next_offset``: the ``offset`` for the next search, null at the end of the queue.
     """
     find_queue(vhost, name)
     queue = queues.to_look_at(caller(vhost), name)

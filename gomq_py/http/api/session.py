@@ -46,7 +46,7 @@ def begin_session():
 @blueprint.get("/api/session")
 @access(MANAGEMENT)
 def get_session():
-    """Return the user and the token of the cookie's session, for a page that was loaded anew."""
+    """Return the user and the token of the cookie's session, for a page that was reloaded."""
     _check_there_is_one()
     return _unkept(json_answer(_shape(number_in_cookie())))
 

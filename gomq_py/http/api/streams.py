@@ -67,8 +67,8 @@ def list_segments(vhost, name):
 @blueprint.get("/api/streams/<vhost>/<name>/segments/<int:number>")
 @access(ANYBODY)
 def read_segment(vhost, name, number):
-    """Return octets of a segment's file from ``offset`` on: ``length`` octets, or all that may be read. 404
-    if the segment is deleted, or if ``epoch`` is of an earlier stream with this name.
+    """Return octets of a segment's file from ``offset`` on: ``length`` octets, or all octets that may be
+    read. 404 if the segment is deleted, or if ``epoch`` is of an earlier stream with this name.
     """
     stream = find_stream(vhost, name)
     if request.args.get("epoch", stream.epoch) != stream.epoch:

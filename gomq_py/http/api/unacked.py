@@ -1,4 +1,4 @@
-"""/api/unacked: shows who holds unacknowledged messages, and returns messages. Routes of gomq-py alone."""
+"""/api/unacked: shows which clients hold unacknowledged messages; requeues them. Routes of gomq-py alone."""
 import time
 
 from flask import Blueprint
@@ -26,7 +26,7 @@ LOOKED_AT = 2000
 @access(MANAGEMENT)
 def list_unacked(vhost=None, name=None):
     """Return the consumers, and the channels that use basic.get, with unacknowledged messages of one queue,
-    one vhost or all vhosts: the number of messages, and the age of the oldest.
+    one vhost or all vhosts; for each, the number of these messages and the age of the oldest.
     /api/queues/VHOST/QUEUE/unacked lists the messages of a queue one by one.
     """
     if name is not None:
@@ -41,8 +41,8 @@ def list_unacked(vhost=None, name=None):
 @blueprint.post("/api/unacked/<vhost>/<name>/return")
 @access(MANAGEMENT)
 def return_message(vhost, name):
-    """Requeue the unacknowledged message ``delivery_tag`` of ``channel``. A later answer of its client is
-    ignored.
+    """Requeue the unacknowledged message ``delivery_tag`` of ``channel``. A later ack or reject by the client
+    is ignored.
     """
     queue = find_queue(vhost, name)
     wanted = body(required=("channel", "delivery_tag"))

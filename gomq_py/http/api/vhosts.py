@@ -109,7 +109,7 @@ def start_vhost(name, where):
 @blueprint.get("/api/vhosts/<name>/connections")
 @access(MANAGEMENT)
 def list_vhost_connections(name):
-    """Return the connections to the vhost, as far as the user sees them."""
+    """Return the connections to the vhost, that the user sees."""
     find_vhost(name)
     return listing([one for one in visible() if one.vhost.name == name], kinds.CONNECTIONS)
 

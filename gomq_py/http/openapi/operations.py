@@ -1,5 +1,5 @@
 """Operations: a table of the bodies, queries and answers of each endpoint, by endpoint and method. The app
-knows their paths.
+has the paths.
 """
 from typing import NamedTuple
 

@@ -27,7 +27,7 @@ def some(items):
 
 
 def record(fields, optional=None):
-    """The schema of an object that has all these fields, may have ``optional`` ones, and no others."""
+    """The schema of an object that has all ``fields``, may have fields of ``optional``, and no others."""
     return {
         "type": "object", "properties": {**fields, **(optional or {})}, "required": list(fields),
         "additionalProperties": False,

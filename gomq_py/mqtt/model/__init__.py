@@ -1,1 +1,1 @@
-"""MQTT's state in the broker: subscriptions and sessions. Above broker, below mqtt.server; no sockets."""
+"""MQTT's state in the broker: subscriptions and sessions. Used by mqtt.server; uses broker. No sockets."""

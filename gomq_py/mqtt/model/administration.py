@@ -31,7 +31,7 @@ def has_session(vhost, session):
 
 
 def check_configure(caller, session):
-    """Check that the caller may take over, change and end another user's session. Raises NoPermission."""
+    """Check that the caller may use, change and end another user's session. Raises NoPermission."""
     caller.access.check_configure("queue", session.queue_name)
 
 
@@ -61,9 +61,9 @@ def retained_totals(vhost):
 
 
 def retained_topics(caller, after):
-    """A generator of (topic, bytes of its payload) for retained messages whose topics sort after ``after``,
-    in order. The bytes are None if the message has expired or the caller may not read the topic. Some 20 us
-    per topic. Raises NoPermission, NotFound.
+    """A generator of (topic, size of its payload in bytes) for retained messages whose topics sort after
+    ``after``, in order. The size is None if the message has expired or the caller may not read the topic.
+    Some 20 us per topic. Raises NoPermission, NotFound.
     """
     sessions = caller.vhost.extras[EXTRA]
     caller.access.check_read("exchange", sessions.source_name)

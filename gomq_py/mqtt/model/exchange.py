@@ -1,8 +1,8 @@
 """MQTT exchange: routes messages by topic filters, matched level by level (MQTT 5 §4.7).
 
-A type of exchange for broker.topology.kinds, above filter_tree. The exchange turns routing keys into topics
+A type of exchange for broker.topology.kinds; uses filter_tree. The exchange turns routing keys into topics
 (mqtt.wire.topics.swapped). Its bindings are the sessions' subscriptions. An operator may bind queues to the
-exchange by filters, and feed the exchange from other exchanges by binding it to them.
+exchange by filters, and bind the MQTT exchange to other exchanges, so that their messages reach it.
 """
 from functools import cached_property
 
@@ -124,7 +124,7 @@ class MQTTExchange(Exchange):
 
     def queue_failed(self, session):
         """Replace a session's shared subscriptions, because its queue may have lost messages. Returns False
-        if it has none.
+        if the session has none.
         """
         shares = self._shares.of(session)
         for share in shares:
@@ -135,8 +135,8 @@ class MQTTExchange(Exchange):
 
 
 def no_room(whose, most):
-    """Error text for a filter with a new arrangement of ``+``: ``whose``, such as "virtual host '/'", has the
-    limit ``most``.
+    """Error text for a filter with one arrangement of ``+`` too many: ``most`` is the limit of ``whose``,
+    such as "virtual host '/'".
     """
     return f"topic filters of {whose} have their + in too many different places (limit of {most} levels)"
 

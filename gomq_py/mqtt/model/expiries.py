@@ -44,7 +44,7 @@ class Expiries:
         self._times.pop(key, None)
 
     def take(self):
-        """Remove and return a key that is due; None if no key is."""
+        """Remove and return a key that is due, or None."""
         now_ms = self._timers().now_ms()
         while self._heap and self._heap[0][0] <= now_ms:
             time, key = heapq.heappop(self._heap)

@@ -1,9 +1,9 @@
 """Filter tree: finds the destinations of all filters that match a topic (FilterTree), and the filters of one
-session that match it (FilterSet; MQTT 5 §4.7).
+session that match a topic (FilterSet; MQTT 5 §4.7).
 
-A leaf of mqtt.model, below exchange and interests; compiled, because each topic without a remembered route is
-matched here. A match in the tree walks all nodes that the topic reaches, level by level. Filters with ``+``
-in the same places cost one node per level together. Only very many arrangements of ``+`` are costly:
+A leaf of mqtt.model, used by exchange and interests; compiled, because each topic without a remembered route
+is matched here. A match in the tree walks all nodes that the topic reaches, level by level. Filters with
+``+`` in the same places cost one node per level together. Only very many arrangements of ``+`` are costly:
 ``costly_levels`` bounds the nodes that a topic reaches, and callers refuse filters that would exceed a limit.
 Wildcards do not match a first level that begins with ``$`` [MQTT-4.7.2-1]. An invalid filter (``#`` before
 the end, wildcards beside other characters) matches no topic.

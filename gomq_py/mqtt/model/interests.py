@@ -1,6 +1,6 @@
 """Interests: decide how a session's client gets messages of a topic, by the matching subscriptions.
 
-The MQTT server asks about every message that it delivers. The result for a topic is remembered until
+The MQTT server calls this for every message that it delivers. The result for a topic is remembered until
 subscriptions or rights change. Never switches.
 """
 from gomq_py import octets
@@ -19,7 +19,7 @@ QOS_MAX = 2
 class Interest:
     """How a session's client gets messages of one topic.
 
-        topic           the topic's octets, at the pointer ``at``; empty if its messages cannot or may not go
+        topic           the topic's octets, at the pointer ``at``; empty if the topic's messages must not go
                         to the client
         qos             highest granted QoS
         as_published    RETAIN is kept
@@ -79,7 +79,7 @@ class Interest:
 
 
 class Interests:
-    """Finds and remembers a Session's Interests. ``aliases``: {routing key: topic alias} of its connection.
+    """Finds and remembers a Session's Interests. ``aliases``: {routing key: topic alias} of the connection.
     ``rights``: a number that grows when the client's rights change.
     """
 
@@ -169,7 +169,7 @@ class Interests:
         return self._kind(tuple(filters)).of(topic if filters is not _NONE else b"", alias)
 
     def _kind(self, filters):
-        """The cached Interest, without a topic, for these filters; copied for each topic that they match."""
+        """The cached Interest, without a topic, for these filters; copied for each matching topic."""
         kinds = self.kinds
         if kinds is None or len(kinds) >= TOPICS:
             kinds = self.kinds = {}

@@ -1,8 +1,8 @@
 """Key index: maps very many keys to numbers, in the order of the keys.
 
-A leaf of mqtt.model, below keyed_store. A key costs its text and some 24 octets: the map is a list of sorted
-lists, each with an array of numbers. ``seek`` finds the first key at or after another one, so that a walk can
-go on after keys have come and gone.
+A leaf of mqtt.model, used by keyed_store. A key costs its text and some 24 octets: the map is a list of
+sorted lists, each with an array of numbers. ``seek`` finds the first key at or after a given key, so that a
+walk can go on after keys were added and removed.
 """
 from array import array
 from bisect import bisect_left, bisect_right
@@ -29,7 +29,7 @@ class KeyIndex:
         self._numbers = [array("Q", [pairs[key] for key in part]) for part in self._keys]
 
     def get(self, key):
-        """The key's number, or None if there is no such key."""
+        """The key's number, or None if it is missing."""
         part, at = self._find(key)
         if part < 0 or at == len(self._keys[part]) or self._keys[part][at] != key:
             return None
@@ -58,7 +58,7 @@ class KeyIndex:
         return None
 
     def pop(self, key):
-        """Remove the key. Returns its number, or None if there is no such key."""
+        """Remove the key. Returns its number, or None if it is missing."""
         part, at = self._find(key)
         if part < 0 or at == len(self._keys[part]) or self._keys[part][at] != key:
             return None
@@ -73,7 +73,7 @@ class KeyIndex:
         return number
 
     def seek(self, key):
-        """Return (key, number) of the first key that is not less than ``key``; None if all are less."""
+        """Return (key, number) of the first key that is not less than ``key``; or None."""
         part, at = self._first_from(key)
         return None if part == len(self._keys) else (self._keys[part][at], self._numbers[part][at])
 

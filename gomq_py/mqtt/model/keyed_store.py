@@ -1,9 +1,9 @@
 """Keyed store: keeps the latest message of each key, on disk like a queue's messages.
 
-Above a message store of the vhost, below retained messages (key: topic) and wills (key: client). All messages
-are taken from that store and stay unacked; an index in memory, rebuilt at boot, has the latest of each key.
+Used by retained messages (key: topic) and wills (key: client); uses a message store of the vhost. In that
+store all messages stay unacked; an index in memory, rebuilt at boot, has the latest of each key.
 
-- *Replaced*: a message is deleted only once its successor is safe, so a power cut leaves one of them.
+- *Replaced*: a message is deleted only once its successor is safe, so a power cut leaves one of the two.
 - *Deleted*: a message without content (a tombstone) is written for the key. Once the tombstone is safe, the
   key's older messages are deleted; once these deletions are safe, the tombstone is. If there is no room for a
   tombstone, the message is deleted at once.
@@ -47,7 +47,7 @@ class KeyedStore(Destination):
         tombstone(key)        makes the Message that deletes the key's message
         index                 (KeyIndex) the location of each key's message
         octets                of all bodies together
-        closed                after a fault until the store is reopened, or for ever (``is_over``)
+        closed                True after a fault until the store is reopened, or for ever (``is_over``)
         when_open(store)      returns an iterator of steps to run after a reopening
     """
 
@@ -83,7 +83,7 @@ class KeyedStore(Destination):
         return self._put(key, message, False)
 
     def open(self):
-        """Create the message store if it is missing. Returns True if it was created and needs a flush."""
+        """Create the message store if missing. Returns True if it was created and needs a flush."""
         return self._store is None and self.next_store() is not None
 
     def next_store(self):
@@ -136,8 +136,7 @@ class KeyedStore(Destination):
         return 1
 
     def _append(self, message):
-        """Append a copy and mark it as taken. Returns (location, expiry in Unix ms). Raises StoreError,
-        Refused.
+        """Append a copy, marked as taken. Returns (location, expiry in Unix ms). Raises StoreError, Refused.
         """
         store, shown = self._opened(), self._shown
         store.append(message)
@@ -207,8 +206,7 @@ class KeyedStore(Destination):
     # boot
 
     def recovered(self, store):
-        """Load the messages of an earlier run from ``store``. None: it is reopened later. For boot; blocks.
-        """
+        """Load the messages of an earlier run from ``store``. None: reopened later. For boot; blocks."""
         if store is None:
             self.closed = self.failed = True
             self._reopening.begin()

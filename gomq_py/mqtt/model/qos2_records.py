@@ -8,10 +8,10 @@ before PUBCOMP leaves. A rewritten record's old copy is deleted once the new cop
     sent        before a PUBLISH of QoS 2 leaves, until its PUBCOMP: after a restart the message comes again
                 with the same identifier and DUP; if it is settled, PUBREL is sent. PUBLISH and PUBREL wait
                 for acknowledgers (followers), because a new leader must have the record
-    received    just before a QoS 2 message is given to its destinations, until its PUBREL: after a kill the
-                client's repeated PUBLISH is known and not stored twice
+    received    just before a QoS 2 message is published to its destinations, until its PUBREL: after a kill
+                the client's repeated PUBLISH is known and not stored twice
     partly      when some destinations have the message and the next waits for files, until all have it: after
-                a kill the client sends it again, and it goes to those that lack it
+                a kill the client sends the message again, and it goes to the destinations that lack it
     sure        written before PUBREC is sent: the messages of all "received" records up to a location are on
                 disk
     doubt       clients may hold identifiers that are free here: from the next boot on, PUBREL is sent for an
@@ -58,8 +58,8 @@ NO_ROUTING = b"\0\0"
 
 
 class QoS2Records(_scheduler.TurnTaker):
-    """Records the QoS 2 identifiers of one vhost, in a store that the first record makes. Records that cannot
-    be kept are skipped and logged.
+    """Records the QoS 2 identifiers of one vhost, in a store made for the first record. Records that cannot
+    be stored are skipped and logged.
 
     If the store has ``failed``, another QoS2Records with a new store replaces it (moving.Replacing). Both are
     ``is_stuck`` until the definitions on disk name the new store: a kill before that would restore
@@ -91,7 +91,7 @@ class QoS2Records(_scheduler.TurnTaker):
         self.together, self.waiting = (self,), []  # waiting: callbacks for the end of is_stuck
 
     def open(self):
-        """Create the store before the first record. Returns True if it was created now and needs a flush."""
+        """Create the store before the first record. Returns True if it is new and needs a flush."""
         # The definitions must name the store before a kill can follow.
         if self.store is not None or not self._opened():
             return False
@@ -114,8 +114,8 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def trust(self, trust_at, doubt_at, is_doubtful):
-        """Use the trust and doubt records at these locations; write one whose location is 0. ``is_doubtful``:
-        not all sent messages are recorded, so keep no trust record.
+        """Use the trust and doubt records at these locations; write a record whose location is 0.
+        ``is_doubtful``: not all sent messages are recorded, so there must be no trust record.
         """
         self.trust_at = trust_at
         if not trust_at and not is_doubtful:
@@ -145,7 +145,7 @@ class QoS2Records(_scheduler.TurnTaker):
 
     def begun(self, key, identifier, destinations, message, had):
         """Record a received message before ``destinations`` (a tuple) get it. ``had``: encoded log positions
-        where some of them have it already. Returns the record's location for received(), 0 on failure.
+        in destinations that have it already. Returns the record's location for received(), 0 on failure.
         """
         if not self._opened():
             return 0
@@ -155,7 +155,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return self._keep(RECEIVED, BEGUN, identifier, key, 0, self.came_ms)
 
     def received(self, kept_at, key, identifier, destinations):
-        """Note that all ``destinations`` took the begun() message. Returns the record's present location."""
+        """Note that all ``destinations`` stored the begun() message. Returns the record's new location."""
         if not kept_at or self.failed:
             return kept_at
         if self.store.pool.has_unnamed and not _would_outlive_kill(destinations):
@@ -172,7 +172,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return self.places_of(())
 
     def places_of(self, left):
-        """Encoded log positions of the begun() message, without those in ``left``, its last destinations."""
+        """Encoded log positions of the begun() message, without the last destinations, ``left``."""
         end = self.message.body_at + self.places_length
         for destination in left:
             if destination.next_store() is not None:
@@ -239,8 +239,8 @@ class QoS2Records(_scheduler.TurnTaker):
                 self._delete(before)  # the next flush covers this, too: another flush would cost a poll
 
     def sure_before(self, kept_at, mark):
-        """At boot, take over an earlier run's SURE record at ``kept_at``, which covers RECEIVED records up to
-        ``mark``. The next one replaces it.
+        """At boot, use an earlier run's SURE record at ``kept_at``, which covers RECEIVED records up to
+        ``mark``. The next SURE record replaces it.
         """
         self.sure_at = kept_at
         self.sure_mark = max(self.sure_mark, mark)
@@ -248,7 +248,7 @@ class QoS2Records(_scheduler.TurnTaker):
     # both
 
     def done(self, kept_at, has_ended=False):
-        """Delete a record at once or, if its session ``has_ended``, once that end is on disk (moved())."""
+        """Delete a record at once or, if its session ``has_ended``, when that end is on disk (moved())."""
         if self.store is None or self.failed:
             return
         if has_ended:
@@ -306,7 +306,7 @@ class QoS2Records(_scheduler.TurnTaker):
 
     def recovered(self, store, sessions):
         """Restore the identifiers of the durable ``sessions``, for boot. ``store``: None if it cannot be
-        opened; a new one replaces it. Blocks.
+        opened; a new store replaces it. Blocks.
         """
         if store is None:
             self.doubts = True
@@ -322,7 +322,7 @@ class QoS2Records(_scheduler.TurnTaker):
         self.write_out()
 
     def fail(self, error):
-        """Write no more records, and have a QoS2Records with a new store replace this one."""
+        """Write no more records; a QoS2Records with a new store must replace this object."""
         if not self.failed:
             self.failed = self.is_stuck = True
             LOG.error(
@@ -335,7 +335,7 @@ class QoS2Records(_scheduler.TurnTaker):
         self.waiting.append(callback)
 
     def replaced(self):
-        """End ``is_stuck``, because the definitions on disk name another store now."""
+        """End ``is_stuck``, because the definitions on disk name the new store."""
         self.is_stuck = False
         waiting, self.waiting = self.waiting, []
         for callback in waiting:
@@ -357,7 +357,7 @@ class QoS2Records(_scheduler.TurnTaker):
     # helpers
 
     def _note_places(self, destinations, message, had):
-        """Put the log positions ``had``, and the next one in each destination, into the next record."""
+        """Put the log positions ``had``, and each destination's next log position, into the next record."""
         room = len(NO_ROUTING) + RECORD_OCTETS + len(had) + PLACE_OCTETS * len(destinations)
         self.places_length = 0
         # The destinations in ``had`` stored the message at another time: do not search for it by time.

@@ -2,7 +2,7 @@
 blocks.
 
 Each received identifier is restored as complete or as partly stored, or dropped; qos2_records has the rules.
-Restored identifiers are recorded anew, so that later boots need not check them. After a power loss sent
+Restored identifiers are recorded again, so that later boots need not check them. After a power loss sent
 identifiers may be missing: that is recorded, too, and the sessions of that time stay doubtful in all later
 runs.
 
@@ -40,7 +40,7 @@ PLACE_OCTETS = 16
 
 
 class Entry(NamedTuple):
-    """A decoded record: its own location and its fields. ``place``: the location in its fields."""
+    """A decoded record: its location, and its fields. ``place``: the location that is a field."""
 
     location: int
     kind: int
@@ -99,7 +99,7 @@ class QoS2Recovery:
         self._forget()
 
     def _entries(self):
-        """Read all records. Returns {(key, kind, identifier): the last Entry with these three}."""
+        """Read all records. Returns {(key, kind, identifier): the last such Entry}."""
         entries, message = {}, Message()
         while self._store.ready_count and self._store.peek(message):
             self._store.shift()
@@ -166,7 +166,7 @@ def stores_of(vhost):
 
 
 def held_in(stores, noted, came_ms=0):
-    """The part of ``noted`` (encoded log positions) where the message is stored, or was until it was acked.
+    """The part of ``noted`` (encoded log positions) where the message is stored, or was stored until its ack.
     ``came_ms``: its arrival, Unix ms. Blocks.
     """
     # Not if the message is new and still in memory.

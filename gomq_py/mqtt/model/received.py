@@ -66,7 +66,7 @@ class Received:
         return self._value(identifier) != 0
 
     def begin(self, identifier, destinations, message):
-        """Record that ``destinations`` (a tuple) are about to get the message of an unknown, partly stored or
+        """Record that ``destinations`` (a tuple) will now get the message of an unknown, partly stored or
         postponed identifier. The caller then calls add(), not_stored() or postpone().
         """
         if self.records is None or self.closed:
@@ -78,8 +78,8 @@ class Received:
                 self.key, identifier, destinations, message, self._had(identifier))
 
     def postpone(self, identifier, message, destinations, left, taken):
-        """Note that ``left``, the last of ``destinations``, wait for files. ``taken``: all before them took
-        the message. Returns the function that BlockedPublish calls before each retry.
+        """Note that ``left``, the last of ``destinations``, wait for files. ``taken``: all earlier
+        destinations stored the message. Returns the function that BlockedPublish calls before each retry.
         """
         if not self.closed:
             self.storing[identifier] = [self._places_of(identifier)]
@@ -127,20 +127,20 @@ class Received:
         return self.partly is not None and identifier in self.partly
 
     def lacking(self, identifier, destinations):
-        """Those of ``destinations`` that lack an identifier's message: all of them, unless is_partly()."""
+        """The ``destinations`` that lack an identifier's message: all, unless is_partly()."""
         if not self.is_partly(identifier):
             return destinations
         keys = keys_in(self.partly[identifier])
         return [destination for destination in destinations if not destination.is_one_of(keys)]
 
     def give_up_partly(self, identifier):
-        """Forget a partly stored message, because the client reuses its identifier for another message."""
+        """Forget a partly stored message, because the client reuses the identifier."""
         if self.is_partly(identifier) and self.discard(identifier):
             # otherwise after a kill the new message would count as stored where the old one is
             self.records.write_out()
 
     def _dismiss(self):
-        """Delete the record that begin() wrote: not all destinations took the message."""
+        """Delete the record that begin() wrote: not all destinations stored the message."""
         if self.begun_at:
             begun_at, self.begun_at = self.begun_at, 0
             self.records.done(begun_at)
@@ -185,8 +185,8 @@ class Received:
             self._tell(identifier, False, None)
 
     def refused_by_some(self, identifier, destinations):
-        """Note that some ``destinations`` refused a message. The client gets no answer, and its repeat goes
-        only to destinations that did not take it.
+        """Note that some ``destinations`` refused a message. The client gets no answer, and the client's
+        repeat goes only to destinations that did not store it.
         """
         places = self._had(identifier)
         if self.begun_at:
@@ -199,13 +199,13 @@ class Received:
             self.not_stored(identifier)
 
     def _held_by(self, identifier, destinations):
-        """Encoded log positions of the begin() message in those ``destinations`` that have stored it."""
+        """Encoded log positions of the begin() message in the ``destinations`` that have stored it."""
         noted, came_ms = self.records.noted(self.begun_at)
         return held_in(_sound(destinations), noted[len(self._had(identifier)):], came_ms)
 
     def lost_by_some(self, identifier, destinations):
         """Forget an identifier whose message may be lost, because stores of some ``destinations`` failed. The
-        client's repeat goes only to these.
+        client's repeat goes only to these destinations.
         """
         # Identifiers of an earlier run stay: boot flushed their messages.
         if self.earlier is not None and identifier in self.earlier:
@@ -230,8 +230,8 @@ class Received:
             callback(taken, queues)
 
     def discard(self, identifier):
-        """Forget an identifier, after PUBREL or because its message is lost. Returns False if it is unknown,
-        or must stay because its message waits for files.
+        """Forget an identifier, after PUBREL or because its message is lost. Returns False if the identifier
+        is unknown, or must stay because its message waits for files.
         """
         if identifier in self.storing:
             return False
@@ -247,7 +247,7 @@ class Received:
 
     def awaited(self, identifier):
         """The queues, as a list of tuples, that must flush a known identifier's message before PUBREC. If one
-        of them has failed, the message may be lost.
+        of the queues has failed, the message may be lost.
         """
         awaited = [queues for _, queues in self.unsafe]
         kept_at = self._value(identifier)
@@ -282,8 +282,8 @@ class Received:
         self.partly[identifier] = places
 
     def move(self, oldest):
-        """Append copies of the records that lie in segments before number ``oldest``, so that these can be
-        deleted.
+        """Append copies of the records that lie in segments before number ``oldest``, so that these segments
+        can be deleted.
         """
         for identifier in self._identifiers():
             kept_at = self._value(identifier)
@@ -291,7 +291,7 @@ class Received:
                 octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, self.records.again(kept_at))
 
     def keep_in(self, records):
-        """Write the identifiers to a new QoS2Records, because the old one's store failed."""
+        """Write the identifiers to a new QoS2Records, because the old store failed."""
         # Except identifiers whose messages a kill would lose, because they are in files without names.
         outlives = True
         for _, queues in self.unsafe:
@@ -332,7 +332,7 @@ class Received:
         return found
 
     def _value(self, identifier):
-        """The location of an identifier's record; NOT_KEPT: no record; 0: unknown. Makes its page current."""
+        """The location of an identifier's record; NOT_KEPT: no record; 0: unknown. Makes the page current."""
         if identifier >> PAGE_BITS != self.number:
             page = self.pages.get(identifier >> PAGE_BITS)
             if page is None:

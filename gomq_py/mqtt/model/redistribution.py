@@ -1,8 +1,8 @@
-"""Redistribution: gives an ended session's unacknowledged messages to other members of its shared
+"""Redistribution: sends an ended session's unacknowledged messages to other members of its shared
 subscriptions (MQTT 5 §4.8.2).
 
-broker.transfer.redistribution moves the messages. Those of QoS 1 and 2 that came by a shared subscription are
-published to it again, unless their delivery at QoS 2 has begun [MQTT-4.8.2-5]. Never switches.
+broker.transfer.redistribution moves the messages. Messages of QoS 1 and 2 that came by a shared subscription
+are published to it again, unless their delivery at QoS 2 has begun [MQTT-4.8.2-5]. Never switches.
 """
 from gomq_py.content import forms
 from gomq_py.mqtt.wire import crossing
@@ -79,7 +79,7 @@ class Redistribution:
 
 
 def _is_acknowledged(about):
-    """Whether clients acknowledge a message with this describe(): False for a replay of a retained one."""
+    """Whether a client acknowledges a message with this describe(): False for a replayed retained message."""
     if about["kind"] == forms.BASIC:
         return about["persistent"]
     return crossing.is_acknowledged(about["flags"])

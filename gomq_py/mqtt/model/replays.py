@@ -23,7 +23,7 @@ SOON_MS, LATER_MS = 10, 250
 
 
 class Replay(Job):
-    """Sends retained messages to one session; add() names each subscription to send them for."""
+    """Sends retained messages to one session; call add() for each subscription."""
 
     name = "replaying retained MQTT messages"
 
@@ -124,7 +124,7 @@ class Replay(Job):
         return 1
 
     def _destination(self, subscription):
-        """The queue or sink for this subscription, or None if the session no longer has it."""
+        """The queue or sink for this subscription, or None if it has ended."""
         session = self._session
         if session.subscriptions.get(subscription.topic_filter) != subscription:
             return None

@@ -32,7 +32,7 @@ ALWAYS, IF_NEW, NEVER = 0, 1, 2
 
 class Retained(KeyedStore):
     """Keeps at most ``max_messages``, of ``max_octets`` in all. If full, accepts a message only in place of a
-    larger one.
+    larger message of the topic.
     """
 
     takes_publishes_only = True
@@ -62,8 +62,8 @@ class Retained(KeyedStore):
         return self.store(topic, message)
 
     def store(self, topic, message):
-        """Retain a message for a topic; an empty message deletes the retained one. Returns 1, 0 if refused,
-        LATER if it must wait for files.
+        """Retain a message for a topic; an empty message deletes the retained message. Returns 1 if done, 0
+        if refused, LATER if it must wait for files.
         """
         self.unable = False
         if not message.get_body_length() and not self.closed:
@@ -135,9 +135,9 @@ class Retained(KeyedStore):
         return self.show(location, message) and not self._is_expired(message, now_ms)
 
     def topics(self, now_ms, after="", may_see=None):
-        """A generator of (topic, bytes of its payload) for topics after ``after`` ("": all), in order. The
-        bytes are None if the message has expired or ``may_see(topic)`` is false. The caller may switch at a
-        yield.
+        """A generator of (topic, size of its payload in bytes) for topics after ``after`` ("": all), in
+        order. The size is None if the message has expired or ``may_see(topic)`` is false. The caller may
+        switch at a yield.
         """
         message = Message()
         place = successor(after) if after else ""
@@ -155,9 +155,9 @@ class Retained(KeyedStore):
     # replay
 
     def replay(self, session, subscription, is_new, mark=None):
-        """Send a Session the retained messages that match its new subscription, if the retain handling asks
-        for them; in slices, in the order of topics. ``is_new``: the session had no subscription to the
-        filter; ``mark``: value of mark() when the client subscribed, None for now.
+        """Send a Session the retained messages that match its new subscription, if the subscription's retain
+        handling says so; in slices, in the order of topics. ``is_new``: the session had no subscription to
+        the filter; ``mark``: value of mark() when the client subscribed, None: now.
         """
         handling = subscription.retain_handling
         if handling == NEVER or handling == IF_NEW and not is_new:
@@ -232,7 +232,7 @@ class Retained(KeyedStore):
 
 class Waits:
     """Tracks the retained messages that wait for files, by arrival number, and the replays that wait for
-    these.
+    these messages.
     """
 
     # A client that subscribes while a message waits gets this message from its replay only.
@@ -262,7 +262,7 @@ class Waits:
 
 
 class Waiting:
-    """Wraps ``message.lacking``, by which a message waits for files, to tell Waits of the wait's end."""
+    """Wraps ``message.lacking``, by which a message waits for files, and informs Waits of the end."""
 
     def __init__(self, waits, place):
         self._waits = waits

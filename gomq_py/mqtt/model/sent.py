@@ -1,4 +1,4 @@
-"""Sent: knows which messages of a session were sent with a packet identifier and not acknowledged.
+"""Sent: records which messages of a session were sent with a packet identifier and not acknowledged.
 
 mqtt.server.delivery calls it; it uses the session's queue and qos2_records. A Sent outlives the connection:
 unacknowledged messages are sent again with their identifiers. Each identifier has a row of 24 octets:
@@ -48,7 +48,7 @@ class Sent:
     """A table of the messages in flight from the session's ``queue``.
 
         window        most messages in flight
-        count         those over this connection
+        count         messages in flight over this connection
         used          number of identifiers in use
         to_release    identifiers of deleted messages, which need a PUBREL
         records       the QoS2Records that keeps QoS 2 messages under the session's ``key``, or None
@@ -128,7 +128,7 @@ class Sent:
         return False
 
     def spare(self, message):
-        """Keep the message at the queue's head, for which is_owed() is true, out of the queue until its
+        """Hold the message at the queue's head, for which is_owed() is true, outside the queue until the
         client reconnects, so that messages behind it can be dropped. Returns False, without effect, while the
         client is connected.
         """
@@ -200,7 +200,7 @@ class Sent:
         return 0
 
     def keep_in(self, records):
-        """Write all QoS 2 identifiers to a new QoS2Records, because the store of the old one failed."""
+        """Write all QoS 2 identifiers to a new QoS2Records, because the old store failed."""
         for identifier in range(1, self.capacity + 1):
             row = (identifier - 1) * ROW
             state = self.at[row + 20] & 3
@@ -309,7 +309,7 @@ class Sent:
             self.before = None
 
     def drop(self, identifier):
-        """Forget this identifier, which known() returned: its message was dropped."""
+        """Forget this identifier, which known() returned: the message was dropped."""
         self.next_before += 1
         self._gone(identifier)
 
@@ -322,7 +322,7 @@ class Sent:
 
     def acknowledged(self, kind, identifier):
         """Handle a PUBACK, PUBREC or PUBCOMP of success. Returns RELEASE: send PUBREL; UNKNOWN: no such
-        identifier; WRONG: another packet is due; otherwise NOTHING, also while the queue is closed.
+        identifier; WRONG: a different packet is due; otherwise NOTHING, also while the queue is closed.
         """
         if self.queue.closed:
             return NOTHING
@@ -427,7 +427,7 @@ class Sent:
         return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 
     def _stored_ms(self, row):
-        """Low octets of the time (Unix ms) when a row's message was stored; 0 if that need not be checked."""
+        """Low octets of the time (Unix ms) when a row's message was stored; 0 if no check is needed."""
         return octets.le32(self.at, row + 16) if self.at[row + 22] else 0
 
     def _gone(self, identifier):
@@ -474,7 +474,7 @@ class Sent:
 
 
 class Returning(Job):
-    """Puts very many messages of a Sent back in slices; to keep their order, the queue delivers nothing."""
+    """Requeues very many messages of a Sent in slices; to keep the order, the queue delivers nothing."""
 
     name = "putting back what MQTT clients have not acknowledged"
 

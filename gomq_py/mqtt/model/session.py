@@ -60,7 +60,7 @@ class Subscription:
             self.identifier)
 
     def arguments(self):
-        """The binding's arguments: QoS, and options that are not default. Equal options share one dict."""
+        """The binding's arguments: QoS, and options that are not default. Equal arguments share a dict."""
         return _arguments(*self._values()[1:])
 
 
@@ -98,19 +98,19 @@ class Session:
     """The state of a client id.
 
         user                   name of the user who connected last
-        of_token               that login was by a token
+        of_token               True if that user logged in by a token
         version                protocol level
         kept                   arguments that limit the queue
-        connection             of the client; None while it is absent, as may_get and may_get_all
+        connection             of the client; None while absent, as are may_get and may_get_all
         may_get(filter)        whether the client may receive messages by the topic filter
-        may_get_all()          whether it may by every filter, until its rights change
+        may_get_all()          whether it may by every filter, until rights change
         queue                  the SessionQueue, or None while no message is kept
         sink                   the Destination of QoS 0 messages while the client is connected, else None
         is_durable             the session outlives its connection, for ``expiry_s`` seconds
         is_safe                the session's definition is known to be on disk
         subscriptions          {topic filter: Subscription}, changed by its bindings alone
         sent, received         packet identifiers in flight, which outlive connections
-        is_doubtful            the client may have further ones in flight, whose records a power loss deleted
+        is_doubtful            the client may have more in flight, whose records a power loss deleted
     """
 
     def __init__(self, sessions, client_id):
@@ -148,8 +148,8 @@ class Session:
         return PREFIX + self.client_id
 
     def subscribe(self, subscription):
-        """Add or change a subscription with a valid filter, and create the session's queue if it is needed.
-        Returns True if the filter is new. Raises OutOfResources, PreconditionFailed.
+        """Add or change a subscription with a valid filter, and create the session's queue if needed. Returns
+        True if the filter is new. Raises OutOfResources, PreconditionFailed.
         """
         vhost, source = self._sessions.vhost, self._sessions.exchange
         destination = self._destination(subscription.qos)
@@ -171,7 +171,7 @@ class Session:
         return not before
 
     def unsubscribe(self, topic_filter):
-        """Remove a subscription. Returns whether it existed. Raises OutOfResources."""
+        """Remove a subscription. Returns whether the subscription existed. Raises OutOfResources."""
         bindings = self._bindings(topic_filter)
         for binding in bindings:
             self._detach(binding)

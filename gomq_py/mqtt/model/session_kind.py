@@ -1,6 +1,6 @@
 """Session kind: defines names and arguments of session queues, for modules that need no session.
 
-A leaf of mqtt.model, below sessions and session_queue; mqtt.model.kinds registers the kind.
+A leaf of mqtt.model, used by sessions and session_queue; mqtt.model.kinds registers the kind.
 """
 from gomq_py.broker.features.length import DROP_HEAD, MAX_BYTES_ARGUMENT, OVERFLOW_ARGUMENT
 

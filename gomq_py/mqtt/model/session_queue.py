@@ -57,7 +57,7 @@ class SessionQueue(broker_queue.Queue):
         return self.session.sent.spare(message)
 
     def counted_bytes(self, message):
-        """Bytes that the ready messages take in files, plus ``message`` (or None); topics included."""
+        """Bytes of the ready messages in files, plus ``message`` (or None); topics included."""
         counted = self.store.ready_octets()
         if message is None:
             return counted
@@ -75,7 +75,7 @@ class SessionQueue(broker_queue.Queue):
         return count
 
     def emptied(self):
-        """If no message is ready, tell the consumers."""
+        """If no message is ready, inform the consumers."""
         # One may wait to resend a message that was deleted.
         if self.ring is not None and self.ready_count == 0 and not self.is_opening():
             for consumer in self.ring.consumers:

@@ -1,4 +1,4 @@
-"""Sessions: begins, resumes, hands over and ends the sessions of one vhost, by client id.
+"""Sessions: begins, resumes, moves (to a new connection) and ends a vhost's sessions, by client id.
 
 The MQTT server calls this; subscriptions go to the vhost's MQTT exchange. Never switches. A durable change is
 in the log when a function returns, and on disk when ``durability.when_safe`` calls back.
@@ -30,7 +30,7 @@ _USER, _OF_TOKEN, _VERSION = "x-mqtt-user", "x-mqtt-user-of-token", "x-mqtt-vers
 
 class Connected(NamedTuple):
     """The result of connect(). ``was_there``: the session existed; ``is_recorded``: a definition was written,
-    for this session or one that it replaced, and the answer must wait for the disk.
+    for this session or a session that it replaced, and the answer must wait for the disk.
     """
 
     session: Any
@@ -43,13 +43,13 @@ class Sessions:
 
         by_client        {client id: Session}
         subscriptions    number of all subscriptions
-        shared           number of shared ones
+        shared           number of shared subscriptions
         exchange         has the subscriptions as bindings, and gets publishes from the vhost's
                          ``topic_exchange``
 
     A connection is any object with ``wants_will``, ``taken_over()`` (another connection has its client id)
-    and ``session_ended(reason)``. Both end the connection without switching or touching the session; before
-    they return, the connection has detached its consumer and returned unacknowledged messages.
+    and ``session_ended(reason)``. Both methods end the connection without switching or touching the session;
+    before they return, the connection has detached its consumer and returned unacknowledged messages.
     """
 
     def __init__(self, vhost, exchange, retained, wills):
@@ -83,8 +83,8 @@ class Sessions:
         queue, if any, before it switches. Raises NotFound if the queue is closed after a fault,
         OutOfResources, PreconditionFailed, ResourceLocked if a queue of another kind has the name.
 
-            expiry_s    how long it outlives its connection, NEVER: forever
-            kept        more arguments for its queue
+            expiry_s    how long the session outlives its connection, NEVER: forever
+            kept        more arguments for the session's queue
             of_token    a token named the ``user``
             kept_max    most durable sessions that one user may begin, 0: no limit
         """
@@ -122,9 +122,9 @@ class Sessions:
         return Connected(session, was_there, is_recorded)
 
     def disconnect(self, session, connection, expiry_s=None):
-        """End a session's connection, unless another one took over; a session without expiry ends, too.
-        ``expiry_s``: a new expiry, or None. Raises OutOfResources, and keeps the old one, if it cannot be
-        recorded.
+        """End a session's connection, unless a newer connection has the session; a session without expiry
+        ends, too. ``expiry_s``: a new expiry, or None. Raises OutOfResources, and keeps the old expiry, if
+        the new one cannot be recorded.
         """
         if session.connection is not connection:
             return
@@ -166,7 +166,7 @@ class Sessions:
 
     @property
     def source_name(self):
-        """Name of the exchange that clients publish to, which may be missing; rights are checked by it."""
+        """Name of the exchange that clients publish to, which may be missing; used to check rights."""
         return self.vhost.topic_exchange
 
     def source(self):
@@ -281,7 +281,7 @@ class Sessions:
             self._count(session)
 
     def _check_count(self, client_id, owner, most):
-        """Raise PreconditionFailed if this client id's session would be one too many for its owner."""
+        """Raise PreconditionFailed if this client id's session would exceed the owner's limit."""
         kept = self._kept_of.get(owner, ())
         if most and len(kept) >= most and client_id not in kept:
             raise PreconditionFailed(

@@ -1,4 +1,4 @@
-"""Shared subscriptions: give each message to one member of a group of sessions, which have one share name and
+"""Shared subscriptions: give each message to one member of a group of sessions with the same share name and
 filter (MQTT 5 §4.8.2).
 
 The MQTT exchange has one SharedSubscription per share name and filter, made by the first binding and dropped
@@ -9,9 +9,9 @@ from gomq_py.broker.routing.route import LATER
 
 
 class Member:
-    """A member of a shared subscription: ``session`` with its ``target`` (queue or sink). ``count``: its
-    bindings; ``is_present``: it counts as connected; ``is_allowed``: it may get the messages, as of the
-    number ``rights`` of its rights.
+    """A member of a shared subscription: ``session`` with its ``target`` (queue or sink). ``count``: number
+    of its bindings; ``is_present``: the member counts as connected; ``is_allowed``: the member may get
+    messages, as computed for revision ``rights`` of its client's rights.
     """
 
     __slots__ = ("session", "target", "interests", "count", "is_present", "rights", "is_allowed")
@@ -34,7 +34,7 @@ class Member:
 
 
 class Rotation:
-    """Has ``members`` in the order of their turns; ``next`` is the index of the member whose turn is next."""
+    """Has ``members`` in the order of their turns; ``next``: index of the member whose turn is next."""
 
     __slots__ = ("members", "next")
 
@@ -58,8 +58,8 @@ class Rotation:
 
 class SharedSubscription(_routes.Destination):
     """The Destination of all members of a shared subscription: each message goes to one member. Connected
-    members take turns, in the order in which they subscribed or came back; absent ones get only messages that
-    no connected member takes.
+    members take turns, in the order in which they subscribed or came back; absent members get only messages
+    that no connected member takes.
     """
 
     # A member that refuses a message is skipped. The shared subscription is durable if a member is. When a
@@ -105,7 +105,7 @@ class SharedSubscription(_routes.Destination):
             self._rotation_of(member).add(member)
 
     def renewed(self):
-        """Mark this as failed, because a member's store failed. Returns the SharedSubscription to use now."""
+        """Mark this as failed, as a member's store failed. Returns the SharedSubscription to use now."""
         self.failed = True
         share = SharedSubscription(self.name, self.departed)
         share.members, share.present, share.absent = self.members, self.present, self.absent
@@ -113,8 +113,8 @@ class SharedSubscription(_routes.Destination):
         return share
 
     def publish(self, message):
-        """Publish to the next member. Returns its answer; 0 if no member takes the message; 1 if there is no
-        member to ask: none may receive it, or all are being deleted.
+        """Publish to the next member. Returns the member's answer; 0 if all members refuse the message; 1 if
+        no member may receive it, or all are being deleted.
         """
         self.was_asked = False
         answer = self._publish(message, self.present) or self._publish(message, self.absent)
@@ -135,7 +135,7 @@ class SharedSubscription(_routes.Destination):
         return [store for target in self.members for store in target.stores()]
 
     def _publish(self, message, rotation):
-        """Give the message to the next member of the rotation that takes it."""
+        """Publish the message to the next member of the rotation that accepts it."""
         members = rotation.members
         count = len(members)
         first = rotation.next
@@ -201,7 +201,7 @@ class SharedSubscriptions:
         return share, True
 
     def of(self, session):
-        """A list of the SharedSubscriptions that a session is a member of."""
+        """A list of the SharedSubscriptions of which a session is a member."""
         return [self.by_filter[topic_filter] for topic_filter in self._of.get(session, ())]
 
     def renew(self, share):

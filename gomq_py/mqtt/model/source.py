@@ -1,4 +1,4 @@
-"""Source: checks and names the exchange of a vhost that MQTT clients publish to and subscribe through.
+"""Source: checks and names the exchange of a vhost that MQTT clients publish and subscribe to.
 
 The source is the vhost's ``topic_exchange``, which Sessions uses. The parameter ``exchange`` of the component
 ``mqtt`` names one vhost's source.

@@ -3,10 +3,10 @@
 A keyed_store has the wills on disk; sessions report ends of connections and sessions; mqtt.server.will
 publishes. After a connection's end, unless DISCONNECT forbids it, its will is published when the will's delay
 is over or the session ends, whichever comes first; but not if the client has resumed the session. At a
-restart connected clients count as lost, unless they come back in time. Never switches.
+restart connected clients count as lost, unless they reconnect in time. Never switches.
 
 Right before a will is published, the positions that it will get in the destinations' logs are recorded, as in
-qos2_records: after a kill in between, the boot has it published to those that lack it.
+qos2_records: after a kill in between, the boot has the will published to the destinations that lack it.
 """
 from functools import partial
 from typing import NamedTuple
@@ -43,13 +43,13 @@ _OF_TOKEN, _PLACES = "of-token", "places"  # records of earlier releases lack th
 class Will(NamedTuple):
     """A client's will.
 
-        block         its properties as those of a PUBLISH, without their length
+        block         the properties, encoded as in a PUBLISH, without their length
         expiry_s      lifetime of the message, -1: unlimited
         state         CONNECTED, WAITING, BEGUN (being published) or PUBLISHED
         due_ms        Unix milliseconds at which a WAITING will is due
-        of_token      its user came with a token, whose rights another run does not know
-        places        encoded log positions at which its message is stored or about to be
-        came_ms       Unix milliseconds at which it was stored, 0 if unknown
+        of_token      its user logged in by a token, whose rights a later run does not know
+        places        encoded log positions at which its message is or will be stored
+        came_ms       Unix milliseconds at which the message was stored, 0 if unknown
     """
 
     client_id: str
@@ -70,7 +70,7 @@ class Will(NamedTuple):
 
 class Wills:
     """Keeps the wills of one vhost. ``publish(will, user, begin)``, given to start(), returns True once the
-    will needs no further attempt; ``user`` is None after a restart. It calls ``begin(destinations,
+    will needs no further attempt; ``user`` is None after a restart. ``publish`` calls ``begin(destinations,
     message)``, which returns the destinations that lack the message.
     """
 
@@ -115,7 +115,7 @@ class Wills:
 
     def begin(self, client_id, user, will=None):
         """Keep the Will (or None) of a User who has connected, in place of an earlier will. Returns whether
-        the will is kept; the next flush puts it on disk.
+        the will is kept; it is on disk after the next flush.
         """
         self._forget(client_id)
         if will is None:
@@ -201,7 +201,7 @@ class Wills:
         return will
 
     def _catch_up(self, store):
-        """A generator that applies client events that came while the store was closed, one will per step."""
+        """A generator that applies client events of the time when the store was closed, a will per step."""
         stores = stores_of(self.vhost) if self._is_unread else None
         for client_id in self._client_ids():
             if self.kept.closed:  # closed again
@@ -275,8 +275,8 @@ class Wills:
         self.vhost.when_safe(lambda error: self._published(client_id, error), hurry=False)
 
     def _begin(self, will, begun, destinations, message):
-        """Record where the logs of ``destinations`` are about to get the will's message. Returns those that
-        lack it; appends these and the recorded will to the list ``begun``.
+        """Record where the logs of ``destinations`` are about to get the will's message. Returns the
+        destinations that lack it; appends these and the recorded will to the list ``begun``.
         """
         records = self.vhost.extras[EXTRA].qos2_records
         had = keys_in(will.places)
@@ -326,7 +326,7 @@ class Wills:
         return _will_of(message) if self.kept.get(client_id, message) else None
 
     def _unpublished(self, client_id):
-        """The kept will of a client; None if there is none, or it is published and could not be marked so."""
+        """The kept will of a client; None without one, or if published but not marked so."""
         return None if client_id in self._unnoted else self._get(client_id)
 
     def _put(self, will):

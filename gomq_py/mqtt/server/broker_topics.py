@@ -77,7 +77,7 @@ class BrokerTopics:
                 self.told()
 
     def told(self):
-        """Note that a round of values was published or has failed; the next begins after the interval."""
+        """Note that a round of values was published or has failed; the next follows after the interval."""
         self._telling = None
         if self._sessions and self._timer is None:
             self._start(INTERVAL_MS)
@@ -191,7 +191,7 @@ class Telling(Job):
         return False
 
     def failed(self, error):
-        """Give up this round; the next round follows."""
+        """End this round; the next round follows."""
         self._topics.told()
         return False
 

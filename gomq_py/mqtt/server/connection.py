@@ -58,10 +58,10 @@ class ShownLimits(NamedTuple):
 class Connection(ClientConnection):
     """Serves an MQTT client.
 
-        session, caller                       from CONNACK on: of mqtt.model, and its rights for broker
-                                              operations
-        receive_maximum, topic_alias_maximum  from CONNECT on
-        maximum_packet_size                   from CONNECT on; 0: any
+        session, caller                       the Session (mqtt.model), and the Caller of broker operations;
+                                              set at CONNACK
+        receive_maximum, topic_alias_maximum  the fields of CONNECT
+        maximum_packet_size                   the field of CONNECT; 0: any size
         is_leaving                            DISCONNECT came, with ``leave_code``; any other end is abnormal
     """
 
@@ -177,7 +177,7 @@ class Connection(ClientConnection):
             self._gone()
 
     def _take_leave(self):
-        """Send the last packet; once the client has it, the socket lingers (hub.lingering). May switch."""
+        """Send the last packet; once it has left, the socket lingers (hub.lingering). May switch."""
         if self.finish():
             self.hub.lingering.end(self.socket)
 
@@ -369,7 +369,7 @@ class Connection(ClientConnection):
         self._stop()
 
     def has_plenty(self):
-        """Return False: reading may never wait, because an MQTT client may need an answer at once."""
+        """Return False: reading must never wait, because an MQTT client may need an answer at once."""
         return False
 
     # ends

@@ -1,10 +1,10 @@
-"""Delivery: writes PUBLISH packets for one client: messages of its session's queue (SessionConsumer), and QoS
-0 messages that no queue keeps (Sink).
+"""Delivery: writes PUBLISH packets for one client: messages of the client's session queue (SessionConsumer),
+and QoS 0 messages that no queue keeps (Sink).
 
 mqtt.server.flows makes both; publication writes packets for them. The consumer fills the hub's output buffer
 when its queue lets it; its capacity is 0 while the output is blocked. The sink is a Destination without a
-store, bound like a queue. It gathers packets while a read is handled, and sends them at its end; a client
-that does not read loses messages beyond its share of memory. Never switches.
+store, bound like a queue. The sink gathers packets while a read is handled, and sends them at the read's end;
+a client that does not read loses messages beyond its share of memory. Never switches.
 """
 from functools import partial
 
@@ -34,7 +34,7 @@ REPLAYED_AT_ONCE = 64
 class SessionConsumer(consumers.Consumer):
     """Consumes a session's queue for its client; delivers nothing before ``begin``.
 
-        sink              its gathered packets are sent before any message of the queue; or None
+        sink              the Sink, whose gathered packets are sent before any message of the queue, or None
         ended(reason)     called when the queue drops this consumer
         dropped           count of messages too large for the client or impossible in MQTT
         trace(message)    if not None, gets each message sent
@@ -162,8 +162,8 @@ class SessionConsumer(consumers.Consumer):
         return taken if self.to_drop else max(taken, broker_queue.TURN_OCTETS)
 
     def _look(self):
-        """Find and measure the next message that the client may have. Returns the octets of its packet; 0 if
-        there is none, or after many dropped messages in this turn.
+        """Find and measure the next message that the client may have. Returns the octets of its packet; 0
+        without such a message, or after many dropped messages in this turn.
         """
         queue = self.source
         sent = self.sent
@@ -193,7 +193,7 @@ class SessionConsumer(consumers.Consumer):
         return 0
 
     def _take(self, out, at, message):
-        """Write the measured message and take it. Returns the end offset, or ``at`` if it must wait."""
+        """Take the measured message; write it at ``out[at]``. Returns the end offset; ``at``: must wait."""
         qos = self.publication.qos
         if qos == 0:
             at = self.publication.write(out, at, message, 0, False)
@@ -286,7 +286,7 @@ class SessionConsumer(consumers.Consumer):
             self.queue.offer(self)
 
     def _release(self):
-        """Send PUBREL for deleted messages, once acknowledgers (followers) know of the deletion."""
+        """Send PUBREL for deleted messages, once acknowledgers (followers) have the deletion."""
         answers = Acknowledgements(self.publication.version)
         for identifier in self.sent.take_to_release():
             answers.add(PUBREL, identifier, 0)
@@ -424,7 +424,7 @@ class Sink(routes.Destination):
         """Nothing to do: a sink's messages do not wait for memory."""
 
     def _make_room(self, size):
-        """Make room for ``size`` more octets. Returns False if they exceed a spare buffer."""
+        """Make room for ``size`` more octets. Returns False if a spare buffer is too small."""
         if self.gathered + size > buffers.SPARE_OCTETS:
             self.send()
             if size > buffers.SPARE_OCTETS:

@@ -1,7 +1,7 @@
 """Fast lane: handles the packets of a socket read in one compiled walk, without a Python object per message.
 
-Stream hands it the hub's input buffer. A plain PUBLISH (mqtt.wire.frames) goes straight to its destinations,
-a plain acknowledgement straight to Inbound or Outbound (flows). Every other packet goes to
+The Stream passes the hub's input buffer. A plain PUBLISH (mqtt.wire.frames) goes straight to its
+destinations, a plain acknowledgement straight to Inbound or Outbound (flows). Every other packet goes to
 ``connection.packet``, the slow lane, which gives the same answers (mqtt.server.publish). Errors that end the
 connection go to ``connection.fail``. Never switches.
 
@@ -37,7 +37,7 @@ class LaneParts:
         self.renew()
 
     def renew(self):
-        """Replace ``message``, because a queue or store keeps the old one."""
+        """Replace ``message``, because a queue or store keeps the old Message."""
         message = Message()
         message.kind = crossing.KIND
         message.may_wait = True
@@ -133,9 +133,9 @@ class FastLane:
             large.end()
 
     def _walk(self, is_blocked, may_hold):
-        """Handle packets until the input ends, or the walk must stop (sets ``held``): at a PUBLISH if
-        ``is_blocked``; if ``may_hold``, at a QoS 2 PUBLISH whose identifier cannot be kept. Returns the first
-        offset not handled.
+        """Handle packets until the input ends, or the walk must stop (then sets ``held``): if ``is_blocked``,
+        at any PUBLISH; if ``may_hold``, at a QoS 2 PUBLISH whose identifier cannot be recorded. Returns the
+        first offset not handled.
         """
         walk = self.parts.walk
         while True:
@@ -244,8 +244,8 @@ class FastLane:
         return self.connection.inbound if self.inbound is None else self.inbound
 
     def _wait(self, route, at, taken):
-        """Leave the publish to publish_later(), until destination number ``at`` of the route can take the
-        message; the lane handles no more packets of this read. ``taken``: all destinations before took the
+        """Leave the publish to publish_later(), until destination number ``at`` of the route can store the
+        message; the lane handles no more packets of this read. ``taken``: all destinations before stored the
         message.
         """
         message = self.parts.message
@@ -257,7 +257,7 @@ class FastLane:
             self.connection, walk.qos, walk.packet_identifier, message, route.queues, at, bool(taken))
 
     def _stored(self, route, qos, packet_identifier, taken):
-        """Note the answer to a message that was offered to all destinations of the route, and count it."""
+        """Note the answer to a message that all destinations of the route have got; count the message."""
         is_routed = route.count() > 0
         if qos:
             queues = route.queues if route.durable or not taken else None

@@ -7,8 +7,8 @@ publishes (MQTT 5 §4.6), once their messages are on disk.
 
     fast lane, slow lane > stored(), answer() > done() > verbs.pending_confirms > output
 
-Outbound sends all messages to one client, and takes the client's acknowledgements from the lanes. It has the
-consumer of the session's queue and the sink (delivery), and the messages in flight (sent).
+Outbound sends all messages to one client, and gets the client's acknowledgements from the lanes. Outbound has
+the consumer of the session's queue and the sink (delivery), and the messages in flight (sent).
 """
 from functools import partial
 
@@ -51,9 +51,9 @@ class Refusal(MQTTError):
 class Inbound:
     """Handles a client's publishes.
 
-        receive_maximum    most in flight at QoS 1 and 2
+        receive_maximum    most publishes in flight at QoS 1 and 2
         received           the session's QoS 2 identifiers that are not released
-        is_over            the connection ends, and no packet is handled any more
+        is_over            the connection ends; no packet is handled any more
         publishes, published, confirmed_count
                            counts: of all QoS, with an answer due, answered with success
     """
@@ -94,7 +94,7 @@ class Inbound:
         return NEW
 
     def pause_if_stuck(self):
-        """Return whether the store of identifiers has failed; if so, read nothing until it is replaced."""
+        """Return whether the store of identifiers has failed; if so, pause reading until it is replaced."""
         records = self.received.records
         if records is None or not records.is_stuck:
             return False
@@ -128,8 +128,8 @@ class Inbound:
         return state == NEW or state == PARTLY
 
     def stored(self, qos, packet_identifier, taken, has_destinations, queues):
-        """Answer a message that was offered to all its destinations; ``taken``: all took it. ``queues``
-        (tuple or None): the destinations to flush before the answer or, if not ``taken``, all of them.
+        """Answer a message that was offered to all its destinations; ``taken``: all stored it. ``queues``
+        (tuple or None): the destinations to flush before the answer or, if not ``taken``, all destinations.
         """
         self.publishes += 1
         if qos:
@@ -164,8 +164,8 @@ class Inbound:
         self.answer(PUBACK if qos == 1 else PUBREC, packet_identifier, reason_code)
 
     def alias(self, alias, topic):
-        """The topic for an alias. A ``topic`` gets the alias from now on; if it is empty, the alias names the
-        topic. Raises TopicAliasInvalid, ProtocolError.
+        """The topic for an alias. A given ``topic`` gets the alias from now on; if ``topic`` is empty, the
+        alias names the topic. Raises TopicAliasInvalid, ProtocolError.
         """
         if alias > TOPIC_ALIASES:
             raise TopicAliasInvalid(f"topic alias {alias}, {TOPIC_ALIASES} are accepted")
@@ -191,7 +191,7 @@ class Inbound:
         return True
 
     def _first_stored(self, packet_identifier, hold, taken, queues):
-        """Answer a repeated PUBLISH, because the first one's message was stored or refused."""
+        """Answer a repeated PUBLISH, because the message of the first PUBLISH was stored or refused."""
         if not self.is_over:
             if taken:
                 if queues is not None:
@@ -250,8 +250,8 @@ class Inbound:
     # for the answers
 
     def lost(self, answers, destinations):
-        """The answers (bytes) to send after a failed flush. ``destinations``: all that got the messages, if a
-        store has lost some of them; else None.
+        """The answers (bytes) to send after a failed flush. ``destinations``: all destinations of the
+        messages, if a store has lost some messages; else None.
         """
         # If MQTT cannot report the failure, the connection ends, and identifiers stay known: a repeated
         # message goes only to destinations that lack it.
@@ -304,7 +304,7 @@ class Batch(Answer):
         return self.inbound.lost(self.answers, destinations)
 
     def must_wait(self, error, callback):
-        """Whether the answers must wait for a new store of identifiers; it then calls ``callback(error)``."""
+        """Whether to wait for a new store of identifiers; if so, calls ``callback(error)`` later."""
         # An earlier PUBCOMP or refusal would free identifiers that the failed store still has: after a kill,
         # the client's next message would look like a repeat.
         stuck = self.inbound.received.records if error is not None or self.is_lost() else None
@@ -326,7 +326,7 @@ class Batch(Answer):
 
 
 class Outbound:
-    """Sends one client its messages. The connection calls start() when it has taken the session over, begin()
+    """Sends one client its messages. The connection calls start() when it has attached the session, begin()
     after CONNACK, attach() when the session gets a queue, and stop() before it leaves the session.
     """
 
@@ -417,7 +417,7 @@ class Outbound:
     # acknowledgements
 
     def acknowledged(self, kind, packet_identifier):
-        """Handle a PUBACK, PUBREC or PUBCOMP of success. Raises ProtocolError if it is not the one due."""
+        """Handle a PUBACK, PUBREC or PUBCOMP of success. Raises ProtocolError if another is due."""
         if self.is_stopped:  # another connection has the messages in flight
             return
         todo = _sent.UNKNOWN

@@ -1,7 +1,7 @@
 """Login: reads CONNECT and decides whether the client may enter.
 
-Runs in the connection's greenlet. Refusals are written directly to the socket, which nothing else writes to
-yet. A client has ``mqtt_login_timeout`` to log in; until its login one small packet is kept.
+Runs in the connection's greenlet. Refusals are written directly to the socket, because there is no other
+output yet. A client has ``mqtt_login_timeout`` to log in; until its login one small packet is kept.
 broker.verbs.entering decides; then the connection begins the session and sends CONNACK.
 """
 import os
@@ -69,7 +69,7 @@ class Login(NamedTuple):
 
 
 class LoginAttempt(ClientLogin):
-    """Lets one client log in."""
+    """Handles the login of one client."""
 
     __slots__ = ("_socket", "_most_octets", "_deadline", "_certified_name", "_octets")
 
@@ -166,7 +166,7 @@ class LoginAttempt(ClientLogin):
         return self._usual_vhost(), name
 
     def _usual_vhost(self):
-        """The vhost name for a client that names none: by certificate, else by port, else the default."""
+        """The vhost for a client that names no vhost: by certificate, else by port, else the default."""
         # RabbitMQ's global parameters map certificates and ports; their values may be invalid.
         vhost_name = self.server.settings.mqtt_default_vhost
         keys = {PORTS_TO_VHOSTS: self._port(), CERTIFICATES_TO_VHOSTS: self._certified_name}
@@ -221,8 +221,8 @@ def _connack(connect, code):
 
 
 class Greeting:
-    """A CONNECT's requests, within the settings' limits; makes the CONNACK. ``expiry_s``: how long the
-    session outlives the connection.
+    """The values requested by a CONNECT, limited by the settings; makes the CONNACK. ``expiry_s``: how long
+    the session outlives the connection.
     """
 
     # Request Problem Information has no effect: reason strings are sent in DISCONNECT alone, which may always

@@ -1,8 +1,7 @@
 """Publication: writes a stored message as the PUBLISH packet for one client.
 
-One Publication per connection serves all messages: measure() gives the packet's size, then write() writes the
-packet into a buffer. MQTT properties are sent as stored; AMQP's are converted (mqtt.wire.crossing). Never
-switches.
+One Publication per connection serves all messages: measure() gives the packet's size, then write() writes it
+into a buffer. MQTT properties are sent as stored; AMQP's are converted (mqtt.wire.crossing). Never switches.
 """
 from gomq_py import octets
 from gomq_py.content import forms
@@ -31,7 +30,7 @@ _SCAN = PropertyScan()
 
 class Publication:
     """Measures and writes one client's packets. ``packet_max``: largest packet in octets that the client
-    accepts; ``alias_max``: its highest topic alias. ``qos``, ``size``: of the message measured last.
+    accepts; ``alias_max``: the client's highest topic alias. ``qos``, ``size``: of the message measured last.
     """
 
     __slots__ = (
@@ -107,7 +106,7 @@ class Publication:
         return self.size
 
     def write(self, out, at, message, packet_identifier, dup):
-        """Write the packet of the message measured last to ``out[at]``. Returns the offset behind it."""
+        """Write the packet of the message measured last at ``out[at]``. Returns the offset behind it."""
         interest = self.interest
         at = frames.write_publish_head(
             out, at, self.version, self.flags | (DUP_FLAG if dup else 0), interest.at, 0,
@@ -137,7 +136,7 @@ class Publication:
             self.properties_length += len(interest.identifiers)
 
     def _choose_alias(self, interest):
-        """Have the packet name the topic by its alias, define a new alias for it, or give the name only."""
+        """Have the packet name the topic by its alias, define a new alias, or give the topic name only."""
         self.alias = interest.alias
         if self.alias:
             self.names_topic = False

@@ -82,7 +82,7 @@ def publish(connection, walk):
 
 
 def store(connection, publication, qos, packet_identifier):
-    """Give the message to its destinations, and note the answer to the PUBLISH."""
+    """Publish the message to its destinations, and note the answer to the PUBLISH."""
     publication.message.publisher = connection.session
     if qos == 2:
         publication.message.at_once = True
@@ -174,8 +174,8 @@ def is_text(payload):
 
 
 def publish_later(connection, qos, packet_identifier, message, destinations, at, taken):
-    """Continue a publish of the fast lane once destination number ``at``, which answered LATER, can take the
-    message. ``taken``: all destinations before took it.
+    """Continue a publish of the fast lane once destination number ``at``, which answered LATER, can store the
+    message. ``taken``: all destinations before stored it.
     """
     publication = publishing.begun(connection.vhost, message, destinations)
     _wait(connection, qos, packet_identifier, publication, at, taken)

@@ -1,6 +1,6 @@
 """MQTT server: makes a Connection for each accepted socket.
 
-A listener calls it. State that all protocols share is the hub's (hub.context). Never accepts and never
+Called by a listener. The hub (hub.context) has the state that all protocols share. Never accepts and never
 parses.
 """
 from functools import partial

@@ -115,7 +115,7 @@ def _check_room(connection, make, filters):
 
 class _Filters(Job):
     """Handles a packet's filters in order: ``one(filter)`` returns the reason code. Long work goes on in
-    slices, while nothing is read from the client.
+    slices, while the client is not read.
     """
 
     name = "subscribing MQTT clients"
@@ -187,8 +187,8 @@ def _subscribe_one(connection, wanted, identifier, replays):
 
 
 def check_rights(connection, topic_filter):
-    """Check that the client may receive messages by this filter: it needs the rights to bind the session's
-    queue to the exchange of topics. Raises NoPermission.
+    """Check that the client may receive messages by this filter: needs the rights to bind the session's queue
+    to the exchange of topics. Raises NoPermission.
     """
     bindings.check_own(
         connection.caller, connection.session.queue_name, connection.vhost.topic_exchange,

@@ -1,4 +1,4 @@
-"""Will: checks a CONNECT's will, and publishes it on behalf of the user who left it.
+"""Will: checks a CONNECT's will, and publishes it on behalf of the user who set the will.
 
 The connection calls this; mqtt.model.wills keeps wills, and decides when each is published. The user's rights
 at that moment count. Never switches.

@@ -94,7 +94,7 @@ class PublishHead(NamedTuple):
 
 
 def decode_publish_head(octets, at, version, limits=DEFAULT_LIMITS):
-    """The PublishHead of the packet at ``at``, or None if more octets are needed. Raises an MQTTError."""
+    """The PublishHead of the packet at ``octets[at]``; None: octets missing. Raises an MQTTError."""
     end = len(octets)
     head = decode_fixed_header(octets, at, end, version, CLIENT, limits)
     if head is None:
@@ -130,7 +130,7 @@ def decode_publish_head(octets, at, version, limits=DEFAULT_LIMITS):
 
 
 def _after_properties(octets, at, end, packet_end):
-    """The offset behind a length field at ``at`` and its properties; None if the field is incomplete."""
+    """The offset behind the length field at ``at`` and the properties; None if the field is incomplete."""
     length = 0
     for place in range(at, end):
         length |= (octets[place] & 0x7F) << 7 * (place - at)

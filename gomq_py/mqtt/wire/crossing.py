@@ -91,7 +91,7 @@ def swap(name):
 
 
 def write_swapped(out, at, p, start, length):
-    """Write ``length`` octets of ``p``, "/" and "." exchanged, at ``out[at]``; returns the offset behind."""
+    """Write ``p[start:start + length]`` at ``out[at]``, "/" and "." exchanged; return the offset behind."""
     for place in range(length):
         octet = p[start + place]
         if octet == SLASH:
@@ -103,14 +103,14 @@ def write_swapped(out, at, p, start, length):
 
 
 def is_topic(p, at, length):
-    """Whether these octets are a topic name, or the routing key of one. Other messages are not for MQTT."""
+    """Whether ``p[at:at + length]`` is a topic name or its routing key. Other messages are not for MQTT."""
     return length > 0 and topics.scan_text(p, at, at + length) == 0
 
 
 # properties of a PUBLISH
 
 def skip_string(p, at, end):
-    """The offset behind the string or binary data at ``at``; -1 if it would extend beyond ``end``."""
+    """The offset behind the string or binary data at ``p[at]``; -1 if it extends beyond ``end``."""
     if end - at < 2:
         return -1
     after = at + 2 + octets.be16(p, at)
@@ -118,7 +118,7 @@ def skip_string(p, at, end):
 
 
 def skip_property(p, at, end):
-    """The offset behind the property at ``at`` (< ``end``); -1 if unknown or extending beyond ``end``."""
+    """The offset behind the property at ``p[at]`` (< ``end``); -1 if unknown or beyond ``end``."""
     identifier = p[at]
     at += 1
     if identifier == USER_PROPERTY:
@@ -145,7 +145,7 @@ def skip_property(p, at, end):
 
 
 def is_block(p, at, end):
-    """Whether the octets from ``at`` to ``end`` are well-formed properties of a PUBLISH or a will."""
+    """Whether ``p[at:end]`` are well-formed properties of a PUBLISH or a will."""
     while at < end:
         at = skip_property(p, at, end)
         if at < 0:
@@ -154,7 +154,7 @@ def is_block(p, at, end):
 
 
 def find_property(p, at, end, identifier):
-    """The offset of the first value of a property in well-formed octets; -1 if there is none."""
+    """The offset in ``p`` of the property's first value, in well-formed octets; -1 if absent."""
     while 0 <= at < end:
         if p[at] == identifier:
             return at + 1
@@ -217,7 +217,7 @@ class MQTTForm(forms.Form):
         return at
 
     def write_fixed(self, out, at, p, routing_at, flags):
-        """Write the headers that every message gets at ``out[at]``. Returns the offset behind them."""
+        """Write the headers that every message gets at ``out[at]``. Returns the offset behind."""
         key = routing_at + 1 + p[routing_at]
         octets.copy(out, at, TOPIC_KEY, 0, TOPIC_KEY_BYTES)
         at += TOPIC_KEY_BYTES
@@ -238,7 +238,7 @@ class MQTTForm(forms.Form):
         return at
 
     def write_headers(self, out, at, limit, p, start, end, content_type, correlation, response):
-        """Write headers made from properties, up to ``limit``. Returns the offset behind them."""
+        """Write headers for the properties ``p[start:end]`` at ``out[at]``. Returns the offset behind."""
         payload_format = find_property(p, start, end, PAYLOAD_FORMAT_INDICATOR)
         if payload_format >= 0 and p[payload_format] == 1 and at + FORMAT_KEY_BYTES + 2 <= limit:
             octets.copy(out, at, FORMAT_KEY, 0, FORMAT_KEY_BYTES)
@@ -266,13 +266,13 @@ class MQTTForm(forms.Form):
 
 
 def is_short_text(p, at):
-    """Whether the binary data at ``at`` is text that fits a short string."""
+    """Whether the binary data at ``p[at]`` is text that fits a short string."""
     length = octets.be16(p, at)
     return length <= SHORT_MAX and topics.scan_text(p, at + 2, at + 2 + length) >= 0
 
 
 def is_of_default_exchange(p, at):
-    """Whether the string at ``at`` is a response topic $default/..., with a topic behind the prefix."""
+    """Whether the string at ``p[at]`` is a response topic $default/..., with a topic behind the prefix."""
     return (
         octets.be16(p, at) > DEFAULT_EXCHANGE_BYTES
         and octets.be16(p, at) <= SHORT_MAX + DEFAULT_EXCHANGE_BYTES
@@ -281,7 +281,7 @@ def is_of_default_exchange(p, at):
 
 
 def write_reply_to(out, at, p, response):
-    """Write a response topic as reply_to. Returns the offset behind it; ``at`` if it is too long."""
+    """Write the topic at ``p[response]`` as reply_to at ``out[at]``. Returns its end; ``at`` if too long."""
     length = octets.be16(p, response)
     if is_of_default_exchange(p, response):
         length -= DEFAULT_EXCHANGE_BYTES
@@ -295,21 +295,21 @@ def write_reply_to(out, at, p, response):
 
 
 def is_reserved(p, at, length):
-    """Whether a header name is reserved: it is mqtt.* or x-mqtt-publish-qos."""
+    """Whether the header name ``p[at:at + length]`` is reserved: mqtt.* or x-mqtt-publish-qos."""
     if length >= PREFIX_BYTES and octets.same(p, at, PREFIX, 0, PREFIX_BYTES):
         return True
     return length + 1 == QOS_KEY_BYTES and octets.same(p, at, QOS_KEY, 1, length)
 
 
 def write_short(out, at, p, start, length):
-    """Write octets of ``p`` as a short string at ``out[at]``. Returns the offset behind it."""
+    """Write ``p[start:start + length]`` as a short string at ``out[at]``. Returns the offset behind."""
     out[at] = length
     octets.copy(out, at + 1, p, start, length)
     return at + 1 + length
 
 
 def write_header(out, at, limit, key, key_at, key_length, kind, p, value):
-    """Write a header with the string or binary data at ``p[value]``. Returns its end; ``at`` if too long."""
+    """Write a header with the data at ``p[value]`` to ``out[at]``. Returns its end; ``at`` if too long."""
     length = octets.be16(p, value)
     if at + key_length + 5 + length > limit:
         return at
@@ -322,7 +322,7 @@ def write_header(out, at, limit, key, key_at, key_length, kind, p, value):
 
 
 def write_milliseconds(out, at, seconds):
-    """Write ``seconds`` as an expiration, a short string of milliseconds. Returns the offset behind it."""
+    """Write ``seconds`` as an expiration in milliseconds at ``out[at]``. Returns the offset behind it."""
     number = seconds * 1000
     if number > EXPIRATION_MAX_MS:
         number = EXPIRATION_MAX_MS
@@ -404,7 +404,7 @@ def write_block(out, at, p, start, length, expiry_s):
 
 
 def write_basics(out, at, limit, p, start, scan, has_response):
-    """Convert basic properties, except headers, to PUBLISH properties. Returns the offset behind them."""
+    """Write basic properties but headers as PUBLISH properties at ``out[at]``; return the offset behind."""
     flag = properties.CONTENT_TYPE
     while flag >= properties.CLUSTER_ID:
         if scan.flags & flag:
@@ -437,7 +437,7 @@ AMQP_NAMES = {
 
 
 def write_told(out, at, limit, identifier, p, table, table_end, key, key_length):
-    """Write the MQTT property for a header mqtt.*, if the table has it. Returns its end."""
+    """Write a table's header ``key`` as a property at ``out[at]``. Returns the offset behind, or ``at``."""
     found = fields.find_key(p, table, table_end, key, key_length) if table < table_end else -1
     if found < 0:
         return at
@@ -451,7 +451,7 @@ def write_told(out, at, limit, identifier, p, table, table_end, key, key_length)
 
 
 def write_response_topic(out, at, limit, p, start, length):
-    """Write a reply_to that addresses a topic as response topic. Returns its end; ``at`` if it does not."""
+    """Write the topic in a reply_to as response topic at ``out[at]``. Returns its end; ``at``: no topic."""
     prefix = DEFAULT_EXCHANGE_BYTES
     if (
         length > TOPIC_ADDRESS_BYTES and octets.same(p, start, TOPIC_ADDRESS, 0, TOPIC_ADDRESS_BYTES)
@@ -468,7 +468,7 @@ def write_response_topic(out, at, limit, p, start, length):
 
 
 def write_string(out, at, limit, identifier, p, start, length):
-    """Write a property with these octets. Returns the offset behind it; ``at`` if too long or no text."""
+    """Write a property at ``out[at]``. Returns the offset behind it; ``at`` if too long or no text."""
     if length > STRING_MAX or at + 3 + length > limit:
         return at
     if identifier != CORRELATION_DATA and topics.scan_text(p, start, start + length) < 0:
@@ -480,7 +480,7 @@ def write_string(out, at, limit, identifier, p, start, length):
 
 
 def write_amqp(out, at, limit, name, p, start):
-    """Write the short string at ``p[start]`` as a user property. Returns its end; ``at`` if it does not fit.
+    """Write the short string ``p[start]`` as user property at ``out[at]``. Returns its end; ``at``: no room.
     """
     if topics.scan_text(p, start + 1, start + 1 + p[start]) < 0:
         return at
@@ -489,13 +489,13 @@ def write_amqp(out, at, limit, name, p, start):
 
 
 def write_number(out, at, limit, name, text):
-    """Write a user property with the value ``text`` (bytes). Returns its end; ``at`` if it does not fit."""
+    """Write a user property of the value ``text`` at ``out[at]``. Returns its end; ``at``: does not fit."""
     return write_user_property(
         out, at, limit, octets.pointer(name), 0, len(name), octets.pointer(text), 0, len(text))
 
 
 def write_user_property(out, at, limit, name, name_at, name_length, p, start, length):
-    """Write a user property. Returns the offset behind it; ``at`` if it is too long or beyond ``limit``."""
+    """Write a user property at ``out[at]``. Returns the offset behind it; ``at`` if too long."""
     if length > STRING_MAX or at + 5 + name_length + length > limit:
         return at
     out[at] = USER_PROPERTY
@@ -508,7 +508,7 @@ def write_user_property(out, at, limit, name, name_at, name_length, p, start, le
 
 
 def write_user_properties(out, at, limit, p, table, table_end):
-    """Write headers (texts, numbers, booleans) as user properties. Returns the offset behind them."""
+    """Write headers (texts, numbers, booleans) as user properties at ``out[at]``; return the end."""
     count = 0
     while table < table_end and count < USER_PROPERTIES_MAX:
         length = p[table]
@@ -531,7 +531,7 @@ def write_user_properties(out, at, limit, p, table, table_end):
 
 
 def integer_of(p, at):
-    """The header value at ``at`` if it is an integer, else -1."""
+    """The header value at ``p[at]`` if it is an integer, else -1."""
     # Values of other types are not decoded: an array may be long, and this runs once per recipient.
     if p[at] in b"bBsuIilL":
         return fields.read_value(p, at)
@@ -539,7 +539,7 @@ def integer_of(p, at):
 
 
 def text_of(p, at):
-    """The number or boolean at ``at`` as text (bytes); b"" for a value of any other type."""
+    """The number or boolean at ``p[at]`` as text (bytes); b"" for any other type."""
     kind = p[at]
     if kind == BOOLEAN:
         return b"true" if p[at + 1] else b"false"

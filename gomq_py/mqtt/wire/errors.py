@@ -1,6 +1,6 @@
 """Errors: classes for faults of a packet, with the reason code that reports each (MQTT 5 §4.13). A leaf.
 
-Each fault ends the connection. In MQTT 5, CONNACK or DISCONNECT tells the client why; in MQTT 3.1 and 3.1.1
+Each fault ends the connection. In MQTT 5, CONNACK or DISCONNECT contains the reason; in MQTT 3.1 and 3.1.1
 the server only closes, unless a CONNECT's fault has a return code (codec.last_packet).
 """
 from gomq_py.mqtt.wire import reason_codes
@@ -58,7 +58,7 @@ class UnsupportedProtocolVersion(MQTTError):
 
 
 class ClientIdentifierNotValid(MQTTError):
-    """A CONNECT has no client identifier, but asks for a lasting session or is of MQTT 3.1."""
+    """A CONNECT has no client identifier, but requests a lasting session, or is of MQTT 3.1."""
 
     reason_code = reason_codes.CLIENT_IDENTIFIER_NOT_VALID
 

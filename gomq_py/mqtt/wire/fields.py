@@ -52,7 +52,7 @@ class Reader:
         return _FOUR.unpack(self.take(4, what))[0]
 
     def variable_byte_integer(self, what):
-        """A Variable Byte Integer. From MQTT 5 on it must take the least octets [MQTT-1.5.5-1]."""
+        """A Variable Byte Integer. From MQTT 5 on it must have the fewest octets [MQTT-1.5.5-1]."""
         value = shift = 0
         while True:
             octet = self.byte(what)

@@ -1,10 +1,10 @@
 """Frames: walks a read buffer packet by packet, and writes packets into an output buffer, without an object
 per packet.
 
-For the fast path (mqtt.server.fast_lane). PacketWalk finds the whole packets in a buffer. It also finds the
-fields of a well-formed PUBLISH, PUBACK, PUBREC, PUBREL or PUBCOMP and marks it ``plain``. Every other packet
-is left to the codec (PacketWalk.decode), which reports what is wrong with it. No I/O; never keeps the buffer
-beyond a read.
+For the fast path (mqtt.server.fast_lane). PacketWalk finds the whole packets in a buffer. PacketWalk also
+finds the fields of a well-formed PUBLISH, PUBACK, PUBREC, PUBREL or PUBCOMP, and marks the packet ``plain``.
+Every other packet is left to the codec (PacketWalk.decode), which reports its faults. No I/O; never keeps the
+buffer beyond a read.
 """
 from gomq_py import octets
 from gomq_py.mqtt.wire import codec, topics
@@ -95,7 +95,7 @@ class PacketWalk:
         self.property_max = limits.properties
 
     def begin(self, buffer, start, end):
-        """Begin with the octets from ``start`` to ``end``; the caller must keep the buffer until finish()."""
+        """Begin with the octets ``buffer[start:end]``; the caller must keep the buffer until finish()."""
         if not 0 <= start <= end <= len(buffer):
             raise IndexError("more octets than the buffer holds")
         self.buffer = buffer
@@ -155,7 +155,7 @@ class PacketWalk:
         return kind
 
     def refuse(self, at):
-        """Raise the MQTTError for the invalid fixed header at ``at``."""
+        """Raise the MQTTError for the invalid fixed header at offset ``at``."""
         end = min(self.end, at + HEADER_MAX)
         head = bytes(self.buffer[at:end])
         codec.decode_fixed_header(head, 0, len(head), self.version, self.sender, self.limits)
@@ -171,7 +171,7 @@ class PacketWalk:
         return bytes(self.buffer[at:at + length])
 
     def take_publish(self, p, at, end):
-        """Find and store the fields of a PUBLISH. Returns False if they are malformed."""
+        """Find and store the fields of a PUBLISH. Returns False if a field is malformed."""
         if end - at < 2:
             return False
         self.topic_length = octets.be16(p, at)
@@ -247,7 +247,7 @@ class PacketWalk:
         return True
 
     def take_number(self, p, at, end, identifier):
-        """Store a numeric property of a PUBLISH. Returns the offset behind it, -1 if invalid."""
+        """Store the numeric property at ``p[at]``. Returns the offset behind it; -1 if invalid."""
         if identifier == MESSAGE_EXPIRY_INTERVAL and self.message_expiry_at < 0 and end - at >= 4:
             self.message_expiry_at = at
             return at + 4
@@ -264,7 +264,7 @@ class PacketWalk:
         return -1
 
     def take_text(self, p, at, end, accepted):
-        """The offset behind the string at ``at``; -1 if scan_text() finds bits that are not ``accepted``."""
+        """The offset behind the string at ``p[at]``; -1 if scan_text() finds bits not ``accepted``."""
         after = self.take_binary(p, at, end)
         if after < 0:
             return -1
@@ -272,14 +272,14 @@ class PacketWalk:
         return -1 if found < 0 or found & ~accepted else after
 
     def take_binary(self, p, at, end):
-        """The offset behind the binary data at ``at``; -1 if octets are missing."""
+        """The offset behind the binary data at ``p[at]``; -1 if octets are missing."""
         if end - at < 2:
             return -1
         after = at + 2 + octets.be16(p, at)
         return after if after <= end else -1
 
     def take_variable(self, p, at, end):
-        """Read a variable byte integer into ``value``. Returns the offset behind it; -1 if invalid."""
+        """Read a variable byte integer at ``p[at]`` into ``value``. Returns the offset behind, or -1."""
         self.value = 0
         shift = 0
         while at < end and shift < 28:

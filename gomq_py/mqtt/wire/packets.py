@@ -8,8 +8,8 @@ A packet is (MQTT 5 §2)
     ...        variable header, payload
 
 This module decodes every packet and checks it fully. The fast path, mqtt.wire.frames, handles plain PUBLISHes
-and acknowledgements without objects and leaves all others to this module. Where MQTT 3.1 is vaguer than
-3.1.1, it is read as Mosquitto reads it: reserved bits count from 3.1.1 on.
+and acknowledgements without objects and leaves all other packets to this module. Where MQTT 3.1 is vaguer
+than 3.1.1, it is read as Mosquitto reads it: reserved bits count from 3.1.1 on.
 """
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -351,7 +351,7 @@ class Subscription(NamedTuple):
 
 
 class SubscribePacket(Packet):
-    """SUBSCRIBE: a client asks for messages by topic filters."""
+    """SUBSCRIBE: a client subscribes to topic filters."""
 
     TYPE, NAME, FLAGS, SENDERS = SUBSCRIBE, "SUBSCRIBE", 2, frozenset((CLIENT,))
     FIELDS = (("packet_identifier", 0), ("subscriptions", ()), ("properties", None))
@@ -459,7 +459,7 @@ class UnsubackPacket(SubackPacket):
 
 
 class PingreqPacket(Packet):
-    """PINGREQ: the client shows that it is alive, and asks for PINGRESP."""
+    """PINGREQ: the client shows that it is alive; requests PINGRESP."""
 
     TYPE, NAME, SENDERS = PINGREQ, "PINGREQ", frozenset((CLIENT,))
 

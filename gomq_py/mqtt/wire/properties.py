@@ -141,13 +141,13 @@ def decode_properties(reader, packet, sender, limits=DEFAULT_LIMITS):
 
 
 def encode_properties(properties, packet):
-    """Encode {name: value}, with the length in front. Raises ValueError for another packet's property."""
+    """Encode {name: value}, with the length in front. Raises ValueError for a property of other packets."""
     octets = encode_values(properties, packet)
     return fields.variable_byte_integer(len(octets)) + octets
 
 
 def encode_values(properties, packet):
-    """Encode {name: value}, without a length in front. Raises ValueError for another packet's property."""
+    """Encode {name: value}, without a length in front. Raises ValueError for a property of other packets."""
     parts = []
     for name, value in properties.items():
         row = _BY_NAME.get(name)

@@ -115,7 +115,7 @@ def may_carry(packet, code, version=MQTT_5):
 
 
 def name_of(packet, code, version=MQTT_5):
-    """The code's name in a packet of this type, or a text with its number if it has no name."""
+    """The code's name in a packet of this type, or a text with its number if it is unnamed."""
     if version >= MQTT_5:
         return _NAMES.get((packet, code), f"reason code 0x{code:02X}")
     return _RETURN_CODE_NAMES.get(packet, {}).get(code, f"return code {code}")

@@ -1,7 +1,7 @@
 """Topics: checks topic names, filters and shared subscriptions, matches names and filters, and checks strings
 without objects (MQTT 5 §1.5.4, §4.7, §4.8.2). A leaf.
 
-A message is published to a topic name; a subscription asks for a topic filter. Both are levels separated by
+A message is published to a topic name; a subscription names a topic filter. Both are levels separated by
 ``/``; a level may be empty. ``+`` stands for one level, ``#`` at the end for any number of levels, including
 none.
 """
@@ -62,7 +62,7 @@ def topic_filter_fault(topic_filter):
 
 
 def text_fault(what, text):
-    """Error text if ``text`` has forbidden characters, otherwise "". ``what``: its name in that text."""
+    """Error text if ``text`` has forbidden characters, otherwise "". ``what``: the name of ``text`` in it."""
     if _CONTROL.search(text):
         return f"{what} {shown(text)} contains a control character"
     if len(text) > STRING_MAX // 4 and len(text.encode()) > STRING_MAX:
@@ -71,12 +71,12 @@ def text_fault(what, text):
 
 
 def is_broker_topic(topic):
-    """Whether only the broker may publish to a topic name (octets), as to most topics below $SYS/."""
+    """Whether only the broker may publish to a topic name (octets), such as most topics below $SYS/."""
     return topic.startswith(_OF_BROKER) and _BRIDGE_STATE.fullmatch(topic) is None
 
 
 def is_shared(topic_filter):
-    """Whether a filter asks for a shared subscription: begins with $share/."""
+    """Whether a filter is of a shared subscription: begins with $share/."""
     return topic_filter.startswith(SHARE_PREFIX)
 
 
@@ -151,8 +151,8 @@ def matches(topic_filter, topic_name):
 
 
 def scan_text(p, at, end):
-    """ILL_FORMED if the octets are no UTF-8 or have U+0000; else the bits WILDCARD, CONTROL if they have such
-    characters.
+    """ILL_FORMED if ``p[at:end]`` is no UTF-8 or has U+0000; otherwise the bits WILDCARD and CONTROL, each
+    set if such characters occur.
     """
     found = 0
     while at < end:

@@ -1,9 +1,9 @@
 """Atomic files: replaces a small file (users, policies, a compacted log); readers find the old content or the
 new.
 
-Above ``storage.disk.files``. The new content is written to a temporary file in the same folder and flushed;
+Uses ``storage.disk.files``. The new content is written to a temporary file in the same folder and flushed;
 then the file is renamed and the folder is flushed. Without the first flush a power cut may leave an empty
-file; without the second it may restore the old one.
+file; without the second it may restore the old content.
 """
 import os
 from contextlib import suppress
@@ -19,7 +19,7 @@ def replace(files, path, octets):
 
     Blocks for two flushes, so call it at boot, at shutdown or in a thread, not in the hub.
 
-    Raises OSError; the file then has its old content, or perhaps the new one if only the last flush failed.
+    Raises OSError; the file then has its old content, or perhaps the new if only the last flush failed.
     """
     path = os.fspath(path)
     file = write_temporary(files, path, octets)
@@ -58,7 +58,7 @@ def discard(files, file):
 
 
 def sweep(files, folder):
-    """Remove the temporary files that a crash has left in the folder; their content was not promised.
+    """Remove the temporary files that a crash has left in the folder; their content was never confirmed.
 
     For boot.
     """

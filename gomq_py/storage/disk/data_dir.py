@@ -171,8 +171,8 @@ class DataDir:
         return self
 
     def close(self, in_order=False):
-        """Unlock the folder; a second call does nothing. The lock file stays: if it were removed, two
-        processes could lock two different files.
+        """Unlock the folder; a second call does nothing. The lock file stays: without it, two processes could
+        lock two different files.
 
         ``in_order``: record that this run has finished all work on its files.
         """
@@ -334,8 +334,8 @@ class DataDir:
         _held.add(self)
 
     def _mark_lock(self):
-        """Write "stopped" into the lock file. A later run overwrites it, so the word shows that none came.
-        Raises OSError.
+        """Write "stopped" into the lock file. A later run overwrites it, so the word shows that no later run
+        has begun. Raises OSError.
         """
         if self._lock_fd >= 0:
             os.pwrite(self._lock_fd, _STOPPED_TEXT, os.fstat(self._lock_fd).st_size)
@@ -362,7 +362,7 @@ class DataDir:
             self._write_whole(LAST_RUN, text)
 
     def _note_anew(self, logs):
-        """Replace the lengths of the logs in .last-run; after a kill the file has the old ones or the new."""
+        """Replace the lengths of the logs in .last-run; after a kill the file has old or new lengths."""
         # The folder is not flushed here: the rename of a log, which follows, flushes it.
         self._logs = logs
         self._write_whole(NEXT_NOTE, self._note + _lines_of(logs))
@@ -464,7 +464,7 @@ def make_way(files, path):
 
 def move_aside(files, root, path, name):
     """Move a file or folder that no queue or log uses into set-aside/ of the data folder ``root``. ``name``:
-    its new name, which is cut if too long and gets a number. Returns its new path. Blocks; for boot.
+    the new name, cut if too long, before a number. Returns its new path. Blocks; for boot.
     """
     folder = os.path.join(root, SET_ASIDE)
     make_place(files, folder)

@@ -1,9 +1,9 @@
 """Files: the only interface for changing files and folders.
 
-Below segments, logs and the data folder. A *mapped* file (segments, acks) has a fixed size. Its writers
+Used by segments, logs and the data folder. A *mapped* file (segments, acks) has a fixed size. Its writers
 change the mapping and announce the ranges once per batch, or ``write`` a batch. A *log* grows: ``append``
 writes bytes at once; ``accept`` keeps them in memory, with room reserved on the disk, until ``sync_log``
-writes and flushes them in a thread. Replicators (``storage.disk.replication``) hear each change after it
+writes and flushes them in a thread. Replicators (``storage.disk.replication``) get each change after it
 succeeded, in order.
 
 Nothing here retries or logs: the caller gets an ``OSError`` (ENOSPC, EIO, EMFILE...) with the path. Most
@@ -51,7 +51,7 @@ NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 
 class Change:
     """A pending change of a file's or folder's name. ``act`` changes the name, in a thread, because it may
-    block; ``told`` then tells the replicators, in the hub.
+    block; ``told`` then reports the change to the replicators, in the hub.
 
     ``needed``: a missing file or folder counts as a failure of the flush that waits for this change.
     """
@@ -70,7 +70,7 @@ class Change:
         self._result = self._act()
 
     def told(self):
-        """Tell the replicators of the change that ``act`` made. Call this once."""
+        """Report the change that ``act`` made to the replicators. Call once."""
         self._told(self._result)
 
     def make(self):
@@ -80,7 +80,7 @@ class Change:
 
 
 class Files:
-    """Changes files and folders, and tells the replicators. One per broker."""
+    """Changes files and folders, and reports it to the replicators. One per broker."""
 
     mapped_descriptors = MAPPED_DESCRIPTORS
 
@@ -116,20 +116,20 @@ class Files:
         return self._described_or_not(fetch_ahead(self._create(os.fspath(path), size), fetched))
 
     def make_unnamed(self, folder, size, fetched=True):
-        """Create a mapped file without a name, in a thread; no replicator hears of it. Blocks."""
+        """Create a mapped file without a name, in a thread; it is not replicated. Blocks."""
         return fetch_ahead(self._create_unnamed(os.fspath(folder), size), fetched)
 
     def made(self, file):
-        """Tell the replicators of a file from ``make`` or ``make_log``."""
+        """Report a file from ``make`` or ``make_log`` to the replicators."""
         self.register.created(file.path, file.size)
 
     def unmake(self, file):
-        """Remove a file that ``make`` returned, before replicators hear of it. Blocks."""
+        """Remove a file that ``make`` returned, before replicators get it. Blocks."""
         os.unlink(file.path)
         file.close()
 
     def create_unnamed(self, folder, size):
-        """Create a mapped file without a name: it vanishes with the process, and no replicator hears of it.
+        """Create a mapped file without a name: it vanishes with the process, and is not replicated.
 
         For transient queues.
         """
@@ -159,7 +159,7 @@ class Files:
 
     @contextlib.contextmanager
     def _descriptor(self, file):
-        """Context manager: the file's descriptor, or one opened for the time of the block.
+        """Context manager: the file's descriptor, or a descriptor opened for the ``with`` block.
 
         Raises OSError, also if another file has taken this file's name.
         """
@@ -200,7 +200,7 @@ class Files:
             self._allocate(fd, 0, file.size, file.path)
 
     def appended(self, file, start, end):
-        """Tell the replicators that [start, end) of a mapped file was first written; once per batch."""
+        """Report to replicators that [start, end) of a mapped file was first written; once per batch."""
         if self.register.replicators and file.named:
             self.register.appended(file, start, end)
 
@@ -209,7 +209,7 @@ class Files:
         return Reading(file, file.fd if file.fd >= 0 else self._opened_again(file))
 
     def write(self, file, start, octets):
-        """Write bytes with a system call into a mapped file, for the first time, and tell the replicators.
+        """Write bytes with a system call into a mapped file, for the first time; report it to replicators.
 
         Raises OSError; then an unknown part of the bytes was written.
         """
@@ -220,8 +220,8 @@ class Files:
         self.appended(file, start, start + len(octets))
 
     def put(self, file, start, octets):
-        """Write bytes with a system call into a mapped file, without telling replicators. The caller tells
-        them, once for several writes.
+        """Write bytes with a system call into a mapped file, without a report to replicators. The caller
+        makes one report for several writes.
         """
         # Opens no lasting descriptor: such callers write into many files.
         self._put(file, start, octets)
@@ -246,7 +246,7 @@ class Files:
             raise with_path(error, file.path) from error
 
     def overwritten(self, file, start, end):
-        """Tell the replicators that [start, end) of a mapped file was changed; once per batch."""
+        """Report to replicators that [start, end) of a mapped file was changed; once per batch."""
         if self.register.replicators and file.named:
             self.register.overwritten(file, start, end)
 
@@ -264,7 +264,7 @@ class Files:
         return LogFile(path, fd, 0)
 
     def make_log(self, path):
-        """Create an empty log, in a thread: the hub calls ``made`` later to tell replicators. Blocks."""
+        """Create an empty log, in a thread: the hub reports it later by ``made``. Blocks."""
         path = os.fspath(path)
         return LogFile(path, self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), 0)
 
@@ -316,7 +316,7 @@ class Files:
         file.end += len(octets)
 
     def tell_written(self, file):
-        """Tell the replicators which bytes were written to a log since the last call."""
+        """Report the bytes written to a log since the last call to the replicators."""
         start, end = file.told, file.size
         file.told = end
         if self.register.replicators and file.named and start < end:
@@ -462,7 +462,7 @@ class Files:
         return Change(path, lambda: self._remove_folder(path), lambda _: self.register.folder_removed(path))
 
     def remove_tree(self, path):
-        """Remove a folder and its content; replicators hear of each file and folder."""
+        """Remove a folder and its content; replicators get each file and folder."""
         path = os.fspath(path)
         with os.scandir(path) as entries:
             inside = sorted((entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries)
@@ -483,8 +483,8 @@ class Files:
     def sync(self, file, flush=None):
         """Flush the file's size and all bytes written to it (mapping included) before this call.
 
-        Blocks, unless given a function ``flush(file)`` that switches while the disk works; then the hub may
-        call this. For ``storage.flush.group_commit`` and boot.
+        Blocks, unless ``flush(file)`` is given, a function that switches while the disk works; then the hub
+        may call this. For ``storage.flush.group_commit`` and boot.
         """
         size = file.size
         try:

@@ -1,6 +1,6 @@
 """Mapping: maps a file for reading and writing, and flushes it without a descriptor.
 
-Below files. On Linux a mapping holds the open file that it was made of. ``msync`` flushes that file as
+Used by files. On Linux a mapping holds the open file from which it was made. ``msync`` flushes that file as
 ``fdatasync`` does, and reports every error of the disk since the file was opened or last flushed. A
 descriptor opened later would miss errors that were reported before.
 """
@@ -69,7 +69,7 @@ def advise(mapping, start, count, advice):
 
 
 def address_of(mapping):
-    """The mapping's address in memory, valid until it is closed."""
+    """The mapping's address in memory, valid until the mapping is closed."""
     first = ctypes.c_char.from_buffer(mapping)
     return ctypes.addressof(first)
 

@@ -1,8 +1,8 @@
 """Open file: a mapped file or a log, which stays open until its last user closes it; and calls that flush
 files and reserve room.
 
-Below files, which opens and changes files and tells the replicators. ``posix.close`` closes the descriptors,
-because gevent's ``os.close`` closes later, when another thread may have the same number.
+Used by files, which opens and changes files and reports changes to the replicators. ``posix.close`` closes
+the descriptors, because gevent's ``os.close`` closes later, when another thread may have the same number.
 """
 import errno
 import os
@@ -27,7 +27,7 @@ class File:
     (for a flush, a follower, a backup).
 
         map         the read-write mapping; None for a log or an empty file. truncate, extend and close make
-                    pointers into it invalid
+                    pointers into the mapping invalid
         fd          the descriptor; -1 if the file is closed or has only its mapping
         identity    (device, inode) of a file that has only its mapping
         cached      end of the pages in the system's cache; behind it a write call is faster than the mapping
@@ -58,7 +58,7 @@ class File:
         self.fd = fd
 
     def __del__(self, close=posix.close):
-        """Close the descriptor of a file that nobody has closed, as when a boot fails halfway."""
+        """Close the descriptor of a file that is still open, as when a boot fails halfway."""
         if self.fd >= 0:
             self._uncount()
             close(self.fd)
@@ -76,7 +76,7 @@ class File:
         self._holders += 1
 
     def release(self):
-        """Undo one ``retain``. The last one closes the file if ``close`` was called meanwhile."""
+        """Undo one ``retain``. The last release closes the file if ``close`` was called meanwhile."""
         assert self._holders > 0, self.path
         self._holders -= 1
         if self._closing and not self._holders:
@@ -99,7 +99,7 @@ class File:
             return len(octets)
 
     def remap(self, fd=-1):
-        """Map the whole file again, at its present size. ``fd``: a descriptor for a file that keeps none.
+        """Map the whole file again, at its present size. ``fd``: a descriptor, for a file without its own.
 
         Raises BufferError while a view of the old mapping exists.
         """
@@ -189,14 +189,14 @@ class LogFile(File):
 
         size            length of the file
         accepted        byte strings that a thread will write next, in order
-        end             length of the file once they are written
+        end             length of the file once ``accepted`` is written
         room            end of the reserved room; None if the file system cannot reserve: appends then write
                         at once
-        is_relied_on    confirms and other promises depend on this log; False for the second log of a
+        is_relied_on    confirms and other answers depend on this log; False for the second log of a
                         compaction
         failure         the error of a failed flush; it stays, because bytes may be lost
-        failed()        if set, called in the hub at that failure, and again when a promise is asked for later
-        fails_all       a failure refuses every promise; False: only those of flushes that include this log
+        failed()        if set, called in the hub at that failure, and at each later wait for a flush
+        fails_all       a failure fails every callback; False: only callbacks of flushes with this log
     """
 
     __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "fails_all", "failure", "failed")
@@ -215,16 +215,16 @@ class LogFile(File):
 
     @property
     def is_awaited(self):
-        """Whether confirms and other promises depend on accepted bytes that are not written yet."""
+        """Whether confirms or other answers depend on accepted bytes that are not written yet."""
         return self.is_in_use and bool(self.accepted)
 
     @property
     def is_in_use(self):
-        """Whether confirms and other promises depend on this log; False if another log has replaced it."""
+        """Whether confirms or other answers depend on this log; False after another log has replaced it."""
         return self.named and self.is_relied_on
 
     def forget_accepted(self):
-        """Drop the unwritten bytes, because another log has replaced this one.
+        """Drop the unwritten bytes, because another log has replaced this log.
 
         A thread that fails to write them at this moment may put them back.
         """
@@ -233,8 +233,8 @@ class LogFile(File):
 
 
 def retain_room(fd):
-    """Keep the disk space of a file that is unlinked next. Takes over the descriptor ``fd``. Returns (mapping
-    or None, descriptor or -1) for ``close_parts``, which frees the space.
+    """Keep the disk space of a file that is unlinked next. Owns the descriptor ``fd`` from now on. Returns
+    (mapping or None, descriptor or -1) for ``close_parts``, which frees the space.
     """
     # A mapping needs no descriptor: a purge may unlink thousands of files at once. An empty file is not
     # mapped: it has no disk space.

@@ -1,6 +1,6 @@
 """Pages: reads a file's pages into memory ahead of their use, and drops them from the process.
 
-Below files. Changes no file. Functions that block say so; the others are quick.
+Used by files. Changes no file. Functions that block say so; all others are quick.
 """
 import contextlib
 import errno

@@ -39,7 +39,7 @@ class PlainFiles(Files):
 
     def sync_all(self, folder):
         """Flush every file and name of the file system that holds the folder. Blocks. Raises OSError, also
-        for what has failed since the folder was opened.
+        for failures since the folder was opened.
         """
         try:
             flush_file_system(folder.fd)

@@ -1,8 +1,8 @@
-"""Register: gives each file of a data folder an id, which the replicators know it by.
+"""Register: gives each file of a data folder an id, by which the replicators identify the file.
 
-Below files, which reports each change by path; the register tells the replicators by id. A renamed file keeps
-its id, and a later file of the same name gets another: a late change still reaches the right file. A file
-that a thread has made is registered once it is reported.
+Used by files, which reports each change by path; the register reports it to the replicators by id. A renamed
+file keeps its id, and a later file of the same name gets a new id: so a late change still reaches the right
+file. A file that a thread has made is registered once it is reported.
 """
 import os
 import stat
@@ -14,7 +14,7 @@ LOG = logger("storage")
 
 
 class NullRegister:
-    """The register of a broker without replicators: takes note of nothing."""
+    """The register of a broker without replicators: notes nothing."""
 
     replicators = ()
     told = 0
@@ -32,7 +32,7 @@ class NullRegister:
 
 class Register:
     """The files and folders that replicators know. ``paths``: {id: path} of files; ``folders``: {path: None};
-    ``told``: number of changes told so far, which is the position of the last one.
+    ``told``: number of changes reported so far, which is the position of the last.
     """
 
     def __init__(self, replicators):
@@ -45,15 +45,15 @@ class Register:
         self._last_id = 0
 
     def go_on(self, ids, told):
-        """Before ``seed``: the folder is a copy of another one, whose register had these ``ids``, {path: id},
-        after ``told`` events. They stay if there are exactly these files; otherwise ``diverged`` is told.
+        """Before ``seed``: the folder is a copy of a folder whose register had these ``ids``, {path: id},
+        after ``told`` events. The ids stay if exactly these files exist; otherwise ``diverged`` is reported.
         """
         self._former_ids, self.told = ids, told
         self._last_id = max(ids.values(), default=0)
 
     def seed(self, root, left_out):
-        """Register what the folder ``root`` holds, without the names ``left_out`` directly in it. For boot,
-        before the first change; blocks. Raises DataDirError for a link.
+        """Register the files of the folder ``root``, without the names ``left_out`` directly in it. For boot,
+        before the first change; blocks. Raises DataDirError for a symbolic link.
         """
         self.paths.clear()
         self.folders.clear()
@@ -100,7 +100,7 @@ class Register:
         self._tell_of("resized", path, path, size)
 
     def renamed(self, source, target, file_id):
-        """Register a rename and tell of it. ``file_id``: id_of(source) when the change was asked for."""
+        """Register and report a rename. ``file_id``: id_of(source) at the request of the change."""
         file_id = self._still(file_id, source)
         if file_id:
             self._forget(self._ids.get(target, 0))
@@ -112,7 +112,7 @@ class Register:
         self._tell("renamed", file_id, source, target)
 
     def unlinked(self, path, file_id):
-        """Remove a file and tell of it. ``file_id``: id_of(path) when the change was asked for."""
+        """Remove a file and report it. ``file_id``: id_of(path) at the request of the change."""
         file_id = self._still(file_id, path)
         self._forget(file_id)
         self._tell("unlinked", file_id, path)
@@ -136,8 +136,8 @@ class Register:
             getattr(replicator, event)(*arguments)
 
     def _tell_of(self, event, path, *arguments):
-        """Tell of a change to the file with this path. An unregistered file is registered, and the
-        replicators are told to compare everything (``diverged``).
+        """Report a change of the file with this path. An unregistered file is registered, and the replicators
+        must compare everything (``diverged``).
         """
         file_id = self._ids.get(path)
         if file_id is None:
@@ -149,7 +149,7 @@ class Register:
             self._tell(event, file_id, *arguments)
 
     def _still(self, file_id, path):
-        """The id of the file that has this path now: ``file_id``, unless another file has taken the path."""
+        """The id of the file that has this path now: ``file_id``, unless another file has it."""
         return file_id if self.paths.get(file_id) == path else self._ids.get(path, 0)
 
     def _add(self, path):

@@ -1,7 +1,7 @@
 """Removal: removes the folders of deleted queues and their content in a background thread.
 
-Beside storage.flush.group_commit, whose threads it uses. Nothing waits for a removal: folders left by a crash
-or the broker's end are removed at the next boot.
+Uses the threads of storage.flush.group_commit. Nothing waits for a removal: folders left by a crash or the
+broker's end are removed at the next boot.
 """
 import os
 import time
@@ -43,7 +43,7 @@ class FolderRemovals:
             self._begin()
 
     def close(self):
-        """Begin no more removals, and close the stores of folders that are still to be removed."""
+        """Begin no more removals, and close the stores of folders not removed yet."""
         self._closed = True
         for store, _, _, _ in self._waiting:
             if store is not None:
@@ -118,4 +118,4 @@ class FolderRemovals:
 
 
 def _nothing():
-    """Do nothing: a job for its ``done``, which runs after the urgent jobs queued before."""
+    """A job that does nothing, so that its ``done`` runs after the jobs queued before."""

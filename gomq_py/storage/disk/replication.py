@@ -1,4 +1,4 @@
-"""Replicator: the interface for hearing of changes of files.
+"""Replicator: the interface that gets each change of a file.
 
 Owned by storage, called by ``storage.disk.register`` after each change that succeeded, once per batch; a
 cluster's leader implements it to copy the changes to its followers. The calls come in the order of the
@@ -8,7 +8,7 @@ to logs, and report afterwards: a killed process may have made unreported change
 compares names and logs.
 
 ``file_id`` is the file's id in the register, which no rename changes; 0 for a folder. Unnamed files
-(transient queues) are not reported: other nodes have no use for them.
+(transient queues) are not reported: other nodes do not need them.
 
 A follower flushes by itself: before it acknowledges a change, and before it repeats changes that come after
 ``flushed``. Such changes, as the removal of a queue's files, rely on the leader's flush.
@@ -19,7 +19,7 @@ LATER_OCTETS = 65536
 
 
 class Replicator:
-    """Hears every change of files. Paths are absolute; the implementation knows its data folder."""
+    """Gets every change of files. Paths are absolute; the implementation knows its data folder."""
 
     __slots__ = ()
 
@@ -69,14 +69,14 @@ class Replicator:
         raise NotImplementedError
 
     def flushed(self):
-        """A flush has ended; its writes into logs were reported before. Stores and callbacks hear of it after
-        this call.
+        """A flush has ended; its writes into logs were reported before. Stores and callbacks are informed
+        after this call.
         """
         raise NotImplementedError
 
 
 class Range:
-    """The content of an appended range. A short one is copied at once; a long one is read in pieces by
+    """The content of an appended range. A short range is copied at once; a long range is read in pieces by
     ``take``, and its file is retained until the last piece.
     """
 
@@ -94,7 +94,7 @@ class Range:
 
     def take(self, count):
         """The next ``count`` bytes, fewer at the end. Call this until the end, or call ``drop``. Raises
-        OSError; then the range is given up.
+        OSError; then the range is dropped.
         """
         octets = bytearray(count)
         return bytes(octets[:self.take_into(memoryview(octets))])

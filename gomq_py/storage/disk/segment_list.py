@@ -2,7 +2,7 @@
 missing files.
 
 data_dir writes it when a run has ended in order without failures. The next boot reads it, and invalidates it
-before changing any file. So a listed file that is missing was removed by somebody or by the file system.
+before changing any file. So a listed file that is missing was removed from outside or by the file system.
 After a kill, or a loss of power, there is no list: the broker itself may have removed a missing file, or its
 name was never flushed. The list is text, with a line for each folder with segments:
 

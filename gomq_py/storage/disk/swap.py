@@ -1,8 +1,8 @@
 r"""Swap: replaces the content of a data folder by that of its folder ``.sync``, all of it or nothing.
 
-Below data_dir, which finishes an interrupted swap at boot, and cluster.staging, which fills ``.sync``. Each
-step is a rename within one folder, because a power cut may lose a rename between two folders. First the new
-files and folders get names beside the old ones; a flushed manifest then makes the swap valid; from there on
+Used by data_dir, which finishes an interrupted swap at boot, and by cluster.staging, which fills ``.sync``.
+Each step is a rename within one folder, because a power cut may lose a rename between two folders. First the
+new files and folders get names beside the old; a flushed manifest then makes the swap valid; from there on
 every rename can be repeated.
 
     .sync/             being filled
@@ -27,7 +27,7 @@ _NEW, _OLD = f"{SYNC}.new.", f"{SYNC}.old."
 
 
 def swap(files, root, stays):
-    """Replace the content of ``root`` by that of ``root``/.sync, which was flushed.
+    """Replace the content of ``root`` by the content of ``root``/.sync, which was flushed.
 
     ``files`` has no replicators. ``stays``: names directly in the folder that are left alone, unless the next
     content has them. Blocks. Raises OSError; then ``finish`` makes the folder whole, old or new.
@@ -42,12 +42,12 @@ def swap(files, root, stays):
 
 
 def has_begun(root):
-    """Whether a swap counts that is not finished: the folder's files are in part the former content's."""
+    """Whether a swap is valid but unfinished: some of the folder's files are still the former content's."""
     return os.path.lexists(os.path.join(root, _MANIFEST))
 
 
 def finish(files, root, stays):
-    """Finish a swap that has its manifest, and remove what an unfinished sync or an earlier swap has left.
+    """Finish a swap that has its manifest, and remove files left by an unfinished sync or an earlier swap.
 
     Blocks; for boot, before anything else. Raises OSError, and DataDirError.
     """
@@ -85,7 +85,7 @@ def _remove_former(files, root, kept):
 
 
 def _take_over(files, root, name):
-    """Rename the next content of ``name`` to this name, unless that is done already."""
+    """Rename the next content of ``name`` to this name, unless it has the name already."""
     new = os.path.join(root, _NEW + name)
     if not os.path.lexists(new):
         return

@@ -1,4 +1,4 @@
-"""Background: runs jobs on files that may take long and that no flush waits for.
+"""Background: runs jobs on files that may take long and for which no flush waits.
 
 A worker runs its jobs in order, each in a thread of the pool. Jobs without a callback, such as closing
 descriptors, may be run together. ``storage.flush.group_commit`` has three workers. The greenlet of a worker
@@ -25,8 +25,8 @@ class Failures(list):
 class Background:
     """The three workers of a GroupCommit, each with a greenlet and a thread of its own.
 
-    ``short`` takes jobs that end soon, ``long`` takes jobs that may last, for which no short job must wait,
-    and ``for_readers`` takes jobs that consumers wait for. ``threads_of()`` returns the pool of threads.
+    ``short`` runs jobs that end soon; ``long`` runs long jobs, for which no short job must wait;
+    ``for_readers`` runs jobs for which consumers wait. ``threads_of()`` returns the pool of threads.
     """
 
     def __init__(self, threads_of):
@@ -39,7 +39,7 @@ class Background:
         return all(worker.is_idle for worker in self._workers)
 
     def join(self):
-        """Wait until each worker has been without jobs once. May switch."""
+        """Wait until each worker has, at some time, no jobs. May switch."""
         for worker in reversed(self._workers):  # the first one closes files that the others let go of
             worker.join()
 
@@ -78,8 +78,8 @@ class BackgroundWorker:
         """Have a thread call ``function(*arguments)`` soon, beside the flushes.
 
         ``done(result, error)``, if given, is called in the hub after the job, and must neither switch nor
-        raise. ``first``: put the job before others, because a caller waits for it. A number n above 1 lets up
-        to n other jobs run together after it.
+        raise. ``first``: put the job before all others, because a caller waits for it. A number n above 1
+        lets up to n other jobs run together after it.
         """
         if first:
             self._first.append((function, arguments, done, int(first)))
@@ -145,7 +145,7 @@ class BackgroundWorker:
         self._greenlet.rawlink(self._ended)
 
     def _ended(self, greenlet):
-        """Start another greenlet for the remaining jobs if this one was killed."""
+        """Start a new greenlet for the remaining jobs if the old one was killed."""
         if self._greenlet is greenlet and not self._killed:
             self._begin()
 

@@ -1,11 +1,11 @@
-"""Batch: keeps what one flush covers: the files, the renames and unlinks before it, and the callbacks after
-it.
+"""Batch: keeps the work of one flush: the files to flush, the renames and unlinks before it, and the
+callbacks after it.
 
-Below group_commit, which fills the next batch while it flushes one. A *mark* notes that a store, log or
+Used by group_commit, which fills the next batch while it flushes one. A *mark* notes that a store, log or
 folder has something to flush. NameChanges has a thread rename and unlink files, because these calls may wait
 for the disk. FlushFailures remembers failed logs and folders: a second flush would succeed although the first
-lost bytes. A failed folder fails everything in it for the rest of the run; a failed log fails every promise
-(a confirm, a -ok) until another file has replaced it.
+lost bytes. A failed folder fails everything in it for the rest of the run; a failed log fails every callback
+(for a confirm, a -ok) until another file has replaced the log.
 """
 import logging
 import os
@@ -17,13 +17,13 @@ logger = logging.getLogger("gomq_py.storage.sync")
 
 
 class FlushBatch:
-    """What one flush covers.
+    """The work of one flush.
 
         stores        {store: whether its acks are flushed, too}
-        acks          stores with nothing but acks to flush, which may wait; first marked at ``acks_since``
+        acks          stores with only acks to flush, which may wait; the first was marked at ``acks_since``
         logs          retained LogFiles
         folders       paths
-        is_hurried    a callback waits that must not be delayed
+        is_hurried    a waiting callback must not be delayed
         failures      {store, log, folder's path or Change: its error}
     """
 
@@ -63,11 +63,11 @@ class FlushBatch:
         return jobs
 
     def other_failure(self):
-        """The first error of this flush that does not concern a log, or None."""
+        """The first error of this flush that is not of a log, or None."""
         return next((error for owner, error in self.failures.items() if owner not in self.logs), None)
 
     def failure_of_logs(self):
-        """The first error of this flush that concerns a log in use, or None."""
+        """The first error of this flush that is of a log in use, or None."""
         failures = self.failures
         return next((failures[file] for file in self.logs if file in failures and file.is_in_use), None)
 
@@ -87,7 +87,7 @@ def release_files(jobs):
 
 
 def tell(store, failures):
-    """Tell a store the result of its flush: calls ``synced()``, or ``fence(error)`` if the store is in
+    """Report the result of a flush to a store: calls ``synced()``, or ``fence(error)`` if the store is in
     ``failures``. If ``synced()`` raises, its error is added to ``failures``, and the store is fenced.
     """
     if store not in failures:
@@ -104,8 +104,8 @@ def tell(store, failures):
 
 
 def call_back(callback, of_logs, other):
-    """Call a callback with the result of a flush. ``of_logs``: the error of a log that promises depend on, or
-    None; ``other``: the error of anything else, or None.
+    """Call a callback with the result of a flush. ``of_logs``: the error of a log on which confirms depend,
+    or None; ``other``: any other error, or None.
     """
     try:
         if isinstance(callback, Particular):
@@ -117,7 +117,7 @@ def call_back(callback, of_logs, other):
 
 
 class Particular:
-    """Base of callbacks that hear of some failures only; a subclass says which."""
+    """Base of callbacks that get only some failures; a subclass decides which."""
 
     __slots__ = ("_callback",)
 
@@ -128,12 +128,12 @@ class Particular:
         self._callback(error)
 
     def tell(self, of_logs, other):
-        """Call the callback with the error that concerns it, or None. Arguments as for call_back()."""
+        """Call the callback with the error that it must get, or None. Arguments as for call_back()."""
         raise NotImplementedError
 
 
 class Concerned(Particular):
-    """A callback that hears of failed logs, and of other failures only if ``concerns()`` is true."""
+    """A callback that gets failures of logs, and other failures only if ``concerns()`` is true."""
 
     __slots__ = ("_concerns",)
 
@@ -148,7 +148,7 @@ class Concerned(Particular):
 
 
 class NotOfLogs(Particular):
-    """A callback of housekeeping: it hears of failed stores and folders, but not of failed logs."""
+    """A callback of housekeeping: gets failures of stores and folders, but not of logs."""
 
     __slots__ = ()
 
@@ -157,7 +157,7 @@ class NotOfLogs(Particular):
 
 
 class OfLog(Particular):
-    """A callback that hears only whether the flush of one log failed."""
+    """A callback that gets only the failure of one log's flush."""
 
     __slots__ = ("_log",)
 
@@ -175,8 +175,8 @@ REPLACE_AGAIN_S = 5.0
 
 
 class FlushFailures:
-    """Remembers the logs and folders whose flush has failed; one object per GroupCommit. ``files``: its
-    replicators are told which bytes were written to logs.
+    """Remembers the logs and folders whose flush has failed; one object per GroupCommit. ``files``: informs
+    the replicators of bytes written to logs.
     """
 
     __slots__ = ("unwritten", "_files", "_folders", "_logs", "_replace_at_s")
@@ -193,8 +193,8 @@ class FlushFailures:
         return len(self._folders), len(self._logs)
 
     def tell_of_logs(self, logs, failures, unbegun):
-        """Tell the replicators which bytes were written to these flushed logs, and remember the failed logs.
-        ``unbegun``: {log: error} of logs that got no thread; they are flushed next time.
+        """Report to the replicators which bytes were written to these flushed logs, and remember the failed
+        logs. ``unbegun``: {log: error} of logs for which there was no thread; these are flushed next time.
         """
         for file in logs:
             self._files.tell_written(file)
@@ -211,15 +211,15 @@ class FlushFailures:
                     self.unwritten[file] = None
 
     def take_unwritten(self):
-        """Take the retained logs that could not be written, for the next flush. Callbacks must wait until
-        that is over.
+        """Remove and return the retained logs that could not be written, for the next flush, for which
+        callbacks must wait.
         """
         unwritten, self.unwritten = self.unwritten, {}
         return unwritten
 
     def blame(self, batch):
-        """Remember the folders and logs that failed in this flush. Fails those of the batch that an earlier
-        failure makes unsafe, too.
+        """Remember the folders and logs that failed in this flush. Also fails the folders and logs of the
+        batch that an earlier failure makes unsafe.
         """
         failures, logs = batch.failures, batch.logs
         for owner, error in failures.items():
@@ -270,7 +270,7 @@ class FlushFailures:
                 path = os.path.dirname(path)
 
     def _have_replaced(self, file):
-        """Have the owner of a failed log write another log: at once, then at most every REPLACE_AGAIN_S."""
+        """Have a failed log's owner write a new log: at once, then at most every REPLACE_AGAIN_S."""
         now = time.monotonic()
         if file.failed is not None and now >= self._replace_at_s:
             self._replace_at_s = now + REPLACE_AGAIN_S
@@ -314,8 +314,8 @@ class NameChanges:
 
         ``done(error or None)``, if given, is called in the hub, and must neither switch nor raise. A failed
         change fails the callbacks of the flush (a missing file does so only with ``Change.needed``).
-        ``soon``: make these changes before others, within ``SOON_S`` or right after the flush that runs then;
-        for files to be reused.
+        ``soon``: make these changes before all others, within ``SOON_S`` or right after the flush that runs
+        then; for files to reuse.
         """
         if soon and self._gathers_soon:
             if not self._soon:
@@ -327,7 +327,7 @@ class NameChanges:
         self._begin()
 
     def when_told(self, callback):
-        """Call ``callback()`` once the replicators were told of the changes that a thread is making now."""
+        """Call ``callback()`` once the replicators have the changes that a thread is making now."""
         if self._making:
             self._when_told.append(callback)
         else:
@@ -340,19 +340,17 @@ class NameChanges:
         return bool(self._changes or self._soon or self._is_making_alone)
 
     def soon_at(self):
-        """Time, by time.monotonic(), by which changes asked for with ``soon`` must be made; 0 if there are
-        none.
-        """
+        """Time, by time.monotonic(), by which changes with ``soon`` must be made; 0 if there are none."""
         return self._soon_since + SOON_S if self._soon else 0.0
 
     def take(self):
-        """Remove and return all waiting changes, those asked for with ``soon`` first."""
+        """Remove and return all waiting changes, those with ``soon`` first."""
         changes, self._soon, self._changes = [*self._soon, *self._changes], [], []
         return changes
 
     def make(self, changes, failures):
-        """Have a thread make the ``changes`` from ``take`` in order, then tell the replicators and call each
-        ``done``. Adds {change: error} to the dict ``failures``. May switch.
+        """Have a thread make the ``changes``, a result of take(), in order; then report them to the
+        replicators and call each ``done``. Adds {change: error} to the dict ``failures``. May switch.
         """
         if not changes:
             return
@@ -389,7 +387,7 @@ class NameChanges:
         self._is_making_alone = False
 
     def make_soon(self):
-        """Make the changes asked for with ``soon``. Returns {change: error}. No flush runs. May switch."""
+        """Make the changes with ``soon``. Returns {change: error}. No flush runs. May switch."""
         changes, self._soon = self._soon, []
         failures = {}
         self._is_making_alone = True

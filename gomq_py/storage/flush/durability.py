@@ -1,20 +1,20 @@
 """Durability: calls back when changes are safe: on the local disk, and with every node that keeps a copy.
 
-- ``when_safe``, for promises: a confirm, tx.commit-ok, the -ok of something durable, the answer to an HTTP
-  request, and the drop of a message whose copy lies elsewhere. It waits for the local disk and for every
-  acknowledger.
+- ``when_safe``, for what clients rely on: a confirm, tx.commit-ok, the -ok of something durable, the answer
+  to an HTTP request, and the drop of a message whose copy lies elsewhere. It waits for the local disk and for
+  every acknowledger.
 - ``when_on_disk``, for housekeeping: files that are used again or removed, logs that replace another. It
-  waits for the local disk only, because nobody was promised anything.
+  waits for the local disk only, because no client got an answer.
 
-Above ``storage.flush.group_commit``, whose GroupCommit is told what to flush. An *acknowledger* stands for
-another place that keeps a copy of this node's data, such as a follower:
+Uses ``storage.flush.group_commit``: its GroupCommit flushes. An *acknowledger* stands for another place that
+keeps a copy of this node's data, such as a follower:
 
     acknowledger.when_safe(position, callback)    calls callback(error or None) once the first ``position``
-                                                  events that it was told of are safe there
+                                                  events reported to it are safe there
 
-An acknowledger hears of changes by the calls of ``storage.disk.replication.Replicator``. It is asked after
-the local flush, for the position that this flush covers (GroupCommit.position), because it hears of changes
-of logs and names only then. Only ``wait`` switches.
+An acknowledger gets the changes by the calls of ``storage.disk.replication.Replicator``. Its when_safe is
+called after the local flush, with the position that this flush covers (GroupCommit.position), because changes
+of logs and names are reported only then. Only ``wait`` switches.
 """
 from collections import deque
 from functools import partial
@@ -47,9 +47,9 @@ class Durability:
         acknowledger, perhaps before this returns. Callbacks are called in order, and must neither switch nor
         raise.
 
-        ``concerns()`` is asked if files of some queues could not be flushed: whether the callback is about
-        one of them. It must not raise. Without ``concerns`` each failure counts. ``hurry=False``: the flush
-        may wait for more changes. Returns the NextFlush if the callback waits for that, else None.
+        ``concerns()``, which must not raise, is called if files of some queues could not be flushed: True
+        passes the error to the callback. Without ``concerns`` it gets every error. ``hurry=False``: the flush
+        may wait for more changes. Returns the NextFlush for which the callback waits, or None.
         """
         if not self._acknowledgers and not self._promises:
             return self.disk.after_sync(callback, hurry, concerns)
@@ -64,7 +64,7 @@ class Durability:
         self.when_safe(callback, _not_ours)
 
     def when_on_disk(self, callback, hurry=True, concerns=None):
-        """Call ``callback(error or None)`` once all changes so far are on the local disk, without asking
+        """Call ``callback(error or None)`` once all changes so far are on the local disk, without waiting for
         acknowledgers. ``hurry`` and ``concerns`` as for ``when_safe``.
         """
         self.disk.after_sync(callback, hurry, concerns)
@@ -82,26 +82,26 @@ class Durability:
 
     @property
     def has_acknowledgers(self):
-        """Whether promises wait for another node, too. After a kill that copy may lack changes that this disk
-        has.
+        """Whether confirms wait for another node, too. After a kill the other node's copy may lack changes
+        that this disk has.
         """
         return bool(self._acknowledgers)
 
     def add(self, acknowledger):
-        """Let every promise from now on wait for this acknowledger, too."""
+        """Make every later when_safe() wait for this acknowledger, too."""
         self._acknowledgers[acknowledger] = None
         self.disk.tells_before_it_answers = True
 
     def remove(self, acknowledger):
-        """Let no promise wait for this acknowledger any more, not even earlier promises."""
+        """Make no callback wait for this acknowledger any more, not even earlier callbacks."""
         self._acknowledgers.pop(acknowledger, None)
         for promise in self._promises:
             promise.missing.discard(acknowledger)
         self._keep()
 
     def close(self):
-        """Refuse the promises that wait for an acknowledger. If there was one, all later promises are
-        refused, too.
+        """Fail the callbacks that wait for an acknowledger. If there was an acknowledger, all later
+        when_safe() calls fail, too.
         """
         # The local disk alone is not what was promised.
         self._end = NotAcknowledged(
@@ -113,7 +113,7 @@ class Durability:
         self._keep()
 
     def describe(self):
-        """The state of the disk's flushes and of the promises, as a line for people."""
+        """The state of the disk's flushes and of waiting callbacks, as a line for people."""
         described = self.disk.describe()
         if self._acknowledgers or self._promises:
             described += f"; {len(self._acknowledgers)} acknowledgers, {len(self._promises)} promises to keep"
@@ -147,7 +147,7 @@ class Durability:
             self._keep()
 
     def _keep(self):
-        """Call the callbacks of finished promises, in order; a callback may ask for another promise."""
+        """Call the callbacks whose wait is over, in order; a callback may call when_safe()."""
         if self._is_keeping:
             return
         self._is_keeping = True
@@ -178,6 +178,6 @@ class _Promise:
         self.error = None
 
     def refuse(self, error):
-        """Let the callback get this error, and wait for no acknowledger."""
+        """Have the callback get this error, and wait for no acknowledger."""
         self.error = error
         self.missing.clear()

@@ -1,7 +1,7 @@
 """Flush threads: flush files in native threads that never take the interpreter's lock.
 
-A leaf below flusher, written as C in ``flush_threads.pxd``; interpreted code has no such threads. A flush
-thread sleeps on a semaphore of its own, flushes the files it is given, and writes to an eventfd, which the
+A leaf, used by flusher, written as C in ``flush_threads.pxd``; interpreted code has no such threads. A flush
+thread sleeps on a semaphore of its own, flushes the files passed to it, and writes to an eventfd, which the
 hub's loop watches. That is four system calls for each flush; a Python thread would take the interpreter's
 lock twice and make ten futex calls.
 """

@@ -1,6 +1,6 @@
 """Flusher: flushes files for greenlets, in threads that never take the interpreter's lock.
 
-Below flushing, above flush_threads. A greenlet that calls ``flush`` waits as for a socket, and the loop goes
+Used by flushing; uses flush_threads. A greenlet that calls ``flush`` waits as for a socket, and the loop goes
 on. Interpreted code has no Flusher (``IS_NATIVE``): a pool of Python's threads flushes.
 """
 import contextlib
@@ -24,8 +24,8 @@ class Flusher:
     """Flushes files for greenlets in native threads, at most ``most`` at one time. One per GroupCommit, in
     the same hub.
 
-    The first thread begins at once, others when they are needed; all stay until ``close``. Making a Flusher
-    raises OSError if the system has no thread or descriptor to give.
+    The first thread begins at once, further threads when needed; all stay until ``close``. Making a Flusher
+    raises OSError if the system has no thread or descriptor left.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class Flusher:
 
     def pause(self, seconds):
         """Suspend the calling greenlet for ``seconds`` (less than 1), or until ``end_pause``. The loop's
-        timers are late by up to a millisecond; this pause is not. For one greenlet at a time. Switches.
+        timers are late by up to a millisecond; this pause is exact. For one greenlet at a time. Switches.
         """
         if self._alarm < 0:
             self._alarm = flush_threads.begin_alarm()

@@ -1,6 +1,6 @@
 """Flushing: decides when the next flush begins, and runs the flushes and renames of one batch.
 
-Below group_commit, which says what is flushed; above flusher and files. A Wakeup wakes group_commit's
+Used by group_commit, which decides what is flushed; uses flusher and files. A Wakeup wakes group_commit's
 greenlet. Native threads (``storage.flush.flusher``) flush the files of stores, for greenlets that wait here.
 A pool of Python's threads flushes logs and folders, renames and unlinks files and, in interpreted code,
 flushes all files. The hub's own pool is not used, because name resolution and hashing must not wait for a
@@ -8,7 +8,7 @@ disk.
 
 CommitDelay delays flushes. A flush costs the processor some 150 us, so on a fast disk 10 000 confirmed
 messages a second would cause thousands of flushes a second. If flushes overlap, or one flush answers several
-clients, the next one begins later. A client that waits for one confirm before its next publish is not
+clients, the next flush begins later. A client that waits for one confirm before its next publish is not
 delayed.
 
 SyncWatch logs a flush that hangs, while it hangs and when it has ended. A thread of the operating system
@@ -66,7 +66,7 @@ class SyncWatch:
         return entry
 
     def end(self, entry):
-        """Record that a flush has ended or failed. ``entry``: what ``begin`` returned."""
+        """Record that a flush has ended or failed. ``entry``: the result of ``begin``."""
         self._running.pop(id(entry), None)
         if entry[2]:
             self._log(
@@ -124,7 +124,7 @@ class SyncWatch:
     # the log
 
     def _log(self, *line):
-        """Have the hub write a log line (level, text, *arguments); write it here if the hub is gone."""
+        """Have the hub write a log line (level, text, *arguments); write it here without a hub."""
         self._lines.append(line)
         if _this_thread() == self._hub_thread:
             self._write()
@@ -171,15 +171,15 @@ class NextFlush:
         self._commit_delay = commit_delay
 
     def join(self):
-        """Count a further change that relies on a callback which waits for this flush already."""
+        """Count a further change that relies on a callback already waiting for this flush."""
         self.joined += 1
         if self._commit_delay is not None:
             self._commit_delay.asked()
 
 
 class CommitDelay:
-    """Delays the next flush so that it covers more. ``next_flush``: the NextFlush. ``asked()`` is called for
-    each callback that begins to wait for it.
+    """Delays the next flush so that it covers more changes. ``next_flush``: the NextFlush. ``asked()`` is
+    called for each callback that begins to wait for the next flush.
     """
 
     __slots__ = ("next_flush", "_may_begin_s", "_due_s", "_is_steady", "_pausing")
@@ -198,9 +198,9 @@ class CommitDelay:
         self.next_flush = NextFlush(self)
 
     def flushed(self, began_s, overlaps, answered):
-        """Decide the delay of the next flush after one that began at ``began_s`` (time.monotonic()).
-        ``overlaps``: a callback asked for the next flush meanwhile; ``answered``: count of callbacks and
-        joins that this flush answers.
+        """Decide the delay of the next flush after a flush that began at ``began_s`` (time.monotonic()).
+        ``overlaps``: a callback began to wait for the next flush meanwhile; ``answered``: count of callbacks
+        and joins that this flush answers.
         """
         self._may_begin_s = began_s + GATHER_S if overlaps or answered >= GATHER_FROM else 0.0
 
@@ -247,7 +247,7 @@ class Wakeup:
         self.waiter = self.timer = None
 
     def set(self):
-        """Wake the greenlet in a next iteration of the loop, or end its next wait() at once."""
+        """Wake the greenlet in a later iteration of the loop, or end its next wait() at once."""
         if not self.is_rung:
             self.is_rung = True
             waiter = self.waiter
@@ -305,11 +305,11 @@ FLUSH_LOG = logging.getLogger("gomq_py.storage.flushing")
 
 
 class Flushing:
-    """Runs at most ``threads`` flushes at one time. A job is (function, its argument: a file or a folder's
-    path, owner: a store, log or folder's path).
+    """Runs at most ``threads`` flushes at one time. A job has three items: function, its argument (file or
+    folder path), owner (store, log or folder path).
 
-    ``others``: further threads of the pool, for work that no flush waits for. ``slow_s``: a flush that takes
-    more seconds is logged while it runs; 0: none is. ``at_work``: futures of the work in the pool's threads.
+    ``others``: further threads of the pool, for other work. ``slow_s``: a flush that takes more seconds is
+    logged while it runs; 0: no log. ``at_work``: futures of the work in the pool's threads.
     """
 
     __slots__ = (
@@ -420,7 +420,7 @@ class Flushing:
         return failed
 
     def _run_here(self, jobs):
-        """Run the jobs in greenlets, the calling one included. Switches."""
+        """Run the jobs in greenlets, also in the calling greenlet. Switches."""
         if len(jobs) == 1:
             return flush_each(jobs, self.watch)
         self.lanes_here = [
@@ -461,7 +461,7 @@ def flush_each(jobs, watch):
 
 
 def change_each(groups, watch):
-    """In a thread of the pool: make the changes of each group, a list of Changes, until one of the group
+    """In a thread of the pool: make the changes of each group, a list of Changes, until a change of the group
     fails. Returns (count of changes made, error or None) for each group.
     """
     results = []

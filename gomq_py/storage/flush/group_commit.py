@@ -1,5 +1,5 @@
 """Group commit: flushes everything that was changed during the last flush, then calls the callbacks, such as
-confirms, that waited for it. No other module flushes.
+those of confirms, that waited for this flush. No other module flushes.
 
 Stores and logs are *marked* when they have something to flush. ``after_sync`` calls back once all that is
 marked now is on the disk. A sync takes all marks when it begins, so batches grow by themselves on a slow
@@ -49,7 +49,7 @@ LOOKS = 16
 class GroupCommit:
     """Flushes stores, logs and folders.
 
-        enabled        False (--no-sync): flushes nothing and calls back at once, but for renames and unlinks.
+        enabled        False (--no-sync): calls back at once and flushes only renames and unlinks.
                        A confirmed message then outlives a kill, and not a power cut
         slow_s         a flush that takes more seconds is logged while it runs; 0: none is
         slice_clock    the broker's SliceClock, which cuts the callbacks of one sync into slices
@@ -106,7 +106,7 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_acks(self, store):
-        """Mark a store that has acks to flush. There is no hurry: ``after_sync`` does not wait for them."""
+        """Mark a store that has acks to flush. There is no hurry: ``after_sync`` does not wait for acks."""
         batch = self._next
         if not batch.acks:
             batch.acks_since = time.monotonic()
@@ -134,11 +134,11 @@ class GroupCommit:
         """Call ``callback(error or None)`` once all that is marked now has been flushed; at once if there is
         nothing to flush. Callbacks are called in order, and must neither switch nor raise.
 
-        ``hurry=False``: the flush may wait for more marks. ``concerns()``, which must not raise, says whether
-        the callback gets the error of stores that cannot be flushed (these are fenced); without it, it does.
-        ``about_logs=False``, for housekeeping: failed logs are not reported. Otherwise every callback gets
-        the error of a failed log until another log has replaced it. Returns the NextFlush if the callback
-        waits for that, else None.
+        ``hurry=False``: the flush may wait for more marks. ``concerns()``, which must not raise, returns
+        whether the callback gets the error of stores that cannot be flushed (these are fenced); without
+        ``concerns``, the callback gets that error. ``about_logs=False``, for housekeeping: failed logs are
+        not reported. Otherwise every callback gets the error of a failed log until another log has replaced
+        it. Returns the NextFlush for which the callback waits, or None.
         """
         if concerns is not None:
             callback = Concerned(callback, concerns)
@@ -214,7 +214,7 @@ class GroupCommit:
 
     @property
     def syncs(self):
-        """How many flushes were made in this run."""
+        """Number of flushes made in this run."""
         return sum(self.sync_seconds.counts)
 
     @property
@@ -250,7 +250,7 @@ class GroupCommit:
         return self._has_marks() or bool(self._next.acks or self._next.callbacks)
 
     def _take(self):
-        """Take the batch for the sync that begins now, and start an empty one."""
+        """Remove and return the batch for the sync that begins now; start an empty batch."""
         self._commit_delay.begin()
         batch, self._next = self._next, FlushBatch()
         return batch
@@ -364,8 +364,8 @@ class GroupCommit:
                     return
 
     def _give_up(self, error):
-        """Give all callbacks, now and later, this error: a cycle failed by our own fault, or the greenlet was
-        killed.
+        """Fail all callbacks, present and later, with this error: a cycle failed by our own fault, or the
+        greenlet was killed.
         """
         # Later marks are still flushed: the next run needs them. The files of this cycle stay open, because
         # its threads may still flush them.
@@ -476,7 +476,7 @@ class GroupCommit:
 
     def _answer(self, of_logs, other):
         """Call all callbacks of this sync, and of callers that came meanwhile. ``of_logs``: the error of a
-        failed log; ``other``: of anything else. May switch.
+        failed log; ``other``: any other error. May switch.
         """
         if len(self._in_flight) < LOOKS:
             for _ in range(LOOKS):

@@ -64,7 +64,7 @@ class Block:
         Returns why the walk ended: END, FULL, DONE, DAMAGED, SPOILED or MISSING.
 
         ``first_offset``: offset of the segment's record with ordinal 0. The caller sets ``next_ordinal`` to 0
-        at the segment's first record; later walks continue the count. Of records before ``first`` only the
+        at the segment's first record; later walks continue the count. For records before ``first`` only the
         headers are checked.
         """
         self.count = self.body_bytes = self.skipped = self.others = 0

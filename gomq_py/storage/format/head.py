@@ -13,7 +13,7 @@
         52    8  0
         60    4  CRC-32C of octets 0..59: the seed of every other checksum in the file
 
-    msgs only: the seal, written when all records have been flushed.
+msgs only: the seal (closing counts), written when all records have been flushed.
 
     offset size
         64    4  records                           0 octets at 64..111: not sealed
@@ -89,7 +89,7 @@ class Head(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """The summary in a complete msgs file's head: what the file holds."""
+    """The closing counts in a complete msgs file's head."""
 
     records: int
     next_ordinal: int
@@ -100,7 +100,7 @@ class Seal(NamedTuple):
 
 
 class AcksSeal(NamedTuple):
-    """The summary in an acks file's head after a clean stop: what the file held then."""
+    """The closing counts in an acks file's head, written at a clean stop."""
 
     entries: int
     acked: int

@@ -14,12 +14,12 @@ Little-endian. The first record, ordinal 0 without payload, marks the log's birt
     32  4  CRC-32C of octets 0 to 32
     36     payload
 
-The log id tells a record of this log from a record of an older log, or one quoted in a payload. Behind a bad
-head a scan searches, octet by octet, for a valid head with this log id and a higher ordinal. Damage in octets
-known to be on disk is a fault of the disk. Damage behind them is the ordinary end of a crash if it is of a
-kind that a crash leaves: the last append is short, or unwritten parts of sectors read as zeros.
-storage.logs.framed_log writes and reads logs, ``fsck`` reads them. A leaf: octets in, records out; no I/O,
-and a payload is never interpreted.
+The log id distinguishes a record of this log from a record of an older log, or from a record quoted in a
+payload. Behind a bad head a scan searches, octet by octet, for a valid head with this log id and a higher
+ordinal. Damage in octets known to be on disk is a fault of the disk. Damage behind these octets is the
+ordinary end of a crash if it is of a kind that a crash leaves: the last append is short, or unwritten parts
+of sectors read as zeros. storage.logs.framed_log writes and reads logs, ``fsck`` reads them. A leaf: octets
+in, records out; no I/O, and a payload is never interpreted.
 """
 import os
 from struct import Struct
@@ -78,7 +78,7 @@ class LogScan:
     Damage.
 
     ``end``: position behind the last valid record. ``left``: {log id: octets on disk} of the logs that the
-    last run may have left, if known: a shorter or another log counts as damaged.
+    last run may have left, if known: a shorter or a different log counts as damaged.
     """
 
     def __init__(self, path, content, left=None):
@@ -187,7 +187,7 @@ def log_id_of(content):
 
 
 def encode_record(log_id, ordinal, synced_size, payload):
-    """Encode one record. ``synced_size``: octets of the log on disk. Raises ValueError if it is too long."""
+    """Encode one record. ``synced_size``: octets of the log on disk. Raises ValueError if too long."""
     if len(payload) > MAX_PAYLOAD:
         raise ValueError(f"a record of {len(payload)} octets is above {MAX_PAYLOAD}")
     head = HEAD.pack(

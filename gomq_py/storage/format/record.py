@@ -29,12 +29,12 @@ with the end of the data before it is used.
 
 A *location* says in one number where a record lies in a store: level of priority (8 bits) << 56 | number of
 the segment (28 bits) << 28 | position (28 bits), in octets from the start of the msgs file. Locations of one
-level grow from older to younger messages, so they sort by age. A location holds for one run: after a restart
-another message may have it. A location kept on disk (mqtt.model.qos2_records) has beside it the time when its
-message was stored.
+level grow from older to younger messages, so they sort by age. A location is valid for one run: after a
+restart a different message may have it. A location kept on disk (mqtt.model.qos2_records) has beside it the
+time when its message was stored.
 
-The *acks file* says which records of its segment are gone, and how often others were requeued. Behind the
-head (format.head) it has entries of 8 octets.
+The *acks file* says which records of its segment are gone, and how often remaining records were requeued.
+Behind the head (format.head) it has entries of 8 octets.
 
     offset size
          0    4  word: a multiple of 8, plus the kind
@@ -177,8 +177,8 @@ def encode(
 
 
 def measure(p, at, end):
-    """Size of the record at ``at`` by its header, without checksums; 0 if no header is there, or if the
-    record would end behind ``end``.
+    """Size of the record at ``p[at]`` by its header, without a check of checksums; 0 if no header is there,
+    or if the record would end behind ``end``.
     """
     if at + SMALLEST_RECORD_BYTES > end or octets.le16(p, at) != MAGIC:
         return 0
@@ -190,8 +190,8 @@ def measure(p, at, end):
 
 
 def header_is_sound(p, at, seed):
-    """Whether header and routing of a record, which measure() found, have the right checksum, and the routing
-    is two short strings.
+    """Whether header and routing of the record at ``p[at]``, found by measure(), have the right checksum, and
+    the routing is two short strings.
     """
     routing_length = octets.le16(p, at + 6)
     if octets.crc32c(octets.crc32c(seed, p, at, 36), p, at + 40, routing_length) != octets.le32(p, at + 36):
@@ -205,15 +205,15 @@ def header_is_sound(p, at, seed):
 
 
 def content_is_sound(p, at, seed):
-    """Whether properties and body of a record, which measure() found, have the right checksum."""
+    """Whether properties and body of the record at ``p[at]``, found by measure(), match their checksum."""
     start = at + 40 + octets.le16(p, at + 6)
     length = octets.le32(p, at + 8) + octets.le32(p, at + 12)
     return octets.crc32c(seed, p, start, length) == octets.le32(p, start + length)
 
 
 def find(p, at, end, seed, ordinal):
-    """Position of the first sound header in [``at``, ``end``) with this ``ordinal`` or a higher one, or -1.
-    ``at`` is a multiple of 8.
+    """Position of the first sound header in [``at``, ``end``) with an ordinal of ``ordinal`` or higher, or
+    -1. ``at`` is a multiple of 8.
     """
     while at + SMALLEST_RECORD_BYTES <= end:
         count = min(SEARCH_BYTES, end - at)
@@ -365,7 +365,7 @@ def due_value(due_s, count):
 
 def due_of(value, count, now_s):
     """The time in a DUE entry's ``value``, in Unix seconds; 0 if the entry is for another count. Only 28 bits
-    of the time are stored: it is taken to be within four years of ``now_s``.
+    of the time are stored, so the time must be within four years of ``now_s``.
     """
     if value & 1 != count & 1:
         return 0
@@ -400,7 +400,7 @@ class Acks:
 
 
 def load_acks(buffer, seed, entries=-1):
-    """Decode an acks file into Acks: as many entries as its seal says (``entries``), or all if that is -1."""
+    """Decode an acks file into Acks: ``entries`` of them, as its seal says; -1: all."""
     acks = Acks()
     limit = (len(buffer) - HEAD_BYTES) // ENTRY_BYTES
     if limit <= 0:

@@ -1,8 +1,8 @@
 """Definition log: the definitions of operators and clients, as a log of changes that is replayed at boot.
 
-Above storage.logs.framed_log and storage.logs.log_records. broker.broker keeps vhosts and their content in
-one such log, auth.users the users in another. A record is a field table (content.fields) with a key ``op``;
-it describes one whole definition, such as a queue. An append is on the disk once the committer has synced:
+Uses storage.logs.framed_log and storage.logs.log_records. broker.broker keeps vhosts and their content in one
+such log, auth.users the users in another. A record is a field table (content.fields) with a key ``op``, and
+describes one whole definition, such as a queue. An append is on the disk once the committer has synced:
 answers to clients wait for that. Never switches.
 
 A long log is compacted if a count shows that it has many more records than there are definitions in memory
@@ -11,8 +11,8 @@ second log is on disk it gets the first log's name. Count and compaction run in 
 between slices: a later record of the same definition replaces the earlier one. The second log is opened,
 renamed and removed in the committer's threads, so that a slow disk does not block the hub.
 
-After a failed flush a log may have lost its content: promises that depend on it are refused while it is in
-use. It is compacted at once, and with each later change until that succeeds: the model has everything.
+After a failed flush a log may have lost its content: confirms that depend on the log fail while it is in use.
+The log is compacted at once, and at each later change until that succeeds, because the model has everything.
 """
 import os
 
@@ -38,7 +38,7 @@ LOOKS = 16
 class DefinitionLog:
     """One log. Call ``open``, then iterate ``replay`` to its end, before the first ``append``.
 
-        what           names its content in log lines
+        what           names the content in log lines
         shapes         see log_records.read_record
         slack          the log is compacted at more than ``slack`` records beyond twice the number of
                        definitions
@@ -239,7 +239,7 @@ class DefinitionLog:
             self._compact()
 
     def count_failed(self, error):
-        """Give up the count of definitions because of ``error``; the log stays uncompacted."""
+        """End the count of definitions because of ``error``; the log stays uncompacted."""
         self._counting = False
         self._give_up(error)
 
@@ -274,7 +274,7 @@ class DefinitionLog:
         self._note({**({} if self._next_id is None else {self._next_id: 0}), **self._log.on_disk})
 
     def _make_next(self, size):
-        """In a thread: create the empty second log, with as much room as the first one uses."""
+        """In a thread: create the empty second log, with as much room as the first log uses."""
         file = self._files.make_log(self._path + NEXT)
         if self._committer.enabled:
             reserve(self._files, file, max(size, ROOM_AHEAD))
@@ -299,7 +299,7 @@ class DefinitionLog:
         self._scheduler.start(Rewriting(self, self._snapshot(), following))
 
     def compaction_failed(self, following, error):
-        """Give up the compaction into ``following``, unless that log is complete and being renamed."""
+        """End the compaction into ``following``, unless that log is complete and being renamed."""
         # a log that is being renamed is complete, and needed
         if self._next is following and not self._renaming:
             self._give_up(error)
@@ -353,7 +353,7 @@ class DefinitionLog:
             raise
 
     def _replace(self, following, error):
-        """Rename the flushed second log, and flush the folder. After an ``error`` of its flush, give up."""
+        """Rename the flushed second log, and flush the folder. After an ``error`` of its flush, stop."""
         if self._next is not following:
             return
         if error is not None:
@@ -431,7 +431,7 @@ class Count(Walk):
         return has_more
 
     def failed(self, error):
-        """Give up the count; the next one follows when the log has grown."""
+        """End the count; the next count follows when the log has grown."""
         self._log.count_failed(error)
         return False
 
@@ -452,6 +452,6 @@ class Rewriting(Walk):
         return has_more
 
     def failed(self, error):
-        """Give up the compaction; the next one follows when the log has grown."""
+        """End the compaction; the next compaction follows when the log has grown."""
         self._log.compaction_failed(self._following, error)
         return False

@@ -1,11 +1,11 @@
 """Framed log: a checksummed append-only file of small records, for definitions, users and other state that is
 rebuilt by a replay.
 
-Above ``storage.disk.files``. Appends are kept in memory, with room reserved on the disk, until the
-committer's thread writes and flushes them. So a full disk refuses an append, a slow one delays nothing, and a
-killed process loses appends that no sync has covered. Without a syncing committer, or if the file system
-cannot reserve room, an append writes at once. A damaged record is reported and skipped; the records behind it
-are still found.
+Uses ``storage.disk.files``. Appends are kept in memory, with room reserved on the disk, until the committer's
+thread writes and flushes them. So a full disk refuses an append, a slow disk delays nothing, and a killed
+process loses appends that no sync has covered. Without a syncing committer, or if the file system cannot
+reserve room, an append writes at once. A damaged record is reported and skipped; the records behind it are
+still found.
 
 storage.format.log defines the records. Never blocks outside of ``replay`` and ``rewrite``, unless more is
 appended between two syncs than was reserved; never interprets a payload.
@@ -36,8 +36,8 @@ class FramedLog:
         self, files, path, born_whole=False, file=None, committer=None, fails_all=True, left=None,
         new_id=None
     ):
-        """``file``: an open, empty log whose name was flushed, or None, which opens ``path``. ``new_id``: its
-        log id.
+        """``file``: an open, empty log whose name was flushed, or None to open ``path``. ``new_id``: the log
+        id of ``file``.
         """
         self.path = os.fspath(path)
         self.file = file or files.open_log(self.path)
@@ -70,8 +70,8 @@ class FramedLog:
         return f"<FramedLog {self.path} records={self.record_count}>"
 
     def replay(self):
-        """Iterate over the payloads of all valid records in order, as bytes; at the end a torn end is cut off
-        and the log is ready for ``append``. For boot: blocks.
+        """Iterate over the payloads of all valid records in order, as bytes; after the last, an incomplete
+        record at the end is cut off, and the log is ready for ``append``. For boot: blocks.
 
         ``damage`` lists the damage; a log with more than a torn end is first copied to ``<path>.damaged``.
         Raises LogError, and leaves the file as it is, if the log has an unknown version, or is ``born_whole``
@@ -153,7 +153,7 @@ class FramedLog:
         return self.file.size, self._log_id, self._ordinal, self.record_count
 
     def take_back(self, mark):
-        """Cut off all records appended since ``mark``. If that fails the log refuses further appends. Without
+        """Cut off all records appended since ``mark``. If that fails the log refuses further appends. No
         effect on a log that reserves room (make_room).
         """
         if self.file.room is not None:
@@ -167,7 +167,7 @@ class FramedLog:
     def rewrite(self, payloads):
         """Replace the whole log by records with these payloads (compaction), atomically. For boot: blocks.
 
-        Raises OSError; the log on disk is then the old or the new one, and this object refuses further
+        Raises OSError; the log on disk is then the old or the new log, and this object refuses further
         appends.
         """
         content, log_id, count = encode_log(payloads)
@@ -185,7 +185,7 @@ class FramedLog:
         self._reserve()
 
     def close(self):
-        """Close the file, or let the committer close it when it has flushed the appends."""
+        """Close the file, or let the committer close it after flushing the appends."""
         self._files.close(self.file)
 
     def abandon(self):

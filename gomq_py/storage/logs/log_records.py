@@ -1,8 +1,8 @@
 """Log records: checks records of the logs of definitions and users. A record is a field table whose ``op``
 names its kind.
 
-Above content.fields, below the readers of logs. A record with a valid checksum may still be unusable in this
-version: another version wrote it, or a fault did. Such a record is left out, and the boot goes on:
+Used by the readers of logs; uses content.fields. A record with a valid checksum may still be unusable in this
+version: another version, or a fault, wrote the record. Such a record is left out, and the boot goes on:
 ``read_record`` refuses it before any part of it is used.
 """
 from gomq_py.content.fields import decode_table

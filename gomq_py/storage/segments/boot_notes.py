@@ -1,4 +1,4 @@
-"""Boot notes: facts that recovery keeps until the end of the boot."""
+"""Boot notes: keeps facts from recovery until the end of the boot."""
 
 
 class BootNotes:
@@ -12,8 +12,8 @@ class BootNotes:
         self._has_ended = False
 
     def note_settled(self, folder, number, segment, runs):
-        """Remember for has_record() that all messages of a segment are acked. ``runs``: the ranges that its
-        acks file acks, needed if its msgs file is missing (``segment`` None).
+        """Remember for has_record() that all messages of a segment are acked. ``runs``: the ranges acked in
+        the acks file, needed if the msgs file is missing (``segment`` None).
         """
         if not self._has_ended:
             self.settled.setdefault(folder, {})[number] = segment, runs

@@ -26,7 +26,7 @@ class DamageNotes:
         known         {stream's folder: ranges reported by an earlier run}
         kept_paths    set of the copies' paths
 
-    A thread that reopens a queue writes here, too: each folder has one writer at a time.
+    A thread that reopens a queue writes here, too; each folder has one writer at a time.
     """
 
     def __init__(self):
@@ -42,7 +42,7 @@ class DamageNotes:
 
 
 def count_lost(segment, behind):
-    """Count the unacked messages that a segment lost to damage, which ends at ``behind``. Returns (records,
+    """Count the unacked messages that a segment has lost by damage that ends at ``behind``. Returns (records,
     bytes of bodies).
     """
     recovered = segment.recovered
@@ -57,7 +57,7 @@ def count_lost(segment, behind):
 
 def set_aside(store, segment, start, end, lost_count):
     """Mark the damaged bytes [start, end) as acked, so that they are never read again. ``lost_count``:
-    messages lost; UNKNOWN if no sound record tells; 0 if all of them were acked.
+    messages lost; UNKNOWN if no sound record behind shows it; 0 if all were acked.
     """
     # Bytes that were flushed once are also copied beside the segment, and reported to the log and the
     # listener. Others are what a crash leaves: nothing was promised.
@@ -96,7 +96,7 @@ def note_gone(store, count):
 
 
 def _is_known(store, segment, start, end):
-    """Whether this damage of a stream was reported before. Otherwise saves that it is reported now."""
+    """Whether this damage of a stream was reported before. If not, saves that it is now."""
     # Readers of a stream meet its damage in each run, because a stream has no acks to hide it.
     known = store.pool.damage.known.get(store.folder)
     if known is None:

@@ -1,4 +1,4 @@
-"""Idle segments: gives the write segments of stores that have been empty for a while back to the pool.
+"""Idle segments: returns the write segments of stores that have been empty for a while to the pool.
 
 An empty queue costs no disk and no mapping: ten thousand queues that each had one message would otherwise
 keep 600 MB and twenty thousand maps. Stores report when they become empty. One timer per broker runs only
@@ -17,8 +17,8 @@ PAUSE_MS = 25
 
 
 class Resting:
-    """Gives the segments of idle stores back. ``start(after_ms, callback)`` starts a timer of the hub and
-    returns it; the timer has ``stop()``. If ``start`` is None, all stores keep their segments.
+    """Returns the segments of idle stores to the pool. ``start(after_ms, callback)`` starts a timer of the
+    hub, and returns the timer, which has ``stop()``. If ``start`` is None, all stores keep their segments.
     """
 
     def __init__(self, start):
@@ -33,8 +33,8 @@ class Resting:
         return len(self._stores)
 
     def note(self, store):
-        """Watch a store that has become empty and has a write segment. Not to be called again before its
-        ``forgotten()`` was called.
+        """Watch a store that has become empty and has a write segment. Must not be called again for the store
+        before its ``forgotten()`` was called.
         """
         if self._start is None:
             return
@@ -65,8 +65,8 @@ class Resting:
             self._timer = self._start(PAUSE_MS if self._to_look_at else REST_MS, self._look)
 
     def _look_at(self, store):
-        """Give the store's segment back, unless a message came since the last check. Returns whether it was
-        given back.
+        """Return the store's segment to the pool, unless a message came since the last check. Returns whether
+        that was done.
         """
         at = store.resting_at()
         if at and at != self._stores[store]:

@@ -1,6 +1,6 @@
 """Opening: opens and reads the files of closed segments in threads, ahead of a reader or while it waits.
 
-Below segment_log, which decides what is opened; the threads are those of storage.flush.group_commit. Threads
+Used by segment_log, which decides what is opened; the threads belong to storage.flush.group_commit. Threads
 also read parts of open segments that a power cut may have damaged, before the mapping is touched. Files that
 were opened ahead and not used are closed again: a backlog without readers holds no mapping. Never blocks,
 never switches.
@@ -17,7 +17,7 @@ PAUSE_MS = 25
 class Opening:
     """The files of one closed segment while a thread opens them, and afterwards until a reader comes to them.
 
-    ``files``: (msgs, acks or None) once they are open, else None. ``awaited``: a reader waits for them.
+    ``files``: (msgs, acks or None) once both are open, else None. ``awaited``: a reader waits for them.
     """
 
     __slots__ = ("store", "segment", "files", "awaited")
@@ -79,7 +79,7 @@ class Opener:
         return opening is not None and opening.awaited and opening.files is None
 
     def has(self, segment):
-        """Whether a thread opens this segment, or has opened it and no reader has come to it."""
+        """Whether a thread opens this segment, or has opened it, and no reader has come."""
         return segment.number in self._openings
 
     def begin(self, store, segment):
@@ -92,8 +92,8 @@ class Opener:
 
     def come_to(self, store, segment, can_wait):
         """Attach the files of a closed segment, which a reader has reached. Returns True; False if the reader
-        ``can_wait`` and a thread opens them first: it then waits for the listener's ``segment_opened``.
-        Raises OSError.
+        ``can_wait`` and a thread opens the files first: the reader then waits for the listener's
+        ``segment_opened``. Raises OSError.
         """
         opening = self._openings.get(segment.number)
         if opening is None and can_wait and store.may_open_aside():
@@ -112,7 +112,7 @@ class Opener:
         return True
 
     def opened(self, opening, files, error):
-        """In the hub: take the files that a thread has opened, or its error, and wake the waiting reader."""
+        """In the hub: keep the files that a thread has opened, or its error; wake the waiting reader."""
         store = opening.store
         if self._openings.get(opening.segment.number) is not opening:
             if error is None:  # no longer wanted
@@ -128,7 +128,7 @@ class Opener:
                 store.fence(error)
 
     def close_unwanted(self, opening):
-        """Close the files of an Opening that no reader has come to."""
+        """Close the files of an Opening, for which no reader has come."""
         self._forget(opening)
         _close(opening.store, opening.files)
 
@@ -172,13 +172,13 @@ class Proof:
         self.awaited = False
 
     def ended(self, _result, error):
-        """In the hub: tell the segment that the thread has read the bytes, or failed."""
+        """In the hub: report to the segment that the thread has read the bytes, or failed."""
         self.file.release()
         self.segment.recovered.proof_ended(self, error)
 
 
 class Openings:
-    """The Openings of all stores of a broker; closes the files of those that no reader comes to.
+    """The Openings of all stores of a broker; closes files for which no reader comes.
 
     ``aside(function, *arguments, done=...)`` calls the function in a thread; None: there are no threads.
     ``start_timer(after_ms, callback)`` starts a timer of the hub; None: unused files stay open.
@@ -197,7 +197,7 @@ class Openings:
 
     @property
     def count(self):
-        """Number of Openings whose files are open and that no reader has come to."""
+        """Number of Openings whose files are open, and for which no reader has come."""
         return len(self._ready)
 
     def begin(self, opening, *what):
@@ -213,7 +213,7 @@ class Openings:
         self._aside(proof.store.files.read_through, proof.file, start, proof.end, done=proof.ended)
 
     def keep(self, opening):
-        """Watch an Opening whose files are open: they are closed if no reader comes within UNWANTED_MS."""
+        """Watch an Opening whose files are open: close the files if no reader comes within UNWANTED_MS."""
         self._ready[opening] = False
         if self._timer is None and self._start is not None:
             self._timer = self._start(UNWANTED_MS, self._look)

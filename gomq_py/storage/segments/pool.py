@@ -1,14 +1,14 @@
 """Segment pool: keeps spare pairs of segment files, emptied or made ahead; one pool per broker.
 
-Writing fresh pages costs more than all other work of an append: a message of 1 KiB takes 1.5 us in and out,
-and 0.4 on used pages. So a segment is recycled: its files are renamed into another queue's folder, and keep
-their mapping. Old content is not valid there, because a new generation in the head seeds every checksum. A
-pair that held something durable is reused only after the removal of both names was flushed.
+Writing fresh pages costs more than all other work of an append: a message of 1 KiB takes 1.5 us in and out on
+fresh pages, and 0.4 us on used pages. So a segment is recycled: its files are renamed into the folder of
+another queue, and keep their mapping. Old content is not valid in the recycled files, because a new
+generation in the head seeds every checksum. A pair that held something durable is reused only after the
+removal of both names was flushed.
 
 Creating a pair and freeing its disk space take milliseconds, tens of them on a busy disk: a thread does both.
-A writer announces in time that it will need a new segment (``expect``), and then takes files that are ready.
-Emptied pairs are renamed in the committer's threads, before its next flush. Between message_store and files;
-never flushes by itself.
+A writer announces in time that it will need a new segment (``expect``), and then gets files that are ready.
+Emptied pairs are renamed in the committer's threads, before its next flush. Never flushes.
 """
 import errno
 import os
@@ -61,7 +61,7 @@ UNCACHED = "uncached"
 
 
 class SegmentPool:
-    """Provides pairs of files for new segments and takes back emptied ones.
+    """Provides pairs of files for new segments, and recycles emptied pairs.
 
     ``folder`` holds nothing but the pool's files. ``start_timer``: the ``start`` of Resting.
     ``in_threads=False``, for tools that compare folders: files are created when they are taken, and removed
@@ -138,8 +138,8 @@ class SegmentPool:
         return any(each == folder or each.startswith(folder + os.sep) for each in self._naming)
 
     def take_alone(self, msgs_path, msgs_bytes, store):
-        """Return a mapped msgs file for a segment of a stream, which has no acks file. It is renamed as by
-        ``take``; then ``store.named()`` is called or, if that fails, ``store.fence(error)``.
+        """Return a mapped msgs file for a segment of a stream, which has no acks file. The file is renamed as
+        by ``take``; then ``store.named()`` is called or, if the rename fails, ``store.fence(error)``.
         """
         return self._take(
             self._alone, (msgs_path,), msgs_bytes, lambda error: store.fence(error), lambda: store.named()
@@ -203,7 +203,7 @@ class SegmentPool:
     # ahead of need
 
     def keeps(self, msgs_bytes):
-        """Whether segments of this size are recycled. Segments made larger for one large message are not."""
+        """Whether segments of this size are recycled. Segments made for one large message are not."""
         return msgs_bytes in self._kept
 
     def has(self, msgs_bytes, shelf=None, folders=()):
@@ -216,8 +216,8 @@ class SegmentPool:
 
     def wait_for(self, msgs_bytes, shelf, folders, callback, store=None):
         """Have a thread make files of this size and kind (``shelf``, see ``has``), and missing ``folders``,
-        outermost first. Then ``callback(error or None)``, which must neither switch nor raise, may take them.
-        Nothing is made for a ``store`` that was stopped meanwhile.
+        outermost first. Then call ``callback(error or None)``, which must neither switch nor raise, and may
+        take the files. Nothing is made for a ``store`` that was stopped meanwhile.
         """
         key = (msgs_bytes, shelf)
         self._waiting.setdefault(key, deque()).append((folders, callback, store))
@@ -243,9 +243,9 @@ class SegmentPool:
             del self._expected[key]
 
     def retire(self, msgs, acks, msgs_path, acks_path, synced):
-        """Take back the files of an emptied segment: the pair is recycled or unlinked. ``msgs`` and ``acks``
-        are None for files that are not open; ``msgs_path`` is None if the file is missing. ``synced``:
-        content or name of the segment may have been flushed.
+        """Recycle or unlink the files of an emptied segment. ``msgs`` and ``acks`` are None for files that
+        are not open; ``msgs_path`` is None if the file is missing. ``synced``: content or name of the segment
+        may have been flushed.
         """
         # If synced, the removal of the msgs file's name is flushed before the acks file is renamed: a power
         # cut must not restore messages without acks.
@@ -264,7 +264,7 @@ class SegmentPool:
         )
 
     def retire_unnamed(self, msgs):
-        """Take back the msgs file of a transient queue's segment: it is recycled or closed."""
+        """Recycle or close the msgs file of a transient queue's segment."""
         if (
             msgs.map is not None and not msgs.is_retained
             and len(self._unnamed.get(msgs.size, ())) < self._kept.get(msgs.size, 0)
@@ -380,7 +380,7 @@ class SegmentPool:
             raise OSError(errno.ENOSPC, "the disk has too little room to make segments ahead", folder)
 
     def _made(self, key, jobs, made, is_awaited):
-        """In the hub: hand files that a thread made to waiting writers, or report its errors to them."""
+        """In the hub: pass files that a thread made, or its errors, to waiting writers."""
         # Writers whose files were not made for lack of room or time wait on.
         def make_again():
             self._in_making.discard(key)
@@ -497,7 +497,7 @@ class SegmentPool:
             done(None)
 
     def _leaving(self, pair, path):
-        """The Change that moves a pair's msgs file into the pool, or unlinks it if the pool has enough."""
+        """The Change that moves a pair's msgs file into the pool or, if the pool has enough, unlinks it."""
         msgs = pair.msgs
         if (
             msgs is not None
@@ -517,8 +517,8 @@ class SegmentPool:
                 self.let_go(msgs)
 
     def _names_flushed(self, folder, pair, error):
-        """Move the acks file of the pair, because the removal of the msgs file's name is flushed. Without
-        effect after an ``error`` of that flush.
+        """Move the acks file of the pair, because the removal of the msgs file's name is flushed. No effect
+        after an ``error`` of that flush.
         """
         if pair not in self._retiring.get(folder, ()):
             return  # the folder was removed meanwhile
@@ -552,8 +552,8 @@ class SegmentPool:
         self._change(changes, lambda error: self._retired(folder, pair) and self._close(pair), soon=True)
 
     def _keep(self, pair, error):
-        """Add a pair whose files are both in the pool's folder to the spare ones; close it after an
-        ``error``.
+        """Add a pair whose files are both in the pool's folder to the spare pairs; after an ``error`` close
+        the pair.
         """
         self._keep_out(pair)
         if error is not None:
@@ -569,7 +569,7 @@ class SegmentPool:
             self.close()
 
     def _keep_out(self, pair):
-        """Count this pair no longer among those that will return to the pool."""
+        """No longer count this pair among the pairs that will return to the pool."""
         if pair.pool_path is not None:
             pair.pool_path = None
             self._coming[pair.msgs.size] -= 1
@@ -608,7 +608,7 @@ class SegmentPool:
         self.files.unlink(file.path)
 
     def _name_failed(self, files, failed, error):
-        """Tell the writer why its files could not be renamed, and unlink those still in the pool's folder."""
+        """Report the failed rename to the writer of the files; unlink files still in the pool's folder."""
         if failed is not None:
             failed(error)
         for file in files:

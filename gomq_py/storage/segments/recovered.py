@@ -1,8 +1,8 @@
 """Recovered: reads and checks the records of a segment that an earlier run left.
 
-Beside segment; the cursor of message_store reads with it. Records are checked as the cursor reaches them;
-damaged ones are hidden and reported. A system call reads each part of the file before its mapping is touched,
-because a bad sector below a mapping kills the process. A thread makes that call if the reader can wait.
+Used by segment and by the cursor of message_store. Records are checked as the cursor reaches them; damaged
+ones are hidden and reported. A system call reads each part of the file before its mapping is touched, because
+a bad sector below a mapping kills the process. A thread makes that system call if the reader can wait.
 """
 from array import array
 
@@ -19,14 +19,14 @@ AHEAD_BYTES = 1 << 20
 
 
 class Recovered:
-    """What the broker knows of an earlier run's segment.
+    """The broker's knowledge of an earlier run's segment.
 
         counts, excused   of its acks file (record.Acks), while that is open
         dues              likewise
         patchy            the acks file has gaps between its entries, after a power cut
         sealed_entries    count of entries by the acks file's seal, or -1
         delivered         records before this position were delivered in an earlier run
-        proven            the msgs file is read up to this position, so its mapping is safe to touch
+        proven            the msgs file was read up to this position, so its mapping is safe to touch
         proof             the Proof of the bytes that a thread reads now, or None
     """
 
@@ -82,8 +82,8 @@ class Recovered:
         return (0, 0) if kept is None else (kept[0], kept[1] + 1)
 
     def due_before(self, at, count, now_s):
-        """Unix seconds until which an earlier run postponed the record at ``at``; 0 if it did not, or if
-        ``count``, its deliveries, has changed since.
+        """Unix seconds until which an earlier run postponed the record at ``at``; 0 if that run did not, or
+        if ``count``, the record's deliveries, has changed since.
         """
         return record.due_of(self.dues[at], count, now_s) if at in self.dues else 0
 
@@ -91,7 +91,7 @@ class Recovered:
 
     def find(self, store, segment, at):
         """Position of the next ready record from ``at`` on, or ``segment.end`` without one. -1: a thread must
-        read bytes first, and the search then goes on from ``looked_at``. Raises OSError.
+        first read bytes; then search again from ``looked_at``. Raises OSError.
         """
         # Ready: neither acked, picked nor damaged. Damage on the way is reported and marked as acked.
         while True:
@@ -109,8 +109,8 @@ class Recovered:
 
     def _find_ready(self, segment, at):
         """Find the next record that is neither acked nor damaged. Returns its position; -1 for damage at
-        [``_damaged_at``, ``_damaged_end``); -3 if bytes up to ``_wanted_end`` must be read first: then go on
-        at ``looked_at``.
+        [``_damaged_at``, ``_damaged_end``); -3 if bytes up to ``_wanted_end`` must be read first; then search
+        again from ``looked_at``.
         """
         # looked_at is behind acked records whose ordinals have been seen: from before them they would count
         # as damaged.
@@ -203,7 +203,7 @@ class Recovered:
 
     def look_ahead(self, store, segment, at):
         """Have a thread read the next part of the file, if the cursor, at ``at``, is near the end of what was
-        read. Returns the position from which the cursor must call this again.
+        read. Returns the position from which the cursor must call look_ahead() again.
         """
         proven = self.proven if self.proof is None else self.proof.end
         due = max(proven - AHEAD_BYTES // 2, proven // 2)
@@ -217,7 +217,7 @@ class Recovered:
         store.pool.openings.prove(self.proof, start)
 
     def proof_ended(self, proof, error):
-        """In the hub: a thread has read the bytes of ``proof``, or failed. Lets the waiting reader go on."""
+        """In the hub: a thread has read the bytes of ``proof``, or failed. The waiting reader goes on."""
         if self.proof is not proof:
             return
         self.proof = None

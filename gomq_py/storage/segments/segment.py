@@ -1,6 +1,6 @@
 """Segment: a pair of mapped files, ``msgs.NNNNNNNNNN`` with records and ``acks.NNNNNNNNNN`` with their acks.
 
-Below segment_log and message_store, which decide the order of operations; above format (encoding) and files.
+Used by segment_log and message_store, which decide the order of operations; uses format (encoding) and files.
 Records are appended only in the run of the broker that made the segment: no position is reused. Never
 switches, never flushes.
 """
@@ -33,18 +33,18 @@ _NOWHERE = b""
 class Segment:
     """Counts and positions of one segment, and pointers into its mappings while it is open.
 
-        count           its records
-        taken           how many of them the store's cursor has passed
-        acked           how many are acked
+        count           number of its records
+        taken           how many records the store's cursor has passed
+        acked           how many records are acked
         end             end of the data, at most ``capacity``
         first_offset    of streams: the offset of the record with ordinal 0
-        readers         of streams: number of cursors in it
+        readers         of streams: number of cursors in the segment
         cached          end of the msgs file's pages in the page cache; before it the mapping may be written
-        recovered       the Recovered of an earlier run's segment; None for one of this run
+        recovered       the Recovered of an earlier run's segment; None for a segment of this run
         picked          the Picked of records taken out of order, or None
-        is_direct       it is open, and ``recovered`` and ``picked`` are None
+        is_direct       the segment is open, and ``recovered`` and ``picked`` are None
         flushed         records before this position are on the disk
-        synced_once     its first flush has begun
+        synced_once     the segment's first flush has begun
         named_in        the committer's flush counter ``begun`` when the files got their names
     """
 
@@ -152,7 +152,7 @@ class Segment:
 
     def wrote(self, size, last):
         """Move the end behind ``size`` bytes of encoded records, which were written to the file. ``last``:
-        offset of the last record in them.
+        offset in these bytes of the last record.
         """
         self.last_at = self.end + last
         self.end += size
@@ -206,8 +206,8 @@ class Segment:
         return octets.le32(self.p, at + 12)
 
     def timestamp_at(self, at):
-        """Unix milliseconds at which the record at ``at`` came in; 0 if there is no record. Of bytes that the
-        system has not read yet: the time of the segment's first record.
+        """Unix milliseconds at which the record at ``at`` came in; 0 if there is no record. If the system has
+        not read these bytes yet, the time of the segment's first record.
         """
         if self.recovered is not None and self.recovered.proven < min(self.end, at + LOOK_BYTES):
             return self.timestamps[0]
@@ -234,7 +234,7 @@ class Segment:
         self._remove_pick(at)
 
     def skip_picked(self, at):
-        """The first position from ``at`` on where no picked record begins. Forgets the picks passed."""
+        """The first position from ``at`` on where no picked record begins. Forgets picks before it."""
         while at < self.end and self.is_picked(at):
             self._remove_pick(at)
             at += self.size_at(at)
@@ -306,7 +306,7 @@ class Segment:
         return self.entry_capacity - self.entries - (self.count + to_come - self.acked) - 2
 
     def _find_room(self, count):
-        """Make ``count`` entries free in a row at ``entries``, behind the gaps that a power cut left."""
+        """Find room for ``count`` adjacent entries, behind the gaps that a power cut left."""
         if self.recovered is None or not self.recovered.patchy:
             return 0
         free = 0
@@ -367,7 +367,7 @@ class Segment:
         ] = bytes(head_format.ACKS_SEAL_BYTES)
 
     def write_off(self, lost_count, lost_bytes):
-        """Count records that seal and acks promise, but that are missing, as taken and acked."""
+        """Count missing records, which seal or acks still counted, as taken and acked."""
         self.taken += lost_count
         self.acked += lost_count
         self.taken_bytes += lost_bytes
@@ -388,7 +388,7 @@ class Segment:
         )
 
     def seal(self):
-        """Write the msgs file's seal: the segment is complete and flushed."""
+        """Write the msgs file's seal (its closing counts): the segment is complete and flushed."""
         self.note_timestamps()
         self._write_seal()
 
@@ -414,7 +414,7 @@ class Segment:
         self.sealed = True
 
     def seal_acks(self):
-        """Write the acks file's seal: all entries are flushed, and no more come in this run."""
+        """Write the acks file's seal (closing counts): all entries are flushed, no more come in this run."""
         if self.recovered is not None and self.recovered.patchy:
             return
         seal = head_format.encode_acks_seal(
@@ -471,12 +471,12 @@ class Picked:
 
 
 class AckRun:
-    """A run of adjacent acked records of one segment, which becomes two entries of its acks file: sixteen
-    bytes for a batch instead of eight for each message. It is written when the next ack is not adjacent, at
-    the end of a batch, and before the segment's files are removed.
+    """A run of adjacent acked records of one segment, which becomes two entries of the segment's acks file:
+    sixteen bytes for a batch instead of eight for each message. The run is written when the next ack is not
+    adjacent, at the end of a batch, and before the segment's files are removed.
 
     ``segment``: the records' segment, or None. ``count`` records from ``start`` to ``end`` are not written
-    yet; the last of them begins at ``last``.
+    yet; the last record begins at ``last``.
     """
 
     __slots__ = ("segment", "start", "last", "end", "count")
@@ -486,7 +486,7 @@ class AckRun:
         self.start = self.last = self.end = self.count = 0
 
     def begin(self, at, size):
-        """Write the present run, and start a new one with the record at ``at``, which is not adjacent."""
+        """Write the present run, and start a new run with the record at ``at``, which is not adjacent."""
         # The message store adds adjacent records inline: a call would make taking a message a tenth slower.
         self.write()
         self.start = self.last = at
@@ -514,10 +514,10 @@ class Stage:
     """A write buffer that collects a batch of records, for one system call, for a busy stream or a growing
     queue.
 
-    One per broker. ``user``: the store that uses it until the end of its batch, or None; other stores write
-    through their mappings meanwhile. ``p``: pointer to its ``capacity`` bytes. A stream and a growing queue
-    write fresh pages. Writing these through a mapping clears each page, faults and makes the flush interrupt
-    every processor: 3.4 us for 4 KiB; a call takes 1.2 us.
+    One per broker. ``user``: the store that uses the buffer until the end of its batch, or None; other stores
+    write through their mappings meanwhile. ``p``: pointer to its ``capacity`` bytes. A stream and a growing
+    queue write fresh pages. Writing these through a mapping clears each page, faults and makes the flush
+    interrupt every processor: 3.4 us for 4 KiB; a system call takes 1.2 us.
     """
 
     __slots__ = ("user", "p", "capacity", "_octets")
@@ -527,7 +527,7 @@ class Stage:
         self.user = self._octets = None
 
     def take(self, user):
-        """Reserve the buffer for this store. Returns False if another store has it."""
+        """Reserve the buffer for the store ``user``. Returns False if another store has it."""
         if self.user is not None:
             return self.user is user
         if self._octets is None:

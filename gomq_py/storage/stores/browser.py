@@ -23,8 +23,8 @@ _NOWHERE = b""
 
 
 class Browser:
-    """Walks the ready messages of one MessageStore, requeued ones first. A message that ``next`` has filled
-    is valid until the next call or switch.
+    """Walks the ready messages of one MessageStore, requeued messages first. A message that ``next`` has
+    filled is valid until the next call or switch.
     """
 
     __slots__ = (
@@ -98,8 +98,8 @@ class Browser:
     # segments
 
     def _come_to_segment(self):
-        """Map the current segment or, if it is gone or unreadable, the next one. Returns False if there are
-        none.
+        """Map the current segment or, if it is gone or unreadable, the next segment. Returns False without
+        any.
         """
         while True:
             segment = self.store.browsable(self._number)
@@ -163,7 +163,7 @@ class Browser:
         return True
 
     def _acks_of(self, segment):
-        """The acks (record.Acks) of an earlier run's segment, with those of this run."""
+        """The acks (record.Acks) of an earlier run's segment, with the acks of this run."""
         if segment.is_open:
             return record.load_acks(segment.acks.map, segment.ack_seed)
         try:
@@ -248,7 +248,7 @@ class ChainedBrowser:
 
 
 def browse(store):
-    """A Browser over the ready messages of a queue's store, or a ChainedBrowser if it has several levels."""
+    """A Browser over the ready messages of a queue's store, or a ChainedBrowser for several levels."""
     stores = store.browsed()
     return Browser(stores[0]) if len(stores) == 1 else ChainedBrowser(stores)
 

@@ -1,8 +1,8 @@
 """Message store: one queue's messages as a log of segments and the acks beside them.
 
-Below broker.queues, above segment and format. append() copies a message in; peek() shows the oldest ready one
-and shift() takes it; delete() acks it, requeue() makes it ready again at its old position. No object per
-message: a location is a number, and a backlog costs one Segment per 8 MiB. Never switches or flushes:
+Used by broker.queues; uses segment and format. append() copies a message in; peek() shows the oldest ready
+message and shift() takes it; delete() acks a taken message, requeue() makes it ready again at its old
+position. A location is a number, and a backlog costs one Segment per 8 MiB. Never switches or flushes:
 durability belongs to storage.flush.group_commit, which a store notifies once per sync if it has something to
 flush. A location (storage.format.record) is returned with each message and identifies it until it is deleted.
 """
@@ -29,10 +29,10 @@ _FROM_REQUEUED = 2
 class MessageStore(segment_log.SegmentLog):
     """The messages of one queue, or of one level of a priority queue. Made by recovery.open_store.
 
-    The cursor is at position ``read_at`` of ``read_segment``. Messages behind it are ready, unless they were
-    picked (taken out of order; the segments record that). Messages before it were taken; ``requeued``, a
-    Requeued or None, has those that came back. ``_run`` collects acks. ``_noted``: storage.segments.idle
-    watches the store.
+    The cursor is at position ``read_at`` of ``read_segment``. Messages behind the cursor are ready, unless
+    they were picked (taken out of order; the segments record that). Messages before the cursor were taken;
+    ``requeued``, a Requeued or None, has the requeued ones. ``_run`` collects acks. ``_noted``:
+    storage.segments.idle watches the store.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class MessageStore(segment_log.SegmentLog):
             self._mark_messages(segment)
 
     def peek(self, message):
-        """Set ``message`` to the oldest ready one. Returns False if there is none, or while is_waiting()."""
+        """Set ``message`` to the oldest ready message. Returns False without one, or while is_waiting()."""
         if self.requeued is not None and self.requeued.heap.count:
             return self._peek_requeued(message)
         segment = self.read_segment
@@ -138,7 +138,7 @@ class MessageStore(segment_log.SegmentLog):
         self._have_requeued().counts.put(self._peeked_location, count - 1, entry)
 
     def peeked_due_s(self, now_s):
-        """Unix seconds until which an earlier run has postponed the peeked message; 0 if it has not."""
+        """Unix seconds until which an earlier run has postponed the peeked message; 0 if not."""
         recovered = self.read_segment.recovered
         return 0 if recovered is None else recovered.due_before(self.read_at, self._peeked_count, now_s)
 
@@ -287,7 +287,7 @@ class MessageStore(segment_log.SegmentLog):
     # the slow verbs
 
     def purge(self):
-        """Drop all ready messages; unacked ones stay. Returns the number of dropped messages."""
+        """Drop all ready messages, but no unacked messages. Returns the number of dropped messages."""
         self._end_stage()
         count = self.ready_count
         self._peeked = 0
@@ -393,13 +393,13 @@ class MessageStore(segment_log.SegmentLog):
         return record.location_of(0, segment.number, segment.end)
 
     def forgotten(self):
-        """Called when storage.segments.idle watches the store no more; the store reports when it is empty
-        again.
+        """Called when storage.segments.idle no longer watches the store; the store then reports when it is
+        next empty.
         """
         self._noted = False
 
     def give_segment_back(self):
-        """Give an empty store's write segment back to the pool. The next message gets a small new one."""
+        """Return an empty store's write segment to the pool. The next message begins a small new segment."""
         self.write_out()
         segment = self._write
         self._begin_small()
@@ -414,7 +414,7 @@ class MessageStore(segment_log.SegmentLog):
     # called by SegmentLog
 
     def _next_shelf(self):
-        """UNCACHED if the queue grows, whose records are written with system calls; else None."""
+        """UNCACHED if the queue grows (records are then written with system calls); else None."""
         return UNCACHED if self.durable and self.read_segment is not self._write else self._shelf
 
     def _stop(self, failure):
@@ -554,7 +554,7 @@ class MessageStore(segment_log.SegmentLog):
     # the cursor
 
     def _advance(self):
-        """Move the cursor to the next ready record. Returns False if there is none, or none readable yet."""
+        """Move the cursor to the next ready record. Returns False if none is there or readable yet."""
         self._end_stage()
         while self.read_segment is not None:
             segment = self.read_segment
@@ -626,7 +626,7 @@ class MessageStore(segment_log.SegmentLog):
         return False
 
     def write_off(self, segment, lost_count, lost_bytes):
-        """Count messages that are missing, although seal and acks promise them, as acked."""
+        """Count missing messages, which seal or acks still counted, as acked."""
         segment.write_off(lost_count, lost_bytes)
         self.ready_count -= lost_count
         self.ready_bytes -= lost_bytes

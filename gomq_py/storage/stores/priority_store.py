@@ -1,6 +1,6 @@
-"""Priority store: joins a message store for each priority in use into one, for queues with x-max-priority.
+"""Priority store: one store of a message store per priority, for queues with x-max-priority.
 
-Above message_store; a priority is a *level*, and locations contain it. The highest level with a ready message
+Uses message_store; a priority is a *level*, and locations contain it. The highest level with a ready message
 is shown first; within a level messages keep their order. An unused level costs nothing. Never switches, never
 flushes.
 """
@@ -19,7 +19,7 @@ _NAME = re.compile(r"level\.(\d{3})")
 class PriorityStore(_store.Store):
     """Keeps messages in a MessageStore for each priority, a level. Made by open_priority_store.
 
-    ``max_priority`` (0 to 255): a higher priority of a message counts as this one.
+    ``max_priority`` (0 to 255): a message's higher priority counts as this.
     """
 
     __slots__ = ("max_priority", "_levels", "_used", "_top", "_shown", "_opens_aside")
@@ -75,8 +75,8 @@ class PriorityStore(_store.Store):
         return store is not None and store.has_record(place, came_ms)
 
     def peek(self, message):
-        """Set ``message`` to the oldest ready one of the highest level that has any. Returns False if none is
-        ready, or while is_waiting().
+        """Set ``message`` to the oldest ready message of the highest level with ready messages. Returns False
+        if no message is ready, or while is_waiting().
         """
         while True:
             store = self._levels[self._top]
@@ -117,7 +117,7 @@ class PriorityStore(_store.Store):
         return False
 
     def open_aside(self):
-        """Have threads open closed segments from now on; peek() returns False while one is being opened."""
+        """Have threads open closed segments from now on; peek() returns False meanwhile."""
         self._opens_aside = True
         for store in self._used:
             store.open_aside()
@@ -136,7 +136,7 @@ class PriorityStore(_store.Store):
             self._put_on(store)
 
     def peeked_due_s(self, now_s):
-        """Unix seconds until which an earlier run has postponed the peeked message; 0 if it has not."""
+        """Unix seconds until which an earlier run has postponed the peeked message; 0 if not."""
         return self._shown.peeked_due_s(now_s)
 
     def wait_until(self, location, count, due_s):
@@ -229,7 +229,7 @@ class PriorityStore(_store.Store):
             self.committer.mark_folder(os.path.dirname(self.folder))
 
     def forget_files(self):
-        """Stop the store without removing its folder, which the caller does."""
+        """Stop the store; the caller removes its folder."""
         self.listener = None
         self.failure = StoreClosed(self.folder, 0, "the store is deleted")
         for store in self._used:
@@ -271,7 +271,7 @@ class PriorityStore(_store.Store):
 
     def failed_deliveries(self, bounds):
         """Histogram of failed deliveries: element n counts messages with more than ``bounds[n - 1]`` and at
-        most ``bounds[n]``, the last element those above all bounds.
+        most ``bounds[n]``; the last element counts messages above all bounds.
         """
         counted = [0] * (len(bounds) + 1)
         for store in self._used:
@@ -285,12 +285,12 @@ class PriorityStore(_store.Store):
         self.fence(error)
 
     def segment_opened(self, store):
-        """Called by a level whose reader can go on: tells the store's listener."""
+        """Called by a level whose reader can go on: informs the listener."""
         if self.listener is not None:
             self.listener.segment_opened(self)
 
     def record_damaged(self, store, path, start, end, count):
-        """Called by a level with a damaged record: tells the store's listener."""
+        """Called by a level with a damaged record: informs the listener."""
         if self.listener is not None:
             self.listener.record_damaged(self, path, start, end, count)
 

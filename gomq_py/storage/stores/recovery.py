@@ -2,9 +2,9 @@
 power.
 
 Called once per queue at boot, before any other access to its folder. Each segment is checked by itself: the
-heads of its two files, its seal or, without one, its records; then its acks. Recovery only writes again what
-it has read (bytes that may not be on the disk, a seal, acks over damage), so a crash during recovery changes
-nothing for the next one. May block: only for boot and ``queue.declare`` of a left-over name.
+heads of its two files, its seal (closing counts) or else its records; then its acks. Recovery only writes
+again what it has read (bytes that may not be on the disk, a seal, acks over damage), so a crash during
+recovery changes nothing for the next one. May block: only for boot and ``queue.declare`` of a left-over name.
 """
 import os
 import re
@@ -38,7 +38,7 @@ class RecoveryReport(NamedTuple):
         lost           damaged records that were once flushed
         removed        paths of removed files
         gone           paths of msgs files that the last run left and that are missing
-        gone_count     messages in them
+        gone_count     messages in these files
     """
 
     ready_count: int = 0
@@ -112,7 +112,7 @@ class Recovery:
             self.store.begin_behind(max((*numbers, *listed)))
 
     def _counts_listed(self):
-        """Return {segment number: messages left} of the last orderly stop; empty if that is unknown."""
+        """Return {segment number: messages left} of the last orderly stop; empty if unknown."""
         return {} if self.listed is None else self.listed.counts
 
     def _report(self):
@@ -165,8 +165,8 @@ class Recovery:
     # heads
 
     def _head_of_pair(self, number, msgs, acks):
-        """The Head of the msgs file; if unreadable, rebuilt from the acks file's. None if the msgs file is
-        another segment's, or neither head can be used.
+        """The Head of the msgs file; if it is unreadable, rebuilt from the acks file's head. None if the msgs
+        file is another segment's, or neither head is usable.
         """
         head = self._bound_head(number, msgs, head_format.MSGS_MAGIC)
         if (
@@ -255,7 +255,7 @@ class Recovery:
 
     def _scan(self, segment, head, missing=None):
         """Check every record of a segment that has no seal, or ends before its seal ``missing`` says; then
-        flush and seal it. New records get higher ordinals than the missing ones.
+        flush and seal it. New records get higher ordinals than the missing records.
         """
         # At a promoted follower's boot all segments are flushed and sealed together (unsealed).
         unsealed = self.store.pool.boot.unsealed
@@ -338,7 +338,7 @@ class Recovery:
 
     def _set_foreign_aside(self, msgs, acks):
         """Move the files into set-aside/ if the msgs file holds unacked messages of another segment. Returns
-        whether it did.
+        whether they were moved.
         """
         head = head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC)
         count = (
@@ -469,7 +469,7 @@ class Recovery:
 
 
 def _joined(damaged):
-    """Merge adjacent parts of the sorted ``damaged``, (start, end, records lost). Returns such a list."""
+    """Merge adjacent parts in ``damaged``, a sorted list of (start, end, records lost); return a copy."""
     joined = []
     for start, end, count in damaged:
         if joined and joined[-1][1] == start:
@@ -480,7 +480,7 @@ def _joined(damaged):
 
 
 def _adds_up(seal, acks_seal):
-    """Whether both seals are possible: their counts fit into the file, and no more is acked than there is."""
+    """Whether the seals' counts are possible: records fit in the file, and at most all records are acked."""
     # Their checksums are right, but another program may have written them.
     room = seal.end - head_format.HEAD_BYTES
     if seal.records * _SMALLEST_RECORD + seal.body_bytes > room:

@@ -1,6 +1,6 @@
 """Reopening: recovers a store in a thread while the broker serves, for the restart of a queue.
 
-Above recovery, below the queue factory. Recovery scans, reads and flushes, which takes seconds for a long
+Used by the queue factory; uses recovery. Recovery scans, reads and flushes, which takes seconds for a long
 queue. The thread must not call pool, committer and register of files, which are the hub's: the calls are
 recorded, and made in the hub after recovery.
 """
@@ -55,7 +55,7 @@ class _Laters:
         self.committer = Later(committer, "enabled", "begun")
 
     def tell(self):
-        """In the hub: tell the replicators which files the thread has changed."""
+        """In the hub: report the thread's changes of files to the replicators."""
         # Also if recovery has failed.
         if self.files.register is not self._register:
             self.files.register.catch_up()
@@ -95,23 +95,23 @@ class Later:
 
 
 class LaterRegister(Later):
-    """Stand-in for the register of files. Keeps each changed file open until its changes are told."""
+    """Stand-in for the register of files. Keeps each changed file open until its changes are reported."""
 
     replicators = True  # somebody is told, later
 
     def id_of(self, path):
-        """Return 0: the file of a path is looked up when its changes are told."""
+        """Return 0: the file of a path is looked up when changes are reported."""
         return 0
 
     def appended(self, file, start, end):
-        """Record a change of [start, end). The content at the end of the recovery is told."""
+        """Record a change of [start, end). The content at the recovery's end is reported."""
         file.retain()
         self._calls.append(("overwritten", (file, start, end), {}))
 
     overwritten = appended
 
     def catch_up(self):
-        """Make the recorded calls, in the hub. Of a file that was cut meanwhile only what is left is told."""
+        """Make the recorded calls, in the hub. Of a file cut meanwhile, only the rest is reported."""
         for verb, arguments, _ in self._calls:
             if verb != "overwritten":
                 getattr(self._target, verb)(*arguments)

@@ -1,7 +1,8 @@
 """Requeued messages: keeps the locations of messages to redeliver in order, how often they came back, and how
 often without a failure.
 
-Typed arrays hold both, without an object per message. A message_store makes a Requeued when it needs one.
+Typed arrays hold locations and counts, without an object per message. A message_store makes a Requeued if
+needed.
 """
 from array import array
 
@@ -143,7 +144,7 @@ class DeliveryCounts:
         return self._values[at] >> 32 if self._keys[at] else 0
 
     def get_entry(self, location):
-        """Index + 1 of the message's COUNT entry in the acks file; 0 if it has none."""
+        """Index + 1 of the message's COUNT entry in the acks file; 0 if none."""
         at = self._slot(location)
         return self._values[at] & 0xFFFFFFFF if self._keys[at] else 0
 
@@ -179,8 +180,8 @@ class DeliveryCounts:
         return 0
 
     def tally(self, bounds, counted):
-        """Add the messages to the histogram ``counted``: element n counts those with more than ``bounds[n -
-        1]`` and at most ``bounds[n]`` failed deliveries, the last one those above all bounds.
+        """Add the messages to the histogram ``counted``: element n counts messages with more than ``bounds[n
+        - 1]`` and at most ``bounds[n]`` failed deliveries; the last element counts messages above all bounds.
         """
         for at in range(self._mask + 1):
             if self._keys[at]:
@@ -194,7 +195,7 @@ class DeliveryCounts:
         return (((location * HASH_MULTIPLIER) & 0xFFFFFFFFFFFFFFFF) >> 32) & self._mask
 
     def _slot(self, location):
-        """The slot that has the location or, if none has, the empty slot for it."""
+        """The slot that has the location or the empty slot for it."""
         at = self._home(location)
         while self._keys[at] != 0 and self._keys[at] != location:
             at = (at + 1) & self._mask
@@ -228,7 +229,7 @@ class Requeued:
         self.excused = DeliveryCounts()
 
     def come_back(self, location):
-        """Add an unacked message to the ready ones, with one more failed delivery."""
+        """Add an unacked message to the ready messages, with one more failed delivery."""
         self.counts.put(location, self.counts.get(location) + 1, self.counts.get_entry(location))
         self.heap.push(location)
 
@@ -258,7 +259,7 @@ class Requeued:
             self.heap.remove(location)
 
     def take_early(self, location):
-        """Remove any message from the ready ones. Returns False if it is not one of them."""
+        """Remove any message from the ready messages. Returns False if it is not ready."""
         return self.counts.get(location) > 0 and self.heap.discard(location)
 
     def redeliver(self, log, segment, location, failed, entry):

@@ -1,8 +1,8 @@
 """Segment log: manages the files of one store's segments.
 
-Begins new segments, tells the committer what to flush, seals and closes segments, and gives files back to the
-pool. Below message_store and stream_store, which decide what is written; above segment and pool. Open
-segments are mapped; those between the reader's and the writer's are closed. Never switches, never flushes.
+Begins new segments, marks them for the committer to flush, seals segments (writes their closing counts),
+closes them, and returns files to the pool. Used by message_store and stream_store, which decide what is
+written. Open segments are mapped; those between reader and writer are closed. Never switches or flushes.
 """
 import os
 from functools import partial
@@ -42,8 +42,8 @@ class SegmentLog(_store.Store):
     ``write_out`` and ``_is_idle``.
 
         _segments       {number: Segment}, linked by ``next``
-        _last           the newest
-        _write          the one being written
+        _last           the newest Segment
+        _write          the Segment being written, or None
         _staged         bytes of records in the pool's write buffer (Stage), which belong at ``_write.end``
         _last_staged    where the last record begins in these bytes
     """
@@ -82,7 +82,7 @@ class SegmentLog(_store.Store):
             self.opener = Opener()
 
     def be_unawaited(self):
-        """Let promises (confirms...) not wait for the flush of later appends, unless mark() is called."""
+        """Make confirms not wait for the flush of later appends, unless mark() is called."""
         self._is_unawaited = True
 
     def lie_in(self, folder):
@@ -97,8 +97,8 @@ class SegmentLog(_store.Store):
     # its end
 
     def close(self):
-        """Refuse all further calls; the files stay. They are sealed and closed at once or, if not everything
-        is flushed, after the next sync.
+        """Refuse all further calls; the files stay. The files are sealed and closed at once or, if something
+        is not flushed, after the next sync.
         """
         # committer.stop() waits for that sync.
         self.write_out()  # may fence
@@ -123,8 +123,8 @@ class SegmentLog(_store.Store):
             self._close_files()
 
     def listed(self):
-        """The Listed of this store's folder, once the store is closed; None if it has no segments, or was
-        fenced.
+        """The Listed of this store's folder, once the store is closed; None if the store has no segments, or
+        was fenced.
         """
         if self._fenced or not self._segments:
             return None
@@ -211,7 +211,7 @@ class SegmentLog(_store.Store):
         return self.pool.last_end != POWER_LOST and number < max((*self._segments, *settled), default=0)
 
     def _is_whole(self, segment, at, came_ms):
-        """Whether the record at ``at`` is complete. Blocks. Fences the store if the disk cannot read the
+        """Whether a complete record begins at ``at``. Blocks. Fences the store if the disk cannot read the
         record.
         """
         # A kill while a body is copied leaves a valid header and an invalid body.
@@ -300,8 +300,8 @@ class SegmentLog(_store.Store):
     # the stage: records that are collected before they are written
 
     def _has_stage(self, size):
-        """Get room for a record of this size in the write buffer, by writing it out if full. Returns False if
-        there is none; the buffer then has no record of this store. Raises StoreClosed after a failed write.
+        """Get room for a record of this size in the write buffer, by writing it out if full. Returns False
+        without room; the buffer then has no record of this store. Raises StoreClosed after a failed write.
         """
         if self._staged and self._staged + size > self._stage.capacity and not self._write_staged():
             raise self.failure
@@ -398,8 +398,8 @@ class SegmentLog(_store.Store):
         return segment
 
     def _capacity_for(self, size):
-        """Capacity of the next segment: it grows with each segment up to segment_bytes, and is larger for a
-        record that needs it.
+        """Capacity of the next segment: grows with each segment up to segment_bytes; larger if the record
+        needs it.
         """
         capacity = self._next_bytes
         if HEAD_BYTES + size > capacity:
@@ -423,7 +423,7 @@ class SegmentLog(_store.Store):
         return (self.folder,) if self._outer is None else (self._outer, self.folder)
 
     def _begin_small(self):
-        """Have no write segment; the next one is small again."""
+        """Have no write segment; the next write segment is small again."""
         self._unexpect()
         self._write = None
         self._expect_at = _NEVER
@@ -488,7 +488,7 @@ class SegmentLog(_store.Store):
         return segment.msgs.path == self.path_of("msgs", segment.number)
 
     def named(self):
-        """Called by the pool when a file has got its name. Lets readers that waited for it go on."""
+        """Called by the pool when a file has got its name. Readers that waited for the name go on."""
         if self.listener is not None and self.failure is None:
             self.listener.segment_opened(self)
 
@@ -504,7 +504,7 @@ class SegmentLog(_store.Store):
         return os.path.join(self.folder, f"{kind}.{number:010d}")
 
     def _leave_behind(self, segment):
-        """End the writing of this segment, because a new one was begun."""
+        """End the writing of this segment, because a new segment was begun."""
         # Unless it is being read, it is sealed and closed after a flush.
         if segment.recovered is not None:
             return
@@ -520,7 +520,7 @@ class SegmentLog(_store.Store):
     def _come_to(self, segment, can_wait):
         """Map the files of a closed segment again, because a reader has reached it.
 
-        Returns False if a thread must open them and the reader ``can_wait``. Raises OSError.
+        Returns False if a thread must open the files and the reader ``can_wait``. Raises OSError.
         """
         if self.opener is not None:
             return self.opener.come_to(self, segment, can_wait)
@@ -541,11 +541,11 @@ class SegmentLog(_store.Store):
         segment.attach(*files)
 
     def acks_bytes(self, segment):
-        """Minimum size in octets of the segment's acks file; 0 if the segment has none."""
+        """Lower bound of the size in octets of the segment's acks file; 0: no acks file."""
         return capacity_for(segment.capacity)
 
     def read_when_opened(self, segment):
-        """Position up to which a thread reads a segment's msgs file when it opens it."""
+        """Position up to which a thread reads a segment's msgs file when it opens the file."""
         # Of an earlier run's segment only the first part, because the reader may go no further.
         return segment.end if segment.recovered is None else min(segment.end, PROVEN_BYTES)
 
@@ -586,7 +586,7 @@ class SegmentLog(_store.Store):
                 self._close_segment(segment)
 
     def _discard(self, segment):
-        """Give the segment's files back to the pool, which recycles or unlinks them."""
+        """Return the segment's files to the pool, which recycles or unlinks them."""
         # Files of an earlier run are closed first, and so unlinked.
         msgs, acks = segment.msgs, segment.acks
         if not self.durable:
@@ -610,7 +610,7 @@ class SegmentLog(_store.Store):
     # announcing to replicators
 
     def _announce(self, segment):
-        """Tell the replicators which ranges of the segment were appended since the last call."""
+        """Report to replicators which ranges of the segment were appended since the last call."""
         if segment.announced < segment.end:
             self.files.appended(segment.msgs, segment.announced, segment.end)
             segment.announced = segment.end
@@ -621,7 +621,7 @@ class SegmentLog(_store.Store):
             segment.announced_entries = segment.entries
 
     def announce_acks(self, segment):
-        """Tell the replicators of a segment's new messages, and then of its new ack entries."""
+        """Report a segment's new messages, and then its new ack entries, to the replicators."""
         # In this order: an entry may ack a message whose copy has just been appended.
         if segment.announced_entries < segment.entries:
             if self._write is not None:
@@ -630,14 +630,14 @@ class SegmentLog(_store.Store):
             self._mark_acks(segment)
 
     def entries_changed(self, segment, start, end):
-        """Tell the replicators that the ack entries ``start`` to ``end`` - 1 were overwritten."""
+        """Report to replicators that the ack entries ``start`` to ``end`` - 1 were overwritten."""
         self.files.overwritten(segment.acks, HEAD_BYTES + 8 * start, HEAD_BYTES + 8 * end)
         self._mark_acks(segment)
 
     # notifying the committer
 
     def _mark_messages(self, segment):
-        """Tell the committer that the segment has a message to flush, the first since its last flush."""
+        """Report to the committer that the segment has a message to flush, the first since a flush."""
         self._mark_unsynced(segment, MSGS)
         if self._is_unawaited:
             self.committer.mark_acks(self)
@@ -651,7 +651,7 @@ class SegmentLog(_store.Store):
         segment.unsynced |= what
 
     def _mark_acks(self, segment):
-        """Tell the committer that the segment has acks to flush."""
+        """Report to the committer that the segment has acks to flush."""
         # Before the segment's first flush they need no flush: a power cut loses the acks with their messages.
         if not segment.unsynced & ACKS:
             self._mark_unsynced(segment, ACKS)
@@ -672,5 +672,5 @@ class SegmentLog(_store.Store):
             self.opener.drop_all(self)
 
     def _is_idle(self, segment):
-        """Whether the segment can be closed: no reader is in it, and none of its messages is unacked."""
+        """Whether the segment can be closed: no reader is in it, and it has no unacked message."""
         raise NotImplementedError

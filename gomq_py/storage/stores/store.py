@@ -1,6 +1,6 @@
 """Store: the interface for keeping the messages of a queue or stream, and the base of all stores.
 
-Below broker.queues, which uses nothing else of a store; above it are message_store (FIFO), priority_store (a
+Used by broker.queues, which uses nothing else of a store. Subclasses: message_store (FIFO), priority_store (a
 message store for each level) and stream_store (read without being consumed). Never switches, never flushes.
 """
 import os
@@ -14,12 +14,12 @@ LARGEST_SEGMENT_BYTES = 1 << record.POSITION_BITS
 
 class Store:
     """Keeps the messages of a queue or stream. ``ready_*`` count messages waiting to be taken, ``unacked_*``
-    messages that were taken and neither deleted nor requeued; ``*_bytes`` are of bodies.
+    messages that were taken and neither deleted nor requeued; ``*_bytes``: bytes of their bodies.
 
         durable     False: the files have no names and no acks
         key         the first 8 bytes of ``incarnation`` as a number, by which other files name the store
         failure     the StoreClosed that every append raises once the store is closed, deleted or fenced
-        listener    if set, hears ``store_fenced(store, error)``, ``record_damaged(store, path, start, end,
+        listener    if set, gets ``store_fenced(store, error)``, ``record_damaged(store, path, start, end,
                     count)`` and, after ``open_aside``, ``segment_opened(store)``
 
     A subclass implements the methods that raise NotImplementedError, and overrides those for taking messages
@@ -60,7 +60,7 @@ class Store:
         raise NotImplementedError
 
     def write_out(self):
-        """End a batch: all changes so far survive a kill, and the replicators hear of them."""
+        """End a batch: all changes so far survive a kill, and are reported to the replicators."""
         raise NotImplementedError
 
     def mark(self):
@@ -71,7 +71,7 @@ class Store:
 
     def place_of(self, size):
         """A number for the place at which a record of ``size`` bytes would be appended next, on the lowest
-        level of priority. No later run uses that place again.
+        level of priority. No later run uses this place again.
         """
         return 0
 
@@ -90,13 +90,13 @@ class Store:
             self.pool.name_at_once(self.folder)
 
     def outlives_kill(self):
-        """Whether all appends survive a kill: all their files have been renamed into the store's folder."""
+        """Whether all appends survive a kill: all its files are renamed into its folder."""
         return not self.pool.is_naming(self.folder)
 
     # taking messages
 
     def peek(self, message):
-        """Set ``message`` to the next message, without taking it. Returns False if there is none, or while
+        """Set ``message`` to the next message, without taking it. Returns False without a message, or while
         ``is_waiting``.
 
         The message shown is valid until the next peek, read, shift, or switch.
@@ -171,7 +171,7 @@ class Store:
     # the slow verbs
 
     def purge(self):
-        """Drop all ready messages; unacked ones stay. Returns the number of dropped messages."""
+        """Drop all ready messages, but no unacked messages. Returns the number of dropped messages."""
         raise NotImplementedError
 
     def ready_octets(self):
@@ -182,13 +182,13 @@ class Store:
 
     def oldest_ready_ms(self):
         """About when the oldest ready message came in, in Unix milliseconds; 0 if no message is ready, or if
-        that is unknown until a file is opened.
+        the time is unknown until a file is opened.
         """
         return 0
 
     def failed_deliveries(self, bounds):
-        """Histogram of failed deliveries of ready and unacked messages: element n counts those with more than
-        ``bounds[n - 1]`` and at most ``bounds[n]``, the last element those above all bounds.
+        """Histogram of failed deliveries of ready and unacked messages: element n counts messages with more
+        than ``bounds[n - 1]`` and at most ``bounds[n]``; the last element, messages above all bounds.
         """
         return [0] * (len(bounds) + 1)
 
@@ -210,7 +210,7 @@ class Store:
         self.committer = committer
 
     def close(self):
-        """Refuse all further calls. The files stay; they are sealed and closed after the next sync."""
+        """Refuse all further calls. Files stay; they are sealed and closed after the next sync."""
         # committer.stop() waits for that sync.
         raise NotImplementedError
 

@@ -1,9 +1,9 @@
 """Stream cursor: one reader's position in a stream.
 
-Any number of cursors read one store; none changes it. Above stream_store, below broker.queues.stream_reader.
-A cursor keeps its segment open. Records of this run are shown unchecked; those of earlier runs are checked
-each time, and damaged ones skipped. A cursor whose message was dropped by retention goes on at the first
-message kept. A cursor behind the last record has ``next_offset`` as its offset.
+Any number of cursors read one store; none changes it. Used by broker.queues.stream_reader; uses stream_store.
+A cursor keeps its segment open. Records of this run are shown unchecked; records of earlier runs are checked
+each time, and damaged records are skipped. A cursor whose message was dropped by retention goes on at the
+first message kept. A cursor behind the last record has ``next_offset`` as its offset.
 """
 from gomq_py import octets
 from gomq_py.storage.format import record
@@ -15,7 +15,7 @@ SKIPPED_AT_ONCE = 1 << 20
 
 
 class StreamCursor:
-    """One reader's position in a stream. ``offset``: that of the message that peek shows or waits for.
+    """One reader's position in a stream. ``offset``: offset of the message that peek shows or waits for.
 
     The cursor opens a closed segment itself; after ``let_wait`` threads do.
     """
@@ -37,8 +37,8 @@ class StreamCursor:
         self._can_wait = True
 
     def seek(self, offset):
-        """Move to the message with this offset, or to the first one kept if that one was dropped. If no
-        message has this offset yet, peek() returns False until one has.
+        """Move to the message with this offset, or, if that was dropped, to the first message kept. If no
+        message has this offset yet, peek() returns False until it arrives.
         """
         self._leave()
         self.store.write_out()  # includes the appends of this batch
@@ -48,8 +48,8 @@ class StreamCursor:
             self._enter(segment, segment.end)  # at the end, without a walk
 
     def peek(self, message):
-        """Set ``message`` to the one at the cursor, which is valid until the next peek or switch. Returns
-        False if it has not arrived, if its file is not open or named yet, or after much skipped damage
+        """Set ``message`` to the message at the cursor, valid until the next peek or switch. Returns False if
+        it has not arrived, if its file is not open or named yet, or after much skipped damage
         (forget_skipped).
         """
         # A pause after much skipped damage lets other readers go first.
@@ -74,7 +74,7 @@ class StreamCursor:
         """Move to the first message, from the cursor on, with this timestamp (Unix milliseconds) or a later
         one.
 
-        Returns its offset, or the store's ``next_offset`` if there is none.
+        Returns the message's offset or, without one, the store's ``next_offset``.
         """
         while self._segment is not None or self.offset < self.store.next_offset:
             segment = self._segment
@@ -93,7 +93,7 @@ class StreamCursor:
         return self.offset
 
     def _skip_unnamed(self, timestamp_ms):
-        """Do skip_before() in segments whose files have no names yet, which cursors may not enter."""
+        """Carry out skip_before() in segments whose files have no names yet, which cursors may not enter."""
         segment = self.store.find(self.offset)
         while segment is not None and segment.is_open and segment.recovered is None:
             at = HEAD_BYTES
@@ -116,8 +116,8 @@ class StreamCursor:
         self._leave()
 
     def _advance(self):
-        """Move to the next sound record, in this segment or a later one. Returns False if there is none, none
-        readable yet, or after skipping much damage.
+        """Move to the next sound record, in this segment or a later one. Returns False if no sound record is
+        there or readable yet, or after skipping much damage.
         """
         while self._skipped < SKIPPED_AT_ONCE:
             segment = self._segment
@@ -137,7 +137,7 @@ class StreamCursor:
         return False
 
     def _arrive(self):
-        """Enter the segment that holds the offset. Returns False if there is none, or none readable yet."""
+        """Enter the segment that holds the offset. Returns False if none is there or readable yet."""
         if self.offset >= self.store.next_offset:
             return False
         segment = self.store.find(self.offset)
@@ -161,8 +161,8 @@ class StreamCursor:
             self.store.leave(segment)
 
     def _find_record(self, segment, ordinal):
-        """Move to the segment's next sound record with this ordinal or a higher one. Returns False at the end
-        of the segment, or after skipping much damage.
+        """Move to the segment's next sound record with this or a higher ordinal. Returns False at the end of
+        the segment, or after skipping much damage.
         """
         if segment.recovered is None:
             return self._find_written(segment, ordinal)
@@ -198,7 +198,7 @@ class StreamCursor:
         return False
 
     def _find_written(self, segment, ordinal):
-        """Do _find_record() in a segment of this run, whose records need no check."""
+        """Carry out _find_record() in a segment of this run, whose records need no check."""
         at = self._at
         while at < segment.end:
             if octets.le32(segment.p, at + 16) >= ordinal:

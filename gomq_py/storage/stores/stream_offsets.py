@@ -1,5 +1,5 @@
-"""Stream offsets: keeps the next offset of each named consumer of a stream, its position, in a mapped file in
-the stream's folder.
+"""Stream offsets: keeps the position of each named consumer of a stream, that is its next offset, in a mapped
+file in the stream's folder.
 
 Little-endian.
 
@@ -17,7 +17,7 @@ Little-endian.
                  octets from the seed + n
        288   24  second half: the same
 
-A new position overwrites the half with the lower sequence, so that a torn write leaves the previous one.
+A new position overwrites the half with the lower sequence, so that a torn write leaves the previous position.
 Owned by stream_store, whose syncs flush the file without hurry: after a power cut a consumer may get some
 messages again. Never switches.
 """
@@ -62,13 +62,13 @@ def stream_of(content):
 
 
 def checksum(content):
-    """CRC-32C of the whole file: tells it from other files and from older versions of itself."""
+    """CRC-32C of ``content``, a whole file; differs for other files and for older versions."""
     return octets.crc32c(0, content, 0, len(content))
 
 
 class StreamOffsets:
     """Keeps the offset that each consumer reads next, by its tag. ``file``: the open File, None while no
-    consumer has a position; ``dirty``: it has something to flush.
+    consumer has a position; ``dirty``: the file has something to flush.
     """
 
     def __init__(self, folder, files, incarnation):
@@ -115,7 +115,7 @@ class StreamOffsets:
         self._slots[tag] = slot, offset, now_ms, sequence
 
     def forget(self, tag):
-        """Forget a consumer's position. Returns whether there was one."""
+        """Forget a consumer's position. Returns whether it existed."""
         kept = self._slots.pop(tag, None)
         if kept is None:
             return False
@@ -127,7 +127,7 @@ class StreamOffsets:
         self._free.append(slot)
 
     def checksum(self):
-        """Checksum of the file's content, at closing if it is closed; None if there is no file."""
+        """Checksum of the file's content, or, if closed, its last content; None without a file."""
         return self._checksum if self.file is None else checksum(self.file.read(0, self.file.size))
 
     def close(self):
@@ -139,8 +139,7 @@ class StreamOffsets:
         self.dirty = False
 
     def load(self, next_offset):
-        """Read the positions that the last run left. Returns the file's content; empty if there is no file.
-        """
+        """Read the positions that the last run left. Returns the file's content; empty without a file."""
         # A position behind ``next_offset``, where a crash has lost the messages, becomes ``next_offset``. A
         # file with another head, as another stream's, is removed.
         path = os.path.join(self._folder, NAME)
@@ -168,7 +167,7 @@ class StreamOffsets:
 
     def _adopt(self, tag, read):
         """Register a consumer with its slot in the file; ``read``: (slot, offset, updated at, sequence). Of
-        two slots of a consumer the later one is valid, and the earlier one is cleared.
+        two slots of a consumer the later slot is valid, and the earlier slot is cleared.
         """
         # A consumer has two if its position was forgotten, then written to another slot, and a power cut kept
         # only the second of these writes.

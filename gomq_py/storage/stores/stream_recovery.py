@@ -1,8 +1,8 @@
 """Stream recovery: opens a stream's store as the last run left it, however that run ended.
 
-Beside recovery, with the same rules: each segment is checked by itself, by its seal or by a scan. A stream
-has no acks. The newest segment is kept even when empty, because it records the next offset. May block: only
-for boot and ``queue.declare``.
+Has the rules of recovery: each segment is checked by itself, by its seal (closing counts) or by a scan. A
+stream has no acks. The newest segment is kept even when empty, because it records the next offset. May block:
+only for boot and ``queue.declare``.
 """
 import re
 
@@ -62,7 +62,7 @@ class StreamRecovery(Recovery):
 
     def _check_positions(self, found):
         """Log that the file of consumers' positions, with the content ``found``, is not as the last orderly
-        stop left it, or is another stream's. Copies it.
+        stop left it, or is another stream's; copy the file.
         """
         left = None if self.listed is None else self.listed.positions
         if left is None:
@@ -77,7 +77,7 @@ class StreamRecovery(Recovery):
                 "not what the last run left" if found else "gone or empty", stream_offsets.NAME)
 
     def _open_segment(self, number):
-        """Check an msgs file. Returns its Segment; None, after removing it, if it is not of this stream."""
+        """Check an msgs file. Returns its Segment; None, after removing it, if of another stream."""
         msgs = self.files.open(self.store.path_of("msgs", number))
         try:
             head = self._head_of_pair(number, msgs, None)

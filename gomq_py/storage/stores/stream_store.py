@@ -1,11 +1,11 @@
 """Stream store: one stream's messages as a log that is read without being consumed, and drops whole segments
 at its old end.
 
-Beside message_store, on the same segment_log; there are no acks, and no message is taken. A record's offset
-is its segment's first offset plus its ordinal, and is never reused. Readers have a cursor each
-(stream_cursor) and share the mappings. A segment is readable once its file has its name: before that a kill
-loses its messages, and the next run reuses their offsets. Segments are not recycled, so that a descriptor or
-mapping of a dropped one stays valid. Never switches, never flushes.
+Uses segment_log, as message_store does, but has no acks, and no message is taken. A record's offset is its
+segment's first offset plus its ordinal, and is never reused. Each reader has a cursor (stream_cursor); all
+share the mappings. A segment is readable once its file has its name: before that a kill loses its messages,
+and the next run reuses their offsets. Segments are not recycled, so that a descriptor or mapping of a dropped
+segment stays valid. Never switches, never flushes.
 """
 import os
 from functools import partial
@@ -39,7 +39,7 @@ class StreamStore(segment_log.SegmentLog):
         synced_offset                messages before it are flushed; no crash makes the stream reuse their
                                      offsets
         rolled                       a segment was begun since the owner cleared this flag to check retention
-        offsets                      StreamOffsets of its consumers
+        offsets                      StreamOffsets of the stream's consumers
     """
 
     __slots__ = (
@@ -99,7 +99,7 @@ class StreamStore(segment_log.SegmentLog):
             segment.append(message)
 
     def write_out(self):
-        """End a batch: write all appends into the file, and tell replicators. Fences the store if that fails.
+        """End a batch: write all appends into the file, and inform replicators. Fences the store on failure.
         """
         segment = self._write
         if segment is not None:
@@ -127,7 +127,7 @@ class StreamStore(segment_log.SegmentLog):
     # reading
 
     def find(self, offset):
-        """The Segment that holds this offset, or else the next one kept; None if there is none."""
+        """The Segment that holds this offset, or else the next Segment kept; None without one."""
         low, high = 0, len(self._order)
         while low < high:
             middle = (low + high) // 2
@@ -191,7 +191,7 @@ class StreamStore(segment_log.SegmentLog):
 
     def open_for_reading(self, number):
         """Open a segment's file for a reader outside the store. Returns (descriptor, which the caller closes;
-        count of flushed bytes), or None without such a segment, or if the store was stopped. Raises OSError.
+        count of flushed bytes), or None if the segment is missing or the store stopped. Raises OSError.
         """
         # The content stays valid when the segment is dropped: files of streams are not recycled.
         segment = self._segments.get(number)
@@ -252,7 +252,7 @@ class StreamStore(segment_log.SegmentLog):
 
     def oldest(self):
         """Return (messages, bytes of records, last timestamp in Unix milliseconds) of the oldest segment;
-        None if it is also the newest, which is never dropped.
+        None if the oldest is also the newest, which is never dropped.
         """
         if len(self._order) < 2:
             return None
@@ -369,7 +369,7 @@ class StreamStore(segment_log.SegmentLog):
         return bool(self._unsynced) or self.offsets.dirty
 
     def _begin_segment(self, size, may_wait=False):
-        """Begin a new write segment with room for a record of ``size``. Returns it. Raises as _roll()."""
+        """Begin a new write segment with room for a record of ``size``. Returns it. Raises like _roll()."""
         before = self._last
         segment = self._roll(size, may_wait)
         self._order.append(segment)

@@ -1,9 +1,9 @@
-"""Unsealed: one flush for all segments that a boot has scanned, in place of three for each queue.
+"""Unsealed: makes one flush for all segments that a boot has scanned, in place of three for each queue.
 
-Beside recovery, which seals a scanned segment once its octets and its name are on the disk. At the boot of a
-promoted follower every queue has such a segment, and clients wait for a thousand queues. Where the file
-system can be flushed as a whole, recovery adds segments here, and the boot calls ``seal`` at its end. After
-an interrupted boot the next one scans them again.
+Used by recovery, which seals a scanned segment (writes its closing counts) once its octets and its name are
+on disk. At the boot of a promoted follower every queue has such a segment, and clients wait for a thousand
+queues. Where the file system can be flushed as a whole, recovery adds segments here, and the boot calls
+``seal`` at its end. After an interrupted boot the next boot scans them again.
 """
 import os
 
@@ -22,7 +22,7 @@ class Unsealed:
 
     @staticmethod
     def is_possible():
-        """Whether this system can flush a whole file system, and reports failures of it."""
+        """Whether this system can flush a whole file system, and reports its failures."""
         return CAN_FLUSH_FILE_SYSTEMS
 
     def add(self, msgs, head, seal):
@@ -31,7 +31,7 @@ class Unsealed:
         self._segments.append((msgs.path, head, seal))
 
     def seal(self):
-        """Flush everything, then seal. A second call does nothing."""
+        """Flush the file system, then seal the added segments. A second call does nothing."""
         segments, self._segments = self._segments, []
         if segments:
             self._files.sync(self._folder, flush_all)
