@@ -9,12 +9,9 @@ from gomq_py.cluster.core.promises import Promises
 
 
 class Acknowledger:
-    """Asks ``promises`` (core.promises.Promises). Must be added to the Durability before doors open.
-
-        want(position, hurries)    sends followers what they lack up to a position, to be flushed at once if
-                                   ``hurries``: EventStream.want
-        counts_received            a change counts once a follower has received it, because the leader itself
-                                   flushes nothing (--no-sync)
+    """Waits by ``promises`` (core.promises.Promises). Must be added to the Durability before doors open.
+    ``counts_received``: a change counts once a follower has received it, because the leader itself flushes
+    nothing (--no-sync).
     """
 
     __slots__ = ("counts_received", "promises", "acknowledged", "_want")

@@ -1,6 +1,10 @@
-"""Chain: the frames that a leader keeps for its followers, and the buffer in which they are made.
+"""Stream: turns the changes of the leader's files into frames, once for all followers.
 
-Used by stream, which alone changes them, and by the links to followers, which walk from entry to entry.
+Called by storage.disk.replication; used by the links to followers (cluster.leader). Events of one turn of the
+loop go into one frame, up to FRAME_OCTETS. Frames are kept in a chain, from which each link sends at its own
+pace. So a follower that comes back soon needs no sync; for a follower too far behind, the frames are dropped,
+and it must sync. Never blocks, never switches, never raises to the storage. Long appended ranges
+(replication.Range) are read when the first link needs them, in pieces of PIECE_OCTETS.
 """
 import time
 
@@ -17,7 +21,7 @@ ENTRY_OCTETS = 300  # memory of a frame besides its octets
 
 
 class Chain:
-    """State that the entries of one chain share. ``is_dropped``: all of them are dropped."""
+    """State that the entries of one chain share. ``is_dropped``: all entries are dropped."""
 
     __slots__ = ("is_dropped",)
 
@@ -71,7 +75,7 @@ class Entry:
             piece.content.drop()
 
     def cut(self):
-        """Forget the frames behind this one. Returns the following Entry or None."""
+        """Forget the frames behind this one. Returns the next Entry, or None."""
         after, self.next, self._chain = self.next, None, _DROPPED
         return after
 

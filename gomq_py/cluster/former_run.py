@@ -63,7 +63,7 @@ class Past:
         self._begin, self._octets, self._is_cut = position, 0, False
 
     def applied(self, frame: Frame, before: int) -> None:
-        """Keep a frame that was applied behind the position ``before``, in place of older ones."""
+        """Keep a frame that was applied behind the position ``before``; drop older frames."""
         self._is_cut = is_part(frame, before)
         self._frames.append(frame)
         self._octets += len(frame.payload) + FRAME_OCTETS

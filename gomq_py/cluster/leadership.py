@@ -48,9 +48,9 @@ boot_time_s = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
 class Leadership:
-    """A leader's promises and deliveries, as long as it leads. ``in_sync``: of the present election;
-    ``lease``: the present one; ``promises``: core.promises.Promises; ``note``: see member.Member.
-    ``former``: the former leader's id, and host and port of its cluster port; None if they are not known.
+    """A leader's confirms and deliveries, while it leads. ``in_sync``: of the present election; ``lease``:
+    the present lease; ``promises``: core.promises.Promises; ``note``: see coordination.Member. ``former``:
+    the former leader's id, and host and port of its cluster port; None if unknown.
 
         in_sync      of the present election
         lease        the present one

@@ -39,8 +39,8 @@ class CopiedFolder(LoginRefused):
 
 
 class LeaderLogin:
-    """The leader's side. Once ``done``, ``hello`` is the follower's messages.Hello, and ``is_sync`` tells
-    whether it needs a sync, ``is_successor`` is as in messages.Welcome; or ``hello`` is a messages.Forward.
+    """The leader's side. Once ``done``, ``hello`` is the follower's messages.Hello, and ``is_sync`` is
+    whether the follower needs a sync; or ``hello`` is a messages.Forward.
 
     ``can_resume(run, position)``: whether the stream still has all events behind the position.
     ``counts_received``: see messages.Welcome.

@@ -1,6 +1,9 @@
-"""Member: the part of an elected node that owns the data folder, the follower and the broker.
+"""Coordination: a node's loop in an elected cluster: reads etcd, carries out the Elector's decisions.
 
-Steered by coordination, implemented by elected.
+Uses ``core`` and a Coordinator (etcd). Calls the Member: the part of the node that owns the data folder, the
+follower and the broker. A fault of etcd only costs time: a follower goes on, and a leader goes on until the
+deadline of its lease. The loop waits for a Member's methods, so none may take long while this node leads;
+keepalives have a greenlet of their own.
 """
 from typing import NamedTuple, Protocol
 
@@ -19,7 +22,7 @@ class Folder(NamedTuple):
 
 
 class Member(Protocol):
-    """The part of a node that a Coordination steers. Every method may switch."""
+    """The part of a node that a Coordination controls. Every method may switch."""
 
     @property
     def folder(self) -> Folder:
@@ -30,36 +33,36 @@ class Member(Protocol):
         """Whether a heartbeat of the followed leader came within the last second."""
 
     def hangs(self) -> bool:
-        """Whether a flush or a look at the disk has hung for so long that another node is to lead."""
+        """Whether a flush or a check of the disk has hung so long that another node must lead."""
 
     def follow_leader(self, address: str) -> str:
         """Follow the leader at "host:port". Returns why that is impossible, or ""."""
 
     def settle(self) -> bool:
-        """End the link to the leader, and flush all received changes. Returns whether the folder has them
-        all.
+        """End the link to the leader, and flush all received changes. Returns whether the folder has all of
+        them.
         """
 
     def take(self, cluster: str, epoch: int) -> None:
         """Write cluster and epoch into the folder, flushed. Raises ClusterError, OSError."""
 
     def note(self, position: int) -> None:
-        """Write the position of this leader's changes up to which the folder has all; flushed. Raises
-        OSError.
+        """Write down the position up to which the folder has all of this leader's changes, and flush it.
+        Raises OSError.
         """
 
     def elected(self, leadership: Leadership, is_first: bool) -> None:
         """Begin to lead, in a greenlet of its own: read the folder, call ``leadership.start()``, and open
-        doors once ``leadership.opened`` is set. ``is_first``: no door of this cluster has been open yet, so
-        that an empty folder has lost nothing.
+        doors once ``leadership.opened`` is set. ``is_first``: no node of this cluster has served clients yet,
+        so an empty folder lacks nothing.
         """
 
     def lead_on(self, epoch: int) -> None:
         """Go on as leader in a higher epoch."""
 
     def end_links(self) -> None:
-        """End the links to followers, which promise nothing any more. A follower that hears a leader lets it
-        be elected again first.
+        """End the links to followers; nothing is confirmed any more. A follower that is still linked to a
+        leader would let that leader be elected again first.
         """
 
     def deposed(self, reason: str) -> None:

@@ -1,12 +1,10 @@
 """Stream: turns the changes of the leader's files into frames, once for all followers.
 
-Used by storage.disk.register, which tells it each change, and by the links to followers (cluster.leader).
-Events go into one frame until a flush that a client waits for begins, for HELD_S at most and up to
-FRAME_OCTETS: each frame costs a send and an acknowledgement, which are more than its events. Frames are kept
-in a chain, from which each link sends at its own pace. So a follower that comes back soon needs no sync; one
-that is too far behind finds its place dropped and begins anew. Never blocks, never switches, never raises to
-the storage. Long appended ranges (replication.Range) are read when the first link needs them, in pieces of
-PIECE_OCTETS.
+Called by storage.disk.replication; used by the links to followers (cluster.leader). Events of one turn of the
+loop go into one frame, up to FRAME_OCTETS. Frames are kept in a chain, from which each link sends at its own
+pace. So a follower that comes back soon needs no sync; for a follower too far behind, the frames are dropped,
+and it must sync. Never blocks, never switches, never raises to the storage. Long appended ranges
+(replication.Range) are read when the first link needs them, in pieces of PIECE_OCTETS.
 """
 import os
 from bisect import bisect_left
@@ -137,7 +135,7 @@ class EventStream(Replicator):
             self._fail(error)
 
     def flushed(self):
-        """Sent with the next event, because it matters to later events alone, or with a link's beat."""
+        """End a frame here: a follower acknowledges its position after its own flush."""
         self.position += 1
         if self._is_keeping:
             try:
@@ -356,7 +354,7 @@ class EventStream(Replicator):
         first.drop()
 
     def _begin_anew(self):
-        """Drop all frames. Every link is lost, and begins with a sync."""
+        """Drop all frames. Every link is lost; its follower must sync."""
         self._stop_closer()
         self._room = Room() if self._is_keeping else None
         self._chain.is_dropped = True

@@ -7,7 +7,6 @@ differently, is refused, and its connection is closed.
     request line   METHOD SP target SP HTTP/1.0|1.1 CRLF       (RFC 9112 §3)
     field line     name ":" OWS value OWS CRLF                 (§5; no white space before the colon, no
                    folding)
-    target         a path, or a whole URI, whose host then counts (§3.2.2)
     host           one Host in HTTP/1.1 (§3.2)
     length         one Content-Length of digits, or "Transfer-Encoding: chunked" in HTTP/1.1, never both (§6)
     chunk          hex digits [";" extension] CRLF octets CRLF (§7.1)

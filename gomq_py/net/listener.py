@@ -240,7 +240,7 @@ class Listener:
             self._path_id = None
 
     def has_room_for(self, address: Any) -> bool:
-        """Whether a client of another node may be adopted now; otherwise too many wait for their login."""
+        """Whether a client that another node has accepted may be served; not if too many wait for login."""
         return self._socket.fileno() < 0 or not self._must_wait(address)
 
     def adopt(self, family: int, descriptor: int, address: Any) -> None:

@@ -191,9 +191,7 @@ class Channel(HotChannel):
             self.watched = timeouts.is_watching(self)
 
     def consumer_timed_out(self, holder, error):
-        """Cancel the consumer that has not acked a delivery in time, or else close the channel with
-        ``error``. Returns True if the channel stays open.
-        """
+        """Close the channel with ``error``: a delivery to ``holder`` was not acked in time."""
         return self.state == OPEN and consume.end_overdue(self, holder, error)
 
     def cannot_take(self, queue, octets):

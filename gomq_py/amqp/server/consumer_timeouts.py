@@ -1,10 +1,9 @@
-"""Consumer timeouts: cancels a consumer, or closes a channel, that holds a delivery unacked for longer than
-its queue or the consumer's argument allows. The message is then requeued.
+"""Consumer timeouts: closes a channel that holds a delivery unacked for longer than its queue allows
+(``consumer_timeout_ms``). The message is then requeued.
 
-The limit is the holder's (``Holder.timeout_ms``); the unacked ring knows when each message was delivered. A
-channel is watched from its first delivery with a limit until a check finds no such delivery. Channels wait
-in buckets of one second, and one timer waits for the first bucket. So messages and idle channels cost
-nothing, and an overdue delivery is noticed up to two seconds late, never early.
+A channel is watched from its first delivery with a timeout until a check finds no delivery with a timeout.
+Channels wait in buckets of one second, and one timer waits for the first bucket. So messages and idle
+channels cost nothing, and an overdue delivery is noticed up to two seconds late, never early.
 """
 import heapq
 import time
@@ -22,7 +21,7 @@ SLICE = 1000
 
 class ConsumerTimeouts:
     """Checks the channels of one server, and calls ``channel.consumer_timed_out(holder, error)`` if a
-    delivery stays unacked for too long; that returns True if the channel goes on.
+    delivery stays unacked longer than its queue allows.
 
     ``timers``: the hub's timers. ``clock()`` returns Unix seconds.
     """

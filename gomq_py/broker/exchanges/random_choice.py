@@ -1,4 +1,4 @@
-"""Random exchanges: each message goes to one randomly chosen bound destination, whatever its routing key."""
+"""Random exchange: each message goes to one randomly chosen bound destination, whatever its routing key."""
 import random
 
 from gomq_py.broker.exchanges.exchange import Exchange

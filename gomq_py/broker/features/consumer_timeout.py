@@ -1,8 +1,4 @@
-"""Consumer timeout: limits how long a message stays unacked. Applied by amqp.server.consumer_timeouts.
-
-As in RabbitMQ 4.3 a consumer of a quorum queue may have its own, and is cancelled; of other queues, and where
-the client does not understand that, the channel is closed.
-"""
+"""Consumer timeout: limits how long a message stays unacked. Applied by amqp.server.consumer_timeouts."""
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, QUORUM_ONLY, ConsumerArgument, Feature
 from gomq_py.broker.features.merging import limits

@@ -34,13 +34,11 @@ class Retries(Job):
         return self._due.count
 
     def delay_ms(self, count):
-        """Return the back-off in ms of a message whose delivery failed ``count`` times."""
+        """Return the back-off in ms of a message that was returned ``count`` times."""
         return min(self.min_ms * max(count, 1), MAX_TIMER_MS if self.max_ms is None else self.max_ms)
 
     def wait(self, location, count, failures):
-        """Start the back-off after a message's ``count``-th return, and record its end in the store.
-        ``failures``: how many of its deliveries failed.
-        """
+        """Start the back-off after a message's ``count``-th return, and record its end in the store."""
         due_ms = self._timers.now_ms() + self.delay_ms(failures)
         self._queue.store.wait_until(location, count, -(-due_ms // 1000))
         self._push(due_ms, location)

@@ -27,9 +27,7 @@ LONG = 2500
 
 
 class Holder:
-    """Owner of unacked messages of one ``queue``: a ``consumer``, or None for basic.get calls.
-    ``own_timeout_ms``: the consumer's own timeout, -1: the queue's.
-    """
+    """Owner of unacked messages of one ``queue``: a ``consumer``, or None for basic.get calls."""
 
     __slots__ = ("queue", "consumer", "unacked_count", "slot", "gone", "own_timeout_ms")
 

@@ -78,7 +78,7 @@ def _of_all(vhosts, entries):
 
 
 def header(definition_format, **origin):
-    """The entries of an export that name the broker and version that wrote it, and its ``origin`` there."""
+    """The entries of an export that name the broker and version that wrote it."""
     return {
         "rabbit_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION, "product_name": "gomq-py",
         "product_version": __version__, "rabbitmq_definition_format": definition_format, **origin,

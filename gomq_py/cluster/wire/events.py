@@ -10,7 +10,6 @@ endian. A path is its length (u16) and UTF-8 with surrogateescape, relative to t
     5  RENAMED         id u64, source, target       10  LISTED          id u64, size u64, path
        (id 0: a folder)                             11  LISTED_ALL      the listing is complete
     6  UNLINKED        id u64, path                 12  SYNCED          the sync is complete
-                                                   13  HURRY           flush now: a promise waits
 
 ``file_id`` is the register's (storage.disk.register); storage.disk.replication explains each event.
 """

@@ -383,7 +383,6 @@ class Acks:
         runs        positions of acked records as ranges, in a flat array [start, end, start, end...]: sorted,
                     without overlap, each end exclusive
         counts      {position: (failed deliveries, index of the COUNT entry)}
-        excused     {position: (deliveries without a failure, index of the EXCUSED entry)}
         dues        {position: due_value()}
         entries     index behind the last valid entry
         holes       count of ignored entries before this index, which may be written again

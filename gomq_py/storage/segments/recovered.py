@@ -59,7 +59,7 @@ class Recovered:
         return 0 if self.patchy else acks.entries
 
     def forget(self):
-        """Drop what was read from the segment's files, because they are closed."""
+        """Drop data read from the segment's files, because the files are closed."""
         self._runs = self.counts = self.excused = self.dues = None
         self.proven = 0
 

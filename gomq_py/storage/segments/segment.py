@@ -270,9 +270,9 @@ class Segment:
         record.put_mark(self.ack_p, head_format.DELIVERED_AT, seed, position)
 
     def put_count(self, position, count, entry, due, kind):
-        """Write a record's ``count`` of this ``kind`` (record.COUNT or EXCUSED) into the acks file, and its
-        ``due`` (record.due_value) unless that is -1. ``entry``: index + 1 of the record's entry of this kind
-        to overwrite, or 0. Returns the index + 1 of the entry; 0 if only room for acks is left.
+        """Write a record's failed deliveries, ``count``, into the acks file, and ``due`` (record.due_value)
+        unless it is -1. ``entry``: index + 1 of the record's COUNT entry to overwrite, or 0. Returns the
+        index + 1 of the entry written; 0 if only room for acks is left.
         """
         count = min(count, record.LARGEST_COUNT)
         if entry and (due < 0 or self._has_due(entry)):

@@ -128,8 +128,8 @@ class LocationHeap:
 
 
 class DeliveryCounts:
-    """Hash table: location of a message -> a count of its deliveries that came back, and the index + 1 of its
-    COUNT or EXCUSED entry in the acks file (0: none).
+    """Hash table: location of a message -> its failed deliveries, and the index + 1 of its COUNT entry in the
+    acks file (0: none).
     """
 
     __slots__ = ("count", "_keys", "_values", "_mask")
@@ -217,8 +217,8 @@ class DeliveryCounts:
 
 
 class Requeued:
-    """The requeued messages of one store. ``heap``: locations of the ready ones; ``counts``: deliveries of
-    ready and unacked ones that came back; ``excused``: how many of these were no failures.
+    """The requeued messages of one store. ``heap``: locations of ready messages; ``counts``: failed
+    deliveries of ready and unacked messages.
     """
 
     __slots__ = ("heap", "counts", "excused")
@@ -277,7 +277,7 @@ class Requeued:
         self.counts.put(location, self.counts.get(location), entry)
 
     def _write_count(self, log, segment, location, count, entry, due, kind):
-        """Write a count into the acks file, which grows if necessary. Arguments and result as
+        """Write failed deliveries into the acks file, which grows if necessary. Arguments and result as
         Segment.put_count.
         """
         if (entry == 0 or due >= 0) and segment.spare_entries() < (2 if due < 0 else 3):
