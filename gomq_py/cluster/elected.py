@@ -100,9 +100,7 @@ class ElectedMembership:
         return True
 
     def follow(self, root: str) -> None:
-        """Read the folder's identity, and check the settings. Blocks. Raises BindError, ClusterError,
-        OSError, TLSError.
-        """
+        """Read the identity, check settings. Blocks. Raises BindError, ClusterError, OSError, TLSError."""
         settings = self._settings
         advertised(settings)  # both raise their errors before the node has started
         leader_tls(settings)

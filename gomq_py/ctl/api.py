@@ -99,8 +99,7 @@ class API:
             raise APIError(f"what answers at {self.address} is no management API: {octets[:40]!r}") from None
 
     def _lacks(self, path):
-        """Whether the broker is not gomq-py and has no such route. A 404 then does not mean a missing queue.
-        """
+        """Whether a broker other than gomq-py lacks this route, so that its 404 is not about a queue."""
         if path[0] != "queues" or path[-1] not in _ONLY_HERE:
             return False
         try:

@@ -287,7 +287,7 @@ def _families(kind, labels, described, state, table):
 
 
 def loop_lag_s():
-    """Measure the event loop's latency: the longest of some rounds, in seconds. May switch."""
+    """Return the event loop's latency in seconds: the slowest of a few rounds. May switch."""
     worst = 0.0
     for _ in range(LAG_SAMPLES):
         began = time.perf_counter()

@@ -7,13 +7,11 @@ Does no I/O, and makes no Python object per message. Input and output of a messa
     header   copied but for the channel (or with the properties that ``edit`` returns)
     body     copied but for the channel; split if the target's frames are smaller
 
-A message that is whole in the buffer is relayed whole, a larger one in pieces as its body arrives. Every size
-is checked before use. Malformed or unexpected frames raise an AMQPError, after which the relay must not be
-used.
+A message that is whole in the buffer is relayed whole, a larger one in pieces as its body arrives. Sizes are
+checked before use. After malformed or unexpected frames (AMQPError) the relay must not be used.
 
 A HeaderStamp adds a header to the encoded properties of each message, without decoding. A message that has
-the header already goes to the relay's ``edit``; the resulting headers are cached, because most such messages
-have the same headers.
+the header already goes to the relay's ``edit``, whose result is cached: most such messages are alike there.
 """
 from struct import Struct
 
@@ -59,8 +57,7 @@ class Unfit(Exception):
 
 class HeaderStamp:
     """Adds a header to properties. ``key``: the header's encoded name. ``entry``: the encoded header, for
-    messages with neither this key nor a user id; ``entry_again``: the same for redelivered messages. For
-    messages with the key and no user id, results of ``edit`` are cached (links.ends.TargetEnd).
+    messages with neither this key nor a user id; ``entry_again``: the same for redelivered messages.
     """
 
     __slots__ = ("key", "entry", "entry_again", "scan", "known", "unknown")

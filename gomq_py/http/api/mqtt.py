@@ -136,7 +136,7 @@ def list_retained(vhost):
 @blueprint.get("/api/mqtt/retained/<vhost>/<topic>")
 @access(MANAGEMENT)
 def get_retained(vhost, topic):
-    """Return the message retained for the topic; its payload is cut to ``truncate`` octets."""
+    """Return the message retained for the topic; its payload is cut to the query's ``truncate`` octets."""
     most = integer_of(request.args, "truncate", SHOWN_OCTETS, 0, MOST_OCTETS)
     return json_answer(_retained(administration.retained_message(caller(vhost), topic), topic, vhost, most))
 

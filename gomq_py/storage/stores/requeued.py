@@ -239,7 +239,7 @@ class Requeued:
         self.excused.discard(location)
 
     def excuse(self, log, segment, location, more):
-        """Save that ``more`` deliveries of a message were no failures. Returns the count of all these."""
+        """Add ``more`` to the saved count of a message's deliveries that were no failures. Returns it."""
         count, entry = self.excused.get(location), self.excused.get_entry(location)
         if count == 0 and segment.recovered is not None:
             count, entry = segment.recovered.excused_before(record.position_of(location))
