@@ -10,7 +10,7 @@ import gevent
 from gevent.event import Event
 
 from gomq_py.cluster.former_run import EXACT_FLUSHES, Past
-from gomq_py.cluster.replica import Replica
+from gomq_py.cluster.replica import Replica, ReplicaError
 from gomq_py.cluster.staging import Staging
 from gomq_py.cluster.wire import events
 from gomq_py.hub.threads import in_thread
@@ -119,10 +119,14 @@ class Applier:
         self.failure = None
 
     def go_on(self):
-        """Give up a sync under way, and go on behind ``place``. Raises OSError. May switch."""
+        """Give up a sync under way, and go on behind ``place``. Raises ReplicaError if there is none any
+        more, OSError. May switch.
+        """
         if self._replica is None:
-            former = self._past.former
             self._give_up()
+            if self._replica is not None or self.place is None:
+                raise ReplicaError("the sync has been swapped in, or has failed, meanwhile")
+            former = self._past.former
             self.received = self.flushed = self._applied = former.position
             in_thread(self._open_again, former)
             self.failure = None
@@ -252,6 +256,7 @@ class Applier:
         return done, True
 
     def _complete(self):
+        self._past.former = None  # from now on the data folder may be the new one, and after a fault partly
         identity = self._next_identity._replace(position=self._applied)
         replica = self.staging.complete(identity)
         self.identity = identity

@@ -316,6 +316,9 @@ class Follower:
             self._state = SYNCING
         else:
             self._applier.go_on()
+            self._note_identity()
+            if (run, place) != (self._run_id, self._applier.place):
+                raise LoginRefused("another copy has been swapped in meanwhile")
             if login.is_successor:
                 self._go_on_in(login.run)
             self._raise_epoch(login.epoch)
