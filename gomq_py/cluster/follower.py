@@ -321,7 +321,7 @@ class Follower:
                 raise LoginRefused("another copy has been swapped in meanwhile")
             if login.is_successor:
                 self._go_on_in(login.run)
-            self._raise_epoch(login.epoch)
+            self._raise_epoch(login.epoch, login.counts_received)
             self._streams()
         LOG.info(
             "following %s, %s", self._shown,
@@ -339,10 +339,11 @@ class Follower:
         runs = [*self._former_runs.items(), (self._run_id, former.position)]
         self._run_id, self._former_runs = run, dict(runs[-RUNS:])
 
-    def _raise_epoch(self, epoch: int) -> None:
+    def _raise_epoch(self, epoch: int, counts_received: bool) -> None:
         """Save the epoch of a leader that goes on in a higher one. Raises OSError. May switch."""
         if epoch > self.identity.epoch:
-            self._file.change(epoch=epoch, position=0)
+            unflushed = this_boot() if counts_received else self.identity.unflushed
+            self._file.change(epoch=epoch, position=0, unflushed=unflushed)
 
     def _note_position(self) -> None:
         """Note now and then how far the folder is. Raises OSError. May switch."""

@@ -424,6 +424,18 @@ def test_follower_goes_on_in_the_same_folder_at_a_leader_that_has_followed_the_s
     assert (other.accept(epoch=2, run=LATER_RUN).run) == LATER_RUN
 
 
+def test_copy_is_known_as_unflushed_from_the_first_leader_on_that_counts_what_was_received(
+        leader, begin, other, root):
+    one = begin_exact(leader, begin)
+    assert one.identity.unflushed == ""
+    one.follow(address(other))
+
+    other.accept(epoch=2, run=LATER_RUN, counts_received=True)
+    other.await_ack(9, 9)
+
+    assert not other.is_sync and identity.read(root).unflushed == identity.this_boot()
+
+
 @pytest.mark.parametrize("operations", [
     (events.written(1, 0, b"xy"),),  # no flush since the sync: it may have read what was not told yet
     (events.flushed(), events.flushed(), events.written(1, 0, b"x")),
