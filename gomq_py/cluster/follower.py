@@ -306,9 +306,10 @@ class Follower:
             link.send_now(login.feed(link.next_frame()))
         link.epoch, link.counts_received = login.epoch, login.counts_received
         self._skews_s.clear()
-        if login.is_sync:
+        if login.is_sync or login.is_successor:  # of another run
             self._heard.clear()
             self._leader_position = 0
+        if login.is_sync:
             self._next_run_id = login.run
             self._applier.begin_sync(Identity(
                 login.cluster_id, self.identity.node_id, login.epoch,

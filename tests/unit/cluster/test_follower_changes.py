@@ -460,7 +460,7 @@ def test_follower_whose_sync_was_cut_off_goes_on_where_it_was_before(leader, beg
     one = begin_exact(leader, begin)
     one.follow(address(other))
     other.accept(epoch=2, run=b"o" * 16, can_resume=False)
-    other.tell(events.listed(5, 9, "file"), VERSION, position=0)
+    other.tell(events.listed(5, 9, "file"), VERSION, position=500)
     while not other.hashes:
         other.read()
     one.follow(address(leader))
@@ -471,7 +471,7 @@ def test_follower_whose_sync_was_cut_off_goes_on_where_it_was_before(leader, beg
 
     assert (hello.run, hello.position) == (RUN, 9) and not leader.is_sync
     assert content(root)["file"] == b"xyz"
-    wait_for(one, state="streaming", error="")
+    wait_for(one, state="streaming", error="", leader_position=10, lag_s=0.0)
 
 
 @pytest.mark.parametrize("function, is_over, runs", [
