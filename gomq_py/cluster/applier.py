@@ -15,6 +15,8 @@ from gomq_py.cluster.staging import Staging
 from gomq_py.cluster.wire import events
 from gomq_py.hub.threads import in_thread
 from gomq_py.observability.log import logger
+from gomq_py.storage.disk import swap
+from gomq_py.storage.disk.data_dir import NOT_CONTENT
 
 LOG = logger("cluster")
 # Octets that wait to be applied: as many as the leader sends in a tenth of a second or less. Then the
@@ -274,6 +276,7 @@ class Applier:
     def _open_again(self, former):
         """Give up the sync, and open the data folder as it was before."""
         self._close()
+        swap.finish(self._files, self._root, NOT_CONTENT)  # its links would keep the room of removed files
         self._replica = Replica(self._files, self._root, former.paths)
         self._replica.flushes = EXACT_FLUSHES * former.is_exact
 

@@ -470,7 +470,7 @@ def test_follower_whose_sync_was_cut_off_goes_on_where_it_was_before(leader, beg
     leader.await_ack(10, 10)
 
     assert (hello.run, hello.position) == (RUN, 9) and not leader.is_sync
-    assert content(root)["file"] == b"xyz"
+    assert content(root)["file"] == b"xyz" and not (root / ".sync").exists()
     wait_for(one, state="streaming", error="", leader_position=10, lag_s=0.0)
 
 
