@@ -10,11 +10,13 @@ import gevent
 from gevent.event import Event
 
 from gomq_py.cluster.former_run import EXACT_FLUSHES, Past
-from gomq_py.cluster.replica import Replica
+from gomq_py.cluster.replica import Replica, ReplicaError
 from gomq_py.cluster.staging import Staging
 from gomq_py.cluster.wire import events
 from gomq_py.hub.threads import in_thread
 from gomq_py.observability.log import logger
+from gomq_py.storage.disk import swap
+from gomq_py.storage.disk.data_dir import NOT_CONTENT
 
 LOG = logger("cluster")
 # Octets that wait to be applied: as many as the leader sends in a tenth of a second or less. Then the
@@ -119,10 +121,14 @@ class Applier:
         self.failure = None
 
     def go_on(self):
-        """Drop a running sync, and go on behind ``place``. Raises OSError. May switch."""
+        """Drop a running sync, and go on behind ``place``. Raises ReplicaError if that is gone meanwhile,
+        OSError. May switch.
+        """
         if self._replica is None:
-            former = self._past.former
             self._give_up()
+            if self._replica is not None or self.place is None:
+                raise ReplicaError("the sync has been swapped in, or has failed, meanwhile")
+            former = self._past.former
             self.received = self.flushed = self._applied = former.position
             in_thread(self._open_again, former)
             self.failure = None
@@ -252,6 +258,7 @@ class Applier:
         return done, True
 
     def _complete(self):
+        self._past.former = None  # from now on the data folder may be the new one, and after a fault partly
         identity = self._next_identity._replace(position=self._applied)
         replica = self.staging.complete(identity)
         self.identity = identity
@@ -269,6 +276,7 @@ class Applier:
     def _open_again(self, former):
         """Drop the sync, and open the data folder as it was before."""
         self._close()
+        swap.finish(self._files, self._root, NOT_CONTENT)  # its links would keep the room of removed files
         self._replica = Replica(self._files, self._root, former.paths)
         self._replica.flushes = EXACT_FLUSHES * former.is_exact
 

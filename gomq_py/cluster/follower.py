@@ -304,9 +304,10 @@ class Follower:
             link.send_now(login.feed(link.next_frame()))
         link.epoch, link.counts_received = login.epoch, login.counts_received
         self._skews_s.clear()
-        if login.is_sync:
+        if login.is_sync or login.is_successor:  # of another run
             self._heard.clear()
             self._leader_position = 0
+        if login.is_sync:
             self._next_run_id = login.run
             self._applier.begin_sync(Identity(
                 login.cluster_id, self.identity.node_id, login.epoch,
@@ -314,9 +315,12 @@ class Follower:
             self._state = SYNCING
         else:
             self._applier.go_on()
+            self._note_identity()
+            if (run, place) != (self._run_id, self._applier.place):
+                raise LoginRefused("another copy has been swapped in meanwhile")
             if login.is_successor:
                 self._go_on_in(login.run)
-            self._raise_epoch(login.epoch)
+            self._raise_epoch(login.epoch, login.counts_received)
             self._streams()
         LOG.info(
             "following %s, %s", self._shown,
@@ -334,10 +338,11 @@ class Follower:
         runs = [*self._former_runs.items(), (self._run_id, former.position)]
         self._run_id, self._former_runs = run, dict(runs[-RUNS:])
 
-    def _raise_epoch(self, epoch: int) -> None:
+    def _raise_epoch(self, epoch: int, counts_received: bool) -> None:
         """Save the epoch of a leader that goes on in a higher epoch. Raises OSError. May switch."""
         if epoch > self.identity.epoch:
-            self._file.change(epoch=epoch, position=0)
+            unflushed = this_boot() if counts_received else self.identity.unflushed
+            self._file.change(epoch=epoch, position=0, unflushed=unflushed)
 
     def _note_position(self) -> None:
         """Note now and then how far the folder is. Raises OSError. May switch."""

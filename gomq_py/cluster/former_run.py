@@ -54,22 +54,25 @@ class Past:
         self.trusts_disk = trusts_disk
         self._begin = self._octets = 0
         self._frames: deque[Frame] = deque()
+        self._begins_cut = False  # an event was dropped in part
         self._is_cut = False  # an event was applied in part
 
     def begin(self, position: int) -> None:
         """Start again after a sync that was swapped in at this position."""
         self.former, self.trusts_disk = None, True
         self._frames.clear()
-        self._begin, self._octets, self._is_cut = position, 0, False
+        self._begin, self._octets = position, 0
+        self._begins_cut = self._is_cut = False
 
     def applied(self, frame: Frame, before: int) -> None:
         """Keep a frame that was applied behind the position ``before``; drop older frames."""
         self._is_cut = is_part(frame, before)
         self._frames.append(frame)
         self._octets += len(frame.payload) + FRAME_OCTETS
-        while self._octets > LAST_OCTETS:
+        while self._frames and (self._octets > LAST_OCTETS or self._begins_cut):
             dropped = self._frames.popleft()
             self._octets -= len(dropped.payload) + FRAME_OCTETS
+            self._begins_cut = is_part(dropped, self._begin)  # what is left of the event is of no use
             self._begin = dropped.position
 
     def present(self, position: int, replica: Any) -> FormerRun:

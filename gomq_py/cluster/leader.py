@@ -163,16 +163,16 @@ class Leader:
         """Wait until these nodes have all events put so far on their disks, this leader is closed, or
         ``timeout_s`` has passed. Returns the nodes that lack events. May switch.
         """
+        position = self._stream.position
         self._stream.flushing()
         with gevent.Timeout(timeout_s, False):
-            while (lacking := self._lacking(nodes)) and self._listener is not None:
+            while (lacking := self._lacking(nodes, position)) and self._listener is not None:
                 self._has_heard.clear()
                 self._has_heard.wait()
             return lacking
-        return self._lacking(nodes)
+        return self._lacking(nodes, position)
 
-    def _lacking(self, nodes):
-        position = self._stream.position
+    def _lacking(self, nodes, position):
         return frozenset(nodes) - {
             node for node, there in self.progress.items() if there.is_synced and there.flushed >= position}
 

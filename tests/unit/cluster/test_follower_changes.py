@@ -1,11 +1,14 @@
 """Follower: its leader changes, or begins a new epoch, and what was received stays."""
 import errno
+import threading
 
 import gevent
 import pytest
 from gevent import socket
 
 from gomq_py.cluster import applier, follower, identity
+from gomq_py.cluster.login import FollowerLogin
+from gomq_py.cluster.staging import Staging
 from gomq_py.cluster.wire import events, frames
 from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.hub.turns import give_way
@@ -13,7 +16,7 @@ from gomq_py.storage.disk.plain_files import PlainFiles
 from tests.support.played_leader import (
     CLUSTER, RUN, SECRET, VERSION, PlayedLeader, content, sync, wait_for, wait_for_error,
 )
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 
 @pytest.fixture
@@ -388,6 +391,7 @@ def test_follow_ends_a_try_to_connect_that_takes_long(leader, begin, monkeypatch
 # a leader that has followed the same run
 
 LATER_RUN = b"l" * 16
+LOST_RUN = b"o" * 16
 
 
 def begin_exact(leader, begin):
@@ -420,6 +424,18 @@ def test_follower_goes_on_in_the_same_folder_at_a_leader_that_has_followed_the_s
     assert (other.accept(epoch=2, run=LATER_RUN).run) == LATER_RUN
 
 
+def test_copy_is_known_as_unflushed_from_the_first_leader_on_that_counts_what_was_received(
+        leader, begin, other, root):
+    one = begin_exact(leader, begin)
+    assert one.identity.unflushed == ""
+    one.follow(address(other))
+
+    other.accept(epoch=2, run=LATER_RUN, counts_received=True)
+    other.await_ack(9, 9)
+
+    assert not other.is_sync and identity.read(root).unflushed == identity.this_boot()
+
+
 @pytest.mark.parametrize("operations", [
     (events.written(1, 0, b"xy"),),  # no flush since the sync: it may have read what was not told yet
     (events.flushed(), events.flushed(), events.written(1, 0, b"x")),
@@ -444,7 +460,7 @@ def test_follower_whose_sync_was_cut_off_goes_on_where_it_was_before(leader, beg
     one = begin_exact(leader, begin)
     one.follow(address(other))
     other.accept(epoch=2, run=b"o" * 16, can_resume=False)
-    other.tell(events.listed(5, 9, "file"), VERSION, position=0)
+    other.tell(events.listed(5, 9, "file"), VERSION, position=500)
     while not other.hashes:
         other.read()
     one.follow(address(leader))
@@ -454,8 +470,48 @@ def test_follower_whose_sync_was_cut_off_goes_on_where_it_was_before(leader, beg
     leader.await_ack(10, 10)
 
     assert (hello.run, hello.position) == (RUN, 9) and not leader.is_sync
-    assert content(root)["file"] == b"xyz"
-    wait_for(one, state="streaming", error="")
+    assert content(root)["file"] == b"xyz" and not (root / ".sync").exists()
+    wait_for(one, state="streaming", error="", leader_position=10, lag_s=0.0)
+
+
+@pytest.mark.parametrize("function, is_over, runs", [
+    ("synced", False, [RUN, LOST_RUN]), ("synced", True, [RUN, LOST_RUN]), ("complete", False, [NO_ID])])
+def test_follower_does_not_go_on_in_a_copy_that_is_swapped_in_meanwhile(
+        leader, begin, other, monkeypatch, function, is_over, runs):
+    """The next leader knows the run before the sync. The follower logs in there while a thread is at the end
+    of the sync, which ``is_over`` before the login is.
+    """
+    one = begin_exact(leader, begin)
+    at_end, goes_on = threading.Event(), threading.Event()
+    original = getattr(Staging, function)
+
+    def late(*arguments):
+        at_end.set()
+        goes_on.wait(in_time(20))
+        return original(*arguments)
+
+    feed = FollowerLogin.feed
+
+    def fed(login, frame):
+        if is_over and at_end.is_set():
+            goes_on.set()
+            wait(lambda: one.identity.epoch == 2)
+        return feed(login, frame)
+
+    monkeypatch.setattr(Staging, function, late)
+    monkeypatch.setattr(FollowerLogin, "feed", fed)
+    one.follow(address(other))
+    other.accept(epoch=2, run=LOST_RUN, can_resume=False)
+    other.tell(VERSION, events.listed_all(), events.synced(), position=40)
+    wait(at_end.is_set)
+    one.follow(address(leader))
+
+    asked = [leader.accept(epoch=3, run=LATER_RUN).run]
+    goes_on.set()
+    while len(asked) < len(runs):
+        asked.append(leader.accept(epoch=3, run=LATER_RUN).run)
+
+    assert asked == runs and leader.is_sync
 
 
 def test_damaged_folder_does_not_go_on(leader, begin, other, files, monkeypatch):

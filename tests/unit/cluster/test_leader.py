@@ -595,6 +595,24 @@ def test_drain_ends_when_nodes_have_everything(world):
     assert draining.get() == frozenset()
 
 
+def test_drain_does_not_wait_for_what_is_told_meanwhile(world):
+    """Consumers go on to acknowledge, and so some of it is always under way."""
+    follower = world.follower()
+    world.check(follower)
+    (link,) = world.leader.links
+    follower.acknowledges = False
+    put(world, "late", b"late")
+    position = world.stream.position
+    draining = gevent.spawn(world.leader.drain, [link.node], 60)
+    give_way()
+    put(world, "later", b"later")
+
+    link._acknowledged(messages.Ack(position, position))
+
+    with gevent.Timeout(in_time(20)):
+        assert draining.get() == frozenset()
+
+
 def test_drain_ends_with_its_leader(world):
     """Which is deposed meanwhile."""
     follower = world.follower()
