@@ -266,7 +266,7 @@ class Leadership:
                 self._shut()
             else:
                 self._open()
-        if knows:
+        if not is_fenced:
             self.opened.set()
         if self._holds is not None:
             # min_isr keeps late members in the set, for which promises wait in vain

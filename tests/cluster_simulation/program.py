@@ -230,7 +230,10 @@ class Program(Process):
             self._require()
             if in_sync.is_deposed:
                 self._wake.set()
-            elif in_sync is self.in_sync and in_sync.is_open and not self.are_doors_open:
+            elif (
+                in_sync is self.in_sync and in_sync.is_open and not self.are_doors_open
+                and not self.lease.is_past(self.clock_s())
+            ):
                 self.are_doors_open = True
                 self.world.judge.opened(self)
 
