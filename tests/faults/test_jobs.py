@@ -565,7 +565,7 @@ TIMERS = {
     "gomq_py.broker.queues.stream_retention": (1, "of one stream, and forgets its timer first"),
     "gomq_py.cluster.refusals": (1, "a greenlet of its own: its loop goes on"),
     "gomq_py.cluster.stream": (
-        3, "two raise nothing: they forget frames that nobody has asked for; one catches what closing a frame "
+        3, "two only forget frames that nobody has asked for; one catches what closing a frame "
         "raises, and all followers begin anew"),
     "gomq_py.hub.scheduler": (1, "catches what each turn and each job raises"),
     "gomq_py.hub.backpressure": (2, "test_backpressure: a look that raises lets all go on"),
