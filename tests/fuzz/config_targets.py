@@ -169,8 +169,17 @@ def _imported(parsed, name):
 
 
 def _sorted(exported):
+    """What two brokers with the same definitions export alike: not the name of a cluster that nobody named,
+    which each makes up.
+    """
+    given = [entry["value"] for entry in exported["global_parameters"] if entry["name"] == "cluster_name"]
+    origin = exported["original_cluster_name"]
     return {
-        key: sorted(map(repr, value)) if isinstance(value, list) else value for key, value in exported.items()
+        **{
+            key: sorted(map(repr, value)) if isinstance(value, list) else value
+            for key, value in exported.items()
+        },
+        "original_cluster_name": origin if origin in given else bool(origin),
     }
 
 

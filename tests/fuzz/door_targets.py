@@ -196,9 +196,10 @@ def sample_http():
             continue
         body = json.dumps(BODIES[number % len(BODIES)]).encode()
         yield bytes((1, 255, 255)) + number.to_bytes(2, "big") + bytes((0, 1, number % len(QUERIES))) + body
-    for number, body in enumerate(BODIES):
-        target = rules.index(("/api/exchanges/<vhost>/<name>/publish", "POST")) + number % 2
-        yield bytes((1, 0, 30)) + target.to_bytes(2, "big") + bytes((0, 3, 0)) + json.dumps(body).encode()
+    for rule, name in (("exchanges/<vhost>/<exchange:name>/publish", 3), ("queues/<vhost>/<name>/get", 1)):
+        target = rules.index((f"/api/{rule}", "POST")).to_bytes(2, "big")
+        for body in BODIES:
+            yield bytes((1, 0, 30)) + target + bytes((0, name, 0)) + json.dumps(body).encode()
     yield b"\x00\x00\x09GET /api/overview HTTP/1.1\r\nHost: x\r\n\r\nGET /nothing HTTP/1.1\r\n\r\n"
     yield (
         b"\x00\x00\x40PUT /api/queues/%2f/n HTTP/1.1\r\nTransfer-Encoding: "

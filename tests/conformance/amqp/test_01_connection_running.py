@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.cases import cases
 from tests.support.held_up import again_when_held_up
+from tests.support.own_faults import FROM_BROKER
 from tests.support.waiting import wait_until
 from tests.support.wire_encoding import (
     BODY, HEADER, HEARTBEAT, HEARTBEAT_FRAME, METHOD, METHODS, frame, header_frame, method, method_frame,
@@ -18,12 +19,7 @@ FROM_SERVER_ON_CHANNEL_0 = (
     "connection.start", "connection.secure", "connection.tune", "connection.open-ok", "connection.blocked",
     "connection.unblocked")
 ONCE_ONLY = ("connection.start-ok", "connection.secure-ok", "connection.tune-ok", "connection.open")
-# Answers that only a broker may send; basic.deliver, return and get-ok bring content and have their own test.
-FROM_SERVER = (
-    "channel.open-ok", "exchange.declare-ok", "exchange.delete-ok", "exchange.bind-ok", "exchange.unbind-ok",
-    "queue.declare-ok", "queue.bind-ok", "queue.purge-ok", "queue.delete-ok", "queue.unbind-ok",
-    "basic.qos-ok", "basic.consume-ok", "basic.cancel-ok", "basic.get-empty", "basic.recover-ok",
-    "confirm.select-ok", "tx.select-ok", "tx.commit-ok", "tx.rollback-ok", "access.request-ok")
+CONTENT_FROM_BROKER = ("basic.deliver", "basic.return", "basic.get-ok")
 FRAME_ERROR = re.compile("^FRAME_ERROR - .")
 UNEXPECTED_FRAME = re.compile("^UNEXPECTED_FRAME - .")
 
@@ -144,7 +140,7 @@ def test_connection_methods_are_refused_on_other_channels(wire, name):
 
 
 @pytest.mark.deviates("RabbitMQ 3.10 says 503; 4.3 and we say 541")
-@pytest.mark.parametrize("name", FROM_SERVER)
+@pytest.mark.parametrize("name", [name for name in FROM_BROKER if name not in CONTENT_FROM_BROKER])
 def test_methods_of_the_broker_are_refused_from_clients(wire, name):
     wire.channel(1)
 
@@ -154,7 +150,7 @@ def test_methods_of_the_broker_are_refused_from_clients(wire, name):
 
 
 @pytest.mark.deviates("RabbitMQ 3.10 says 503; 4.3 and we say 541")
-@pytest.mark.parametrize("name", ["basic.deliver", "basic.return", "basic.get-ok"])
+@pytest.mark.parametrize("name", CONTENT_FROM_BROKER)
 def test_content_methods_of_the_broker_are_refused_from_clients(wire, name):
     """RabbitMQ waits for the content and then refuses the method; refusing at once is allowed."""
     wire.channel(1)

@@ -182,7 +182,7 @@ def test_connections_that_wait_for_their_end_are_lent_nothing(door, monkeypatch)
     for _ in clients:
         reader.send_method(BasicGet(queue="q", no_ack=True))
         properties = reader.expect_message(BasicGetOk)[1]
-        assert Properties.decode(properties).headers == {"x-delivery-count": 1}
+        assert Properties.decode(properties).headers == {"x-acquired-count": 1, "x-delivery-count": 1}
 
 
 class Starter:
