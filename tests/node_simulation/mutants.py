@@ -77,7 +77,7 @@ def identity_not_written_when_elected():
 @mutant
 def barrier_missing():
     """A follower does not flush where its leader has."""
-    Replica.flushed = lambda replica: None
+    Replica._begin = lambda replica: None
 
 
 @mutant
