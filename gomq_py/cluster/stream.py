@@ -135,7 +135,7 @@ class EventStream(Replicator):
             self._fail(error)
 
     def flushed(self):
-        """End a frame here: a follower acknowledges its position after its own flush."""
+        """Add the barrier to the open frame, which leaves with the next event or heartbeat."""
         self.position += 1
         if self._is_keeping:
             try:
