@@ -415,6 +415,7 @@ class Follower:
         self._error = ""  # a later fault with the same text is logged again
 
     def _applier_failed(self) -> None:
+        self._note_identity()  # perhaps the flush behind a sync has failed
         if self._link is not None:
             self._link.leave(self._applier.failure)
         if self._applier.is_doubtful:  # also after a restart of this process

@@ -8,6 +8,7 @@ from gevent import socket
 
 from gomq_py.cluster import applier, follower, identity
 from gomq_py.cluster.login import FollowerLogin
+from gomq_py.cluster.replica import Replica
 from gomq_py.cluster.staging import Staging
 from gomq_py.cluster.wire import events, frames
 from gomq_py.cluster.wire.messages import NO_ID
@@ -150,6 +151,24 @@ def test_failed_flush_is_known_after_a_restart(leader, begin, files, root, monke
 
     assert leader.hashes == [(1, [])]
     assert identity.read(root).is_whole
+
+
+def test_failed_flush_behind_a_sync_is_noted_in_the_new_identity(leader, begin, root, monkeypatch):
+    """The flush fails before the follower has heard that the sync was swapped in."""
+    one = begin()
+    leader.accept()
+    leader.tell(VERSION, events.listed_all(), position=0)
+    leader.await_ack(0, 0)
+    wait_for(one, lag_octets=0)
+    monkeypatch.setattr(Replica, "_flush_each", fail)
+
+    leader.connection.sendall(b"".join(
+        frames.encode(frames.EVENTS, operation, 1, position)
+        for operation, position in ((events.synced(), 5), (events.written(99, 0, b"xy"), 6))))
+    leader.await_end()
+    wait(lambda: one.identity.torn)
+
+    assert one.identity.cluster_id == CLUSTER and identity.read(root) == one.identity
 
 
 def test_folder_of_promises_without_a_flush_is_not_whole_after_a_loss_of_power(
