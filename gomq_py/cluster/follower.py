@@ -308,10 +308,10 @@ class Follower:
             self._heard.clear()
             self._leader_position = 0
         if login.is_sync:
-            self._next_run_id = login.run
             self._applier.begin_sync(Identity(
                 login.cluster_id, self.identity.node_id, login.epoch,
                 unflushed=this_boot() if login.counts_received else ""))
+            self._next_run_id = login.run  # not before: the former sync may have been swapped in meanwhile
             self._state = SYNCING
         else:
             self._applier.go_on()

@@ -533,6 +533,50 @@ def test_follower_does_not_go_on_in_a_copy_that_is_swapped_in_meanwhile(
     assert asked == runs and leader.is_sync
 
 
+def test_copy_that_is_swapped_in_while_the_next_sync_begins_is_of_its_own_run(
+        leader, begin, other, monkeypatch):
+    """The swap falls into the login at the next leader, and its flush ends once the next sync begins."""
+    one = begin_exact(leader, begin)
+    at_end, goes_on, is_swapped, begins = (threading.Event() for _ in range(4))
+    complete, flush, feed, begin_sync = (
+        Staging.complete, Replica.flush, FollowerLogin.feed, applier.Applier.begin_sync)
+
+    def late(*arguments):
+        at_end.set()
+        goes_on.wait(in_time(20))
+        return complete(*arguments)
+
+    def flushed(replica):
+        is_swapped.set()
+        begins.wait(in_time(20))
+        flush(replica)
+
+    def fed(*arguments):
+        goes_on.set()
+        wait(is_swapped.is_set)
+        return feed(*arguments)
+
+    def begun(*arguments):
+        begins.set()
+        begin_sync(*arguments)
+
+    monkeypatch.setattr(Staging, "complete", late)
+    one.follow(address(other))
+    other.accept(epoch=2, run=LOST_RUN, can_resume=False)
+    other.tell(VERSION, events.listed_all(), events.synced(), position=40)
+    wait(at_end.is_set)
+    monkeypatch.setattr(Replica, "flush", flushed)
+    monkeypatch.setattr(FollowerLogin, "feed", fed)
+    monkeypatch.setattr(applier.Applier, "begin_sync", begun)
+    one.follow(address(leader))
+    leader.accept(epoch=3, run=LATER_RUN, can_resume=False)
+    wait_for(one, state="syncing")
+
+    hello = leader.accept(epoch=3, run=LATER_RUN)
+
+    assert (hello.run, hello.position) == (LOST_RUN, 40)
+
+
 def test_damaged_folder_does_not_go_on(leader, begin, other, files, monkeypatch):
     one = begin_exact(leader, begin)
     monkeypatch.setattr(files, "put", fail)
