@@ -18,12 +18,12 @@ from gomq_py.cluster.wire import events
 from gomq_py.storage.disk import swap
 from gomq_py.storage.disk.data_dir import NOT_CONTENT
 from gomq_py.storage.disk.plain_files import PlainFiles
-from gomq_py.storage.disk.replication import Range, Replicator
+from gomq_py.storage.disk.replication import Replicator
 from tests.durability import flush_pool
 from tests.durability.broker_driver import EVERYTHING, TOPOLOGY, World, check_folder
 from tests.durability.seeds import seeds
 from tests.durability.test_follower_cuts import MOST_CUTS, Followed
-from tests.support.mirror import folder_content, octets_of
+from tests.support.mirror import folder_content
 from tests.support.model_leader import ModelLeader
 from tests.support.power_cut import Disk, PowerCutFiles
 from tests.support.watched_files import POOL_CALLS
@@ -54,10 +54,9 @@ class Streamed(Replicator):
         self._send(events.folder_created(self._name(path)))
 
     def appended(self, file_id, file, start, end):
-        self._send(events.written(file_id, start, octets_of(Range(file, start, end))))
-
-    def overwritten(self, file_id, file, start, end):
         self._send(events.written(file_id, start, file.read(start, end)))
+
+    overwritten = appended
 
     def resized(self, file_id, path, size):
         self._send(events.resized(file_id, size))

@@ -12,10 +12,10 @@ import shutil
 from collections import deque
 
 from gomq_py.storage.disk.data_dir import LAST_RUN, LOCK, SEGMENTS
-from gomq_py.storage.disk.replication import Range, Replicator
+from gomq_py.storage.disk.replication import Replicator
 from tests.simulation.threads import this_thread
 from tests.simulation.world import without_places
-from tests.support.mirror import Mirror, octets_of
+from tests.support.mirror import Mirror
 
 SHARE = 0.1  # of seeds
 # Seconds until something more comes, how many events that is, and how long nothing may come.
@@ -57,13 +57,12 @@ class Follower(Replicator):
         self._told("folder_created", path)
 
     def appended(self, file_id, file, start, end):
-        self._told("written", file.path, start, octets_of(Range(file, start, end)))
-
-    def overwritten(self, file_id, file, start, end):
         octets = file.read(start, end)
         if len(octets) != end - start:
             self._world.find(f"the follower is told of {start}..{end}, {len(octets)} are there: {file.path}")
         self._told("written", file.path, start, octets)
+
+    overwritten = appended
 
     def resized(self, file_id, path, size):
         self._told("resized", file_id, path, size)

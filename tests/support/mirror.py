@@ -6,7 +6,7 @@ import os
 import shutil
 
 from gomq_py.storage.disk.data_dir import DEFINITIONS, POOL, USERS
-from gomq_py.storage.disk.replication import Range, Replicator
+from gomq_py.storage.disk.replication import Replicator
 
 LOGS = (DEFINITIONS, f"{DEFINITIONS}.next", USERS)
 
@@ -34,15 +34,13 @@ class Mirror(Replicator):
 
     def appended(self, file_id, file, start, end):
         assert file_id
-        self.written(file.path, start, octets_of(Range(file, start, end)))
-
-    def overwritten(self, file_id, file, start, end):
-        assert file_id
         content = file.read(start, end)
         assert len(content) == end - start, (
             f"{file.path}: told of {start}..{end}, {len(content)} octets are there"
         )
         self.written(file.path, start, content)
+
+    overwritten = appended
 
     def resized(self, file_id, path, size):
         os.truncate(self._here(path), size)
@@ -110,13 +108,6 @@ class Mirror(Replicator):
         fd = os.open(path, os.O_WRONLY)
         os.pwrite(fd, content, start)
         os.close(fd)
-
-
-def octets_of(content):
-    """What a Range holds, all of it."""
-    octets = content.take(content.end - content.start)
-    assert len(octets) == content.end - content.start
-    return octets
 
 
 def folder_content(root):

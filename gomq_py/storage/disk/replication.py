@@ -13,9 +13,6 @@ compares names and logs.
 A follower flushes by itself: before it acknowledges a change, and before it repeats changes that come after
 ``flushed``. Such changes, as the removal of a queue's files, rely on the leader's flush.
 """
-# A Range from this size on is read when it is taken, piece by piece, a shorter one at once: a copy of a body
-# of 256 MiB would hold the hub up.
-LATER_OCTETS = 65536
 
 
 class Replicator:
@@ -76,40 +73,26 @@ class Replicator:
 
 
 class Range:
-    """The content of an appended range. A short range is copied at once; a long range is read in pieces by
-    ``take``, and its file is retained until the last piece.
+    """The content of a long appended range. It is read in pieces by ``take_into``: a copy of a body of 256 MiB
+    would hold the hub up. Its file is retained until the last piece.
     """
 
-    __slots__ = ("start", "end", "_at", "_file", "_octets")
+    __slots__ = ("_at", "_end", "_file")
 
     def __init__(self, file, start, end):
-        self.start = self._at = start
-        self.end = end
-        self._file = self._octets = None
-        if end - start < LATER_OCTETS:
-            self._octets = file.read(start, end)
-        else:
-            file.retain()
-            self._file = file
-
-    def take(self, count):
-        """The next ``count`` bytes, fewer at the end. Call this until the end, or call ``drop``. Raises
-        OSError; then the range is dropped.
-        """
-        octets = bytearray(count)
-        return bytes(octets[:self.take_into(memoryview(octets))])
+        self._at, self._end = start, end
+        file.retain()
+        self._file = file
 
     def take_into(self, target):
-        """As ``take``, for as many bytes as ``target`` has room for, a memoryview. Returns their count."""
-        start, self._at = self._at, min(self._at + len(target), self.end)
-        if self._file is None:
-            octets = self._octets[start - self.start:self._at - self.start]
-            target[:len(octets)] = octets
-            return len(octets)
+        """Read the next bytes into ``target``, a memoryview, as many as it has room for. Returns their count.
+        Call this until the end, or call ``drop``. Raises OSError; then the range is dropped.
+        """
+        start, self._at = self._at, min(self._at + len(target), self._end)
         is_last = True
         try:
             count = self._file.read_into(target, start, self._at)
-            is_last = self._at == self.end
+            is_last = self._at == self._end
             return count
         finally:
             if is_last:

@@ -10,7 +10,6 @@ from gomq_py.cluster.former_run import FormerRun
 from gomq_py.cluster.stream import EventStream
 from gomq_py.cluster.wire import events, frames
 from gomq_py.storage.disk.files import Files
-from gomq_py.storage.disk.replication import LATER_OCTETS
 from tests.support.no_switch import no_switch
 from tests.support.waiting import wait_until
 
@@ -193,7 +192,7 @@ def test_long_range_is_read_in_pieces_when_a_link_needs_it(stream, files, tmp_pa
     assert stream.unread == 0 and stream.kept > len(content) and not file.is_retained
 
 
-@pytest.mark.parametrize("octets", [LATER_OCTETS - 1, LATER_OCTETS, PIECE_OCTETS, PIECE_OCTETS + 1])
+@pytest.mark.parametrize("octets", [PIECE_OCTETS - 1, PIECE_OCTETS, PIECE_OCTETS + 1])
 def test_follower_gets_every_octet_of_a_range(stream, files, tmp_path, octets):
     content = os.urandom(octets)
     file = files.create(tmp_path / "msgs", MIB)

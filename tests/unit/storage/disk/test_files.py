@@ -11,7 +11,7 @@ from gomq_py.storage.disk import files as files_module, mapping, open_file, page
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.disk.mapping import flush_mapping
 from gomq_py.storage.disk.register import Register
-from gomq_py.storage.disk.replication import LATER_OCTETS, Range, Replicator
+from gomq_py.storage.disk.replication import Range, Replicator
 
 
 class Events(Replicator):
@@ -448,24 +448,25 @@ def test_listeners_do_not_hear_of_unnamed_files(tmp_path):
     assert events.heard == []
 
 
-def test_long_range_is_read_when_it_is_taken_and_its_file_stays_open_until_then(tmp_path):
+def test_range_is_read_when_it_is_taken_and_its_file_stays_open_until_then(tmp_path):
     files = Files((Events(),))
-    short, long = (files.create(tmp_path / name, 1 << 17) for name in ("short", "long"))
-    ranges = [Range(short, 0, LATER_OCTETS - 1), Range(long, 0, LATER_OCTETS)]
-    for file in (short, long):
-        file.map[0:4] = b"late"
-        files.close(file)
+    file = files.create(tmp_path / "msgs", 1 << 17)
+    content = Range(file, 0, 1 << 16)
+    file.map[0:4] = b"late"
+    files.close(file)
+    head, rest = bytearray(4), bytearray(b"x" * (1 << 17))
 
-    assert (short.closed, long.closed) == (True, False)
-    assert [content.take(4) for content in ranges] == [bytes(4), b"late"]
-    assert not long.closed
-    assert ranges[1].take(1 << 20) == bytes(LATER_OCTETS - 4)
-    assert long.closed
+    assert not file.closed
+    assert content.take_into(memoryview(head)) == 4 and head == b"late"
+    assert not file.closed
+    assert content.take_into(memoryview(rest)) == (1 << 16) - 4
+    assert rest.count(0) == (1 << 16) - 4
+    assert file.closed
 
 
 def test_range_whose_file_cannot_be_read_gives_it_back(tmp_path, monkeypatch):
-    file = Files().create(tmp_path / "msgs", LATER_OCTETS)
-    content = Range(file, 0, LATER_OCTETS)
+    file = Files().create(tmp_path / "msgs", 4096)
+    content = Range(file, 0, 4096)
 
     def read_into(_file, target, start, end):
         raise OSError(errno.EIO, "unreadable")
@@ -473,13 +474,13 @@ def test_range_whose_file_cannot_be_read_gives_it_back(tmp_path, monkeypatch):
     monkeypatch.setattr(type(file), "read_into", read_into)
 
     with pytest.raises(OSError, match="unreadable"):
-        content.take(10)
+        content.take_into(memoryview(bytearray(10)))
     assert not file.is_retained
 
 
 def test_range_that_is_dropped_gives_its_file_back(tmp_path):
-    file = Files().create(tmp_path / "msgs", LATER_OCTETS)
-    content = Range(file, 0, LATER_OCTETS)
+    file = Files().create(tmp_path / "msgs", 4096)
+    content = Range(file, 0, 4096)
 
     content.drop()
 
