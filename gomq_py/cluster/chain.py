@@ -126,8 +126,8 @@ class Room:
             raise EOFError(f"a file of {piece.count} octets more at {piece.start} ends after {count}")
         return at + count
 
-    def frame(self, start, end, epoch, position, compresses):
+    def frame(self, start, end, epoch, position):
         """A frame whose payload is [start, end)."""
         with memoryview(self.octets)[start:end] as payload:
             return frames.encode(
-                frames.EVENTS, payload, epoch, position, compresses and end - start >= COMPRESSED_OCTETS)
+                frames.EVENTS, payload, epoch, position, compress=end - start >= COMPRESSED_OCTETS)

@@ -44,26 +44,24 @@ class EventStream(Replicator):
         made          memory for these frames
         root          the data folder
         epoch         for the frames' headers
-        compresses    use LZ4
+        kept_most     most octets of kept frames
     """
 
     __slots__ = (
-        "epoch", "position", "octets", "made", "kept", "unread", "wakes", "kept_most", "_inside",
-        "_compresses", "_unread_most", "_room", "_closer", "_chain", "_first", "_last", "_marks", "_added",
-        "_dead", "_freeing", "_is_keeping", "_followers", "_runs", "_timer", "_has_failed",
+        "epoch", "position", "octets", "made", "kept", "unread", "wakes", "kept_most", "_inside", "_room",
+        "_closer", "_chain", "_first", "_last", "_marks", "_added", "_dead", "_freeing", "_is_keeping",
+        "_followers", "_runs", "_timer", "_has_failed",
     )
 
-    def __init__(self, root, epoch=0, compresses=True, kept_most=KEPT_OCTETS, unread_most=UNREAD_OCTETS):
+    def __init__(self, root):
         self._runs = {os.urandom(16): float("inf")}  # this run, then those before it: see FormerRun.runs
-        self.epoch = epoch
+        self.epoch = 0
         self.position = 0
         self.octets = self.made = 0
         self.kept = self.unread = 0  # octets of the chain
         self.wakes = set()  # functions that are called when frames were added, or the chain began anew
         self._inside = os.path.join(os.path.abspath(os.fspath(root)), "")
-        self._compresses = compresses
-        self.kept_most = kept_most
-        self._unread_most = unread_most
+        self.kept_most = KEPT_OCTETS
         self._room = None  # where frames are put together, while they are kept
         self._closer = None  # libev timer, active while events other than flushed() are pending
         # The chain: links may be at any of these entries; the frames behind _first are kept.
@@ -162,8 +160,7 @@ class EventStream(Replicator):
         self._timer = gevent.spawn_later(ALONE_S, self._stop_keeping)
         before = former.begin
         for frame in former.frames:
-            octets = frames.encode(
-                frames.EVENTS, frame.payload, frame.epoch, frame.position, self._compresses)
+            octets = frames.encode(frames.EVENTS, frame.payload, frame.epoch, frame.position, compress=True)
             self._append(Entry(self._chain, frame.position, not is_part(frame, before), 0, octets))
             before = frame.position
 
@@ -289,7 +286,7 @@ class EventStream(Replicator):
             return
         self._room.filled = 0
         self.octets += count
-        frame = self._room.frame(0, count, self.epoch, position, self._compresses)
+        frame = self._room.frame(0, count, self.epoch, position)
         self._append(Entry(self._chain, position, is_whole, self.octets, frame))
 
     def _add_pieces(self, file_id, file, start, end):
@@ -317,7 +314,7 @@ class EventStream(Replicator):
     def _read(self, entry):
         piece = entry._piece
         end = self._room.put_piece(piece)
-        frame = self._room.frame(FRAME_OCTETS, end, self.epoch, entry.position, self._compresses)
+        frame = self._room.frame(FRAME_OCTETS, end, self.epoch, entry.position)
         entry._octets, entry._piece = frame, None
         entry.cost += len(frame)
         self.kept += len(frame)
@@ -339,7 +336,7 @@ class EventStream(Replicator):
             wake()
 
     def _trim(self):
-        while self.kept > self.kept_most or self.unread > self._unread_most:
+        while self.kept > self.kept_most or self.unread > UNREAD_OCTETS:
             self._drop_first()
 
     def _drop_first(self):

@@ -32,7 +32,8 @@ class Heard:
 
 @pytest.fixture
 def stream(tmp_path):
-    stream = EventStream(tmp_path, epoch=7)
+    stream = EventStream(tmp_path)
+    stream.epoch = 7
     stream.attach()
     yield stream
     stream.close()
@@ -226,10 +227,8 @@ def test_position_within_a_frame_is_no_place(stream, files, tmp_path):
     assert stream.entry_at(stream.run, 1) is None
 
 
-def test_oldest_frames_are_dropped(tmp_path):
-    stream = EventStream(tmp_path, epoch=7, kept_most=100_000)
-    files = Files((stream,))
-    stream.attach()
+def test_oldest_frames_are_dropped(stream, files, tmp_path):
+    stream.kept_most = 100_000
     place = stream.end()
     file = files.create(tmp_path / "msgs", MIB)
     for at in range(20):
@@ -240,13 +239,10 @@ def test_oldest_frames_are_dropped(tmp_path):
     assert 90_000 - ENTRY_OCTETS < stream.kept <= 100_000
     assert stream.entry_at(stream.run, 5) is None
     assert len(frames_behind(stream, stream.entry_at(stream.run, 15))) == 6
-    stream.close()
 
 
-def test_range_that_nobody_reads_is_given_back(tmp_path):
-    stream = EventStream(tmp_path, unread_most=MIB)
-    files = Files((stream,))
-    stream.attach()
+def test_range_that_nobody_reads_is_given_back(stream, files, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "UNREAD_OCTETS", MIB)
     file, other = (files.create(tmp_path / name, MIB) for name in ("msgs", "other"))
     files.write(file, 0, bytes(MIB))
     stream.close_frame()
@@ -377,16 +373,14 @@ def fill(stream, count):
 
 
 @pytest.mark.parametrize("kept_most", [module.KEPT_OCTETS, 300_000])
-def test_every_kept_position_is_found(tmp_path, kept_most):
-    stream = EventStream(tmp_path, kept_most=kept_most)
-    stream.attach()
+def test_every_kept_position_is_found(stream, kept_most):
+    stream.kept_most = kept_most
 
     entries = fill(stream, 3000)
 
     assert entries[0].is_dropped == (kept_most == 300_000) and not entries[-500].is_dropped
     for entry in entries:
         assert stream.entry_at(stream.run, entry.position) is (None if entry.is_dropped else entry)
-    stream.close()
 
 
 def test_place_is_found_without_a_walk_of_the_whole_chain(stream):
