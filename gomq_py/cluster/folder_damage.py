@@ -3,6 +3,7 @@
 No follower syncs from such a folder, until an operator accepts the damage.
 """
 from collections.abc import Callable
+
 from gomq_py.cluster.identity import Identity, IdentityFile
 from gomq_py.observability.log import logger
 

@@ -48,12 +48,10 @@ boot_time_s = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
 class Leadership:
-    """A leader's confirms and deliveries, while it leads. ``in_sync``: of the present election; ``lease``:
-    the present lease; ``promises``: core.promises.Promises; ``note``: see coordination.Member. ``former``:
-    the former leader's id, and host and port of its cluster port; None if unknown.
+    """A leader's confirms and deliveries, while it leads. ``lease``: the present lease; ``note``: see
+    member.Member. ``former``: the former leader's id, and host and port of its cluster port; None if unknown.
 
         in_sync      of the present election
-        lease        the present one
         promises     core.promises.Promises
         opened       an Event that is set once doors may open
         is_fenced    nothing is promised or delivered; True at first

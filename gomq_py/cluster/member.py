@@ -1,9 +1,6 @@
-"""Coordination: a node's loop in an elected cluster: reads etcd, carries out the Elector's decisions.
+"""Member: the interface of the part of a node that owns the data folder, the follower and the broker.
 
-Uses ``core`` and a Coordinator (etcd). Calls the Member: the part of the node that owns the data folder, the
-follower and the broker. A fault of etcd only costs time: a follower goes on, and a leader goes on until the
-deadline of its lease. The loop waits for a Member's methods, so none may take long while this node leads;
-keepalives have a greenlet of their own.
+Called by coordination; implemented by elected.
 """
 from typing import NamedTuple, Protocol
 

@@ -73,7 +73,7 @@ class Replicator:
 
 
 class Range:
-    """The content of a long appended range. It is read in pieces by ``take_into``: a copy of a body of 256 MiB
+    """The content of a long appended range, read in pieces by ``take_into``: a copy of a body of 256 MiB
     would hold the hub up. Its file is retained until the last piece.
     """
 
