@@ -38,7 +38,10 @@ class BootKeepalives:
         self._clock, self._used = clock, used
         self._kept_s: float | None = None
         self._is_lost = self._is_over = False
-        _start_thread(self._run, ())
+        try:
+            _start_thread(self._run, ())
+        except RuntimeError:  # the system gives no thread: a node that was elected must boot all the same
+            LOG.exception("no keepalives are sent during the boot")
 
     @property
     def kept(self) -> tuple[float | None, bool]:
