@@ -7,8 +7,6 @@ the rounds count. Needs etcd.
 import argparse
 import json
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +21,8 @@ from gomq_py.perf.process import memory_octets
 from load.bench import circumstances, write
 from load.brokers import ROOT, GomqBroker, free_ports
 from load.scenarios import Row, command, measure
+from tests.support.etcd_process import EtcdProcess
+from tests.support.waiting import wait_until
 
 BEGIN, END = "<!-- clusters: written by load.clusters -->", "<!-- end of clusters -->"
 SECRET = "a secret of the cluster"
@@ -53,27 +53,6 @@ LOADS = (
         "cluster-single", "persistent, each published after the confirm of the one before, 16 octets",
         "-p -l -c 1 -y 0", latency="confirm_latency"), (2.0, 2.0), 2.5),
 )
-
-
-class Etcd:
-    """An etcd with an empty folder."""
-
-    def __init__(self, folder):
-        port, peer_port = free_ports(2)
-        self.endpoint = f"127.0.0.1:{port}"
-        url, peer_url = f"http://{self.endpoint}", f"http://127.0.0.1:{peer_port}"
-        with open(folder / "etcd.log", "wb") as log:
-            self._process = subprocess.Popen([
-                shutil.which("etcd"), "--data-dir", str(folder / "etcd"), "--log-level", "error",
-                "--listen-client-urls", url, "--advertise-client-urls", url,
-                "--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url,
-                "--initial-cluster", f"default={peer_url}",
-            ], stdout=log, stderr=log)
-
-    def stop(self):
-        """End it."""
-        self._process.terminate()
-        self._process.wait()
 
 
 class Cluster:
@@ -136,19 +115,15 @@ class Cluster:
 
 
 def _wait(predicate, what):
-    until = time.monotonic() + PATIENCE_S
-    while not predicate():
-        if time.monotonic() > until:
-            raise RuntimeError(what)
-        time.sleep(LOOK_S)
+    # the API's figures cost the leader, too
+    wait_until(predicate, PATIENCE_S, what, lambda _: time.sleep(LOOK_S))
 
 
 @contextmanager
 def running(folder, checkout=ROOT):
     """{number of followers: Cluster}."""
     with ExitStack() as stack:
-        etcd = Etcd(folder)
-        stack.callback(etcd.stop)
+        etcd = stack.enter_context(EtcdProcess(folder))
         yield {
             count: Cluster(folder / f"followers-{count}", etcd, count, checkout).start(stack)
             for count in FOLLOWERS}

@@ -58,26 +58,16 @@ class Node(ElectedNode):
 
     def _read_log(self, stream):
         with closing(stream):
-            super()._read_log(_Stamped(stream, self.times))
+            super()._read_log(self._stamped(stream))
+
+    def _stamped(self, stream):
+        for line in stream:
+            self.times.append(time.monotonic())
+            yield line
 
     def first(self, text, since_s):
         """The time of the first line with this text since then, or None."""
         return next((at for at, line in zip(self.times, self.log) if at >= since_s and text in line), None)
-
-
-class _Stamped:
-    """Lines of a stream, whose times are noted."""
-
-    def __init__(self, stream, times):
-        self._stream, self._times = stream, times
-
-    def __iter__(self):
-        for line in self._stream:
-            self._times.append(time.monotonic())
-            yield line
-
-    def close(self):
-        """The caller closes the stream."""
 
 
 class Publisher:

@@ -187,6 +187,18 @@ def test_a_limit_below_zero_is_kept_and_means_none(api, name):
     api.delete(f"vhosts/{name}")
 
 
+def test_limits_that_were_imported_as_an_empty_list_can_be_set(api, name):
+    """RabbitMQ exports such a list when the last limit was cleared."""
+    api.put(f"vhosts/{name}")
+    assert api.put(f"parameters/vhost-limits/{name}/limits", {"value": []}).status_code == 201
+    assert api.get(f"vhost-limits/{name}").json() == []
+
+    assert api.put(f"vhost-limits/{name}/max-queues", {"value": 7}).status_code == 204
+
+    assert api.get(f"vhost-limits/{name}").json() == [{"vhost": name, "value": {"max-queues": 7}}]
+    api.delete(f"vhosts/{name}")
+
+
 def test_moving_to_what_is_not_there_says_so(api, channel, name):
     channel.queue_declare(name)
 

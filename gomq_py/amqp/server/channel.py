@@ -184,14 +184,16 @@ class Channel(HotChannel):
     # consumer timeouts
 
     def watch_unacked(self):
-        """Have the channel closed if a delivery stays unacked for longer than its queue's limit."""
+        """Have consumer_timed_out() called if a delivery stays unacked for longer than is allowed."""
         if self.state == OPEN:
             timeouts = self.connection.server.timeouts
             timeouts.watch(self)
             self.watched = timeouts.is_watching(self)
 
     def consumer_timed_out(self, holder, error):
-        """Close the channel with ``error``: a delivery to ``holder`` was not acked in time."""
+        """Cancel the consumer, or close the channel with ``error``: a delivery to ``holder`` was not acked in
+        time. Returns True if the channel stays open.
+        """
         return self.state == OPEN and consume.end_overdue(self, holder, error)
 
     def cannot_take(self, queue, octets):

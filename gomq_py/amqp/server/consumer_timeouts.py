@@ -1,5 +1,5 @@
-"""Consumer timeouts: closes a channel that holds a delivery unacked for longer than its queue allows
-(``consumer_timeout_ms``). The message is then requeued.
+"""Consumer timeouts: cancels a quorum queue's consumer that holds a delivery unacked for too long
+(``Holder.timeout_ms()``), and closes the channel of any other consumer. The message is then requeued.
 
 A channel is watched from its first delivery with a timeout until a check finds no delivery with a timeout.
 Channels wait in buckets of one second, and one timer waits for the first bucket. So messages and idle
@@ -94,14 +94,12 @@ class ConsumerTimeouts:
 
     def _look(self, channel, now_ms):
         due_ms = channel.unacked.due_ms()
-        if due_ms == 0 or due_ms > now_ms:
-            channel.watched = False
-            channel.watch_unacked()
-            return
-        overdue = channel.unacked.overdue(int(now_ms))
-        if channel.consumer_timed_out(overdue, timed_out(channel.id, overdue.timeout_ms())):
-            channel.watched = False
-            channel.watch_unacked()
+        if 0 < due_ms <= now_ms:
+            overdue = channel.unacked.overdue(int(now_ms))
+            if not channel.consumer_timed_out(overdue, timed_out(channel.id, overdue.timeout_ms())):
+                return
+        channel.watched = False
+        channel.watch_unacked()
 
     def _arm(self):
         if self._timer is not None:

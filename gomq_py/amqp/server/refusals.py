@@ -1,8 +1,8 @@
 """Refusals: makes AMQP errors of the core's refusals (gomq_py.errors), and of malformed or misplaced frames.
 
-Handshake and connection call these functions and catch the errors, which are classes of amqp.wire. An unknown
-type or malformed content closes the connection, any other refusal only the channel, as in RabbitMQ. Never
-reads, writes or closes.
+Handshake and connection call these functions and catch the errors, which are classes of amqp.wire. Malformed
+content closes the connection, any other refusal only the channel, as in RabbitMQ. Never reads, writes or
+closes.
 """
 from gomq_py import errors
 from gomq_py.amqp.wire import errors as wire

@@ -165,7 +165,7 @@ class Kinds:
         return {**ours, **by_name}
 
     def exchange_type(self, name):
-        """The class for the name of an exchange type. Raises UnknownType, which closes an AMQP connection."""
+        """The class for the name of an exchange type. Raises UnknownType."""
         kind = self._exchange_types.get(name)
         if kind is None:
             raise _unknown_exchange_type(name)

@@ -44,7 +44,8 @@ def delete_limit(vhost, kind):
 
 def _kept(vhost):
     """All limits that were set for the vhost, including negative ones, which have no effect."""
-    return vhost.parameters.get((LIMITS, LIMITS_NAME), {})
+    # RabbitMQ exports an empty list when the last limit was cleared
+    return dict(vhost.parameters.get((LIMITS, LIMITS_NAME), ()))
 
 
 @blueprint.get("/api/user-limits")
