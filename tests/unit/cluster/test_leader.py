@@ -580,6 +580,20 @@ def test_close_ends_everything(world):
         socket.create_connection(("127.0.0.1", world.leader.port or 1))
 
 
+def test_follower_that_is_to_lead_is_let_in_no_more(world):
+    """It would hear this leader again, and let others be elected first."""
+    follower = world.follower()
+    world.check(follower)
+    (link,) = world.leader.links
+
+    world.leader.hang_up(link.node)
+    follower.wait_for_end()
+    follower.close()
+
+    with pytest.raises(LoginRefused, match="this node is to lead"):
+        world.follower()
+
+
 def test_drain_ends_when_nodes_have_everything(world):
     follower = world.follower()
     world.check(follower)
