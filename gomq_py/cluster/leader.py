@@ -33,6 +33,7 @@ PENDING_PER_ADDRESS = 8
 BACKLOG = 64
 # Time for sending what is told, when the leader closes.
 CLOSING_S = 1.0
+TO_LEAD = "this node is to lead"
 
 
 class FollowerRefused(LoginRefused):
@@ -64,6 +65,7 @@ class Leader:
         self.cluster_id = cluster_id
         self.epoch = stream.epoch = epoch
         self.why_no_sync = why_no_sync
+        self._successor = ""  # id of the node that is to lead
         self._acknowledger = acknowledger
         self._found_damage = found_damage
         self._secret = secret
@@ -177,10 +179,13 @@ class Leader:
             node for node, there in self.progress.items() if there.is_synced and there.flushed >= position}
 
     def hang_up(self, node):
-        """End the connection to a follower, which may connect again."""
+        """End the connection to the follower that is to lead, and refuse its logins, because it lets others
+        be elected first while it hears this leader.
+        """
+        self._successor = node
         for link in self._links:
             if link.node == node:
-                link.end(LinkClosed("this node is to lead"))
+                link.end(LinkClosed(TO_LEAD))
 
     @property
     def links(self):
@@ -298,6 +303,8 @@ class Leader:
         text = ""
         if isinstance(login.hello, messages.Forward):
             text = self._adoption.why_not(login.hello)
+        elif login.hello.node_id.hex() == self._successor:
+            text = TO_LEAD
         elif any(other.is_alive for other in self._links if other.hello.node_id == login.hello.node_id):
             text = COPIED
         elif login.is_sync or login.is_successor:  # one that goes on would repeat what the boot did to damage

@@ -61,10 +61,15 @@ def test_older_copy_of_a_folder_of_the_same_epoch_leads_nobody(tmp_path, etcd):
         node = next(node for node in cluster.nodes if node is not leader)
         client = Client(cluster).connect()
         client.publish(50)
+        node.kill()  # a node at work notes its position while its folder is copied
         shutil.copytree(node.data_dir, tmp_path / "copy")
         copied = identity.read(tmp_path / "copy")
+        node.spawn()
+        assert cluster.wait_in_sync(3) is leader
         client.publish(200)
         wait_until(lambda: noted(etcd, copied.node_id.hex()) > copied.position, ELECTION_S)
+        for other in cluster.nodes:  # at once: whoever is left would be elected, or remove the others
+            other.process.kill()
         for other in cluster.nodes:
             other.kill()
         shutil.rmtree(node.data_dir)
@@ -95,13 +100,15 @@ def test_followers_of_a_killed_leader_go_on_at_the_next_one_without_a_sync(clust
         lambda: (figures := first.figures) and {
             one["flushed"] for one in figures["followers"]} == {figures["position"]},
         ELECTION_S, cluster.describe)
+    syncs = {node: node.log_text.count("with a sync") for node in cluster.nodes}
 
     first.kill()
     client.publish(50)
 
     second = cluster.leader(but=first)
     follower, = (node for node in cluster.running if node is not second)
-    assert follower.log_text.count("with a sync") == 1 and "from position" in follower.log_text
+    follower.wait_for_log("from position")
+    assert follower.log_text.count("with a sync") == syncs[follower]
     wait_until(lambda: not differing(second.data_dir, follower.data_dir))
     check(client)
 
@@ -225,7 +232,7 @@ def test_too_few_nodes_in_sync_confirm_nothing(tmp_path, etcd):
 
 
 def test_boot_that_takes_longer_than_the_lease_is_not_cut_short(tmp_path, etcd):
-    with Cluster(tmp_path, etcd, environment={"GOMQ_TEST_BOOT_S": "4"}) as cluster:
+    with Cluster(tmp_path, etcd, clustering_lease_ttl=2, environment={"GOMQ_TEST_BOOT_S": "4"}) as cluster:
         first, client = serving(cluster, 20)
 
         first.kill()
@@ -312,7 +319,7 @@ def sealed(node):
 
 def test_elected_node_that_boots_for_long_is_not_taken_for_one_that_is_gone(tmp_path, etcd):
     """Its cluster port refuses connections until it has read its folder."""
-    with Cluster(tmp_path, etcd, environment={"GOMQ_TEST_BOOT_S": "4"}) as cluster:
+    with Cluster(tmp_path, etcd, clustering_lease_ttl=2, environment={"GOMQ_TEST_BOOT_S": "4"}) as cluster:
         first, client = serving(cluster, 20)
 
         first.stop()

@@ -205,8 +205,9 @@ def test_leader_that_was_damaged_in_a_sealed_segment_leaves_its_followers_copy_a
             logs = ""
             for _ in range(2):
                 first.start()
-                wait_until(lambda: "has found damage" in ask(second, "/api/cluster").json()["error"])
-                assert "promote', with --force" in ask(second, "/api/cluster").json()["error"]
+                told = wait_until(lambda: "has found damage" in (
+                    error := ask(second, "/api/cluster").json()["error"]) and error)
+                assert "promote', with --force" in told
                 logs += first.log_text
                 assert ask(first, "/api/cluster", auth=("guest", "guest")).json()["damaged"]
                 first.stop()

@@ -1,9 +1,7 @@
 """Running: seeds, each in a forked child, so that every one begins with the same memory; and mutants."""
 import argparse
-import gc
 import os
 import sys
-import time
 import traceback
 from functools import partial
 
@@ -11,8 +9,7 @@ from tests.node_simulation.mutants import MUTANTS
 from tests.node_simulation.scenario import Scenario
 from tests.node_simulation.steering import steer
 from tests.simulation.children import in_children
-from tests.simulation.clock import CLOCK
-from tests.simulation.running import folder, get_ready, seeds_of
+from tests.simulation.running import get_ready, lived, seeds_of
 
 
 def run_all(arguments):
@@ -81,18 +78,10 @@ def died(seed, text="its process died"):
 
 def run_here(faults, out, seed):
     """As judge()."""
-    gc.disable()  # when it collects depends on what ran before
-    began_s = time.process_time()
-    with folder() as path:
-        scenario = Scenario(seed, path, out, faults)
-        steer(scenario.world)
-        scenario.run()
+    scenario, begin, end = lived(seed, partial(Scenario, seed, out=out, faults=faults), steer)
     world, promised = scenario.world, scenario.judge.confirmed_count
     text = (
-        f"seed {seed}: {'FAILED' if world.findings else 'ok'}, trace {world.trace.digest()}, "
-        f"{CLOCK.now_s:.1f} virtual s, {world.events} events, {scenario.faults} faults, "
-        f"{world.counts['boots']} boots, {world.counts['power cuts']} power cuts, "
-        f"{scenario.judge.opened_count} leaders, {promised} confirmed, "
-        f"{time.process_time() - began_s:.2f} s of CPU")
+        f"{begin}, {world.counts['boots']} boots, {world.counts['power cuts']} power cuts, "
+        f"{scenario.judge.opened_count} leaders, {promised} confirmed, {end}")
     return {"text": "\n    ".join([text, *world.findings[:3]]), "failed": bool(world.findings),
             "promised": promised, "faults": dict(world.faults)}

@@ -184,21 +184,27 @@ def died(seed, kind="died", text="its process died"):
 
 def run_here(seed, reduction, out):
     """As judge()."""
-    gc.disable()  # when it collects depends on what ran before
-    began_s = time.process_time()
-    with folder() as path:
-        scenario = Scenario(seed, path, reduction, out)
-        steer(scenario.world)
-        scenario.run()
+    scenario, begin, end = lived(seed, partial(Scenario, seed, reduction=reduction, out=out), steer)
     world, figures = scenario.world, of_seed(scenario)
-    text = (
-        f"seed {seed}: {'FAILED' if world.findings else 'ok'}, trace {world.trace.digest()}, "
-        f"{CLOCK.now_s:.1f} virtual s, {world.events} events, {scenario.faults} faults, "
-        f"{len(scenario.machine.processes)} boots, {listed(figures['promises'])}, "
-        f"{time.process_time() - began_s:.2f} s of CPU")
+    text = f"{begin}, {len(scenario.machine.processes)} boots, {listed(figures['promises'])}, {end}"
     first = world.findings[0].split(": ", 1)[1] if world.findings else ""
     return {"text": "\n    ".join([text, *world.findings]), "kind": re.sub("[^a-zA-Z ]+", "", first),
             "parts": scenario.parts, "faults": scenario.faults, "figures": figures}
+
+
+def lived(seed, make, steer_):
+    """The scenario that ``make(folder)`` returns, when it has run, and what is said of it first and last."""
+    gc.disable()  # when it collects depends on what ran before
+    began_s = time.process_time()
+    with folder() as path:
+        scenario = make(path)
+        steer_(scenario.world)
+        scenario.run()
+    world = scenario.world
+    return scenario, (
+        f"seed {seed}: {'FAILED' if world.findings else 'ok'}, trace {world.trace.digest()}, "
+        f"{CLOCK.now_s:.1f} virtual s, {world.events} events, {scenario.faults} faults"
+    ), f"{time.process_time() - began_s:.2f} s of CPU"
 
 
 @contextlib.contextmanager

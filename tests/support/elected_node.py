@@ -1,5 +1,5 @@
 """``python -m tests.support.elected_node FLAGS``: gomq-py, whose boot may take longer, and which may note its
-position more often.
+position more often, or let others be elected first for longer.
 """
 import os
 import sys
@@ -11,6 +11,8 @@ from gomq_py import __main__ as command  # it patches the standard library
 BOOT_S = float(os.environ.get("GOMQ_TEST_BOOT_S", "0"))
 # Seconds between two notes of a node's position; 0: as otherwise.
 NOTE_S = float(os.environ.get("GOMQ_TEST_NOTE_S", "0"))
+# Seconds for which a follower that hears its leader lets others be elected first; 0: as otherwise.
+HEARING_S = float(os.environ.get("GOMQ_TEST_HEARING_S", "0"))
 
 
 def slow(recover):
@@ -31,6 +33,12 @@ if BOOT_S:
 if NOTE_S:
     from gomq_py.cluster import follower, leadership
     follower.NOTE_S = leadership.NOTE_S = NOTE_S
+
+if HEARING_S:
+    from gomq_py.cluster import coordination
+    from gomq_py.cluster.core import elector
+    coordination.SUCCESSOR_S *= HEARING_S / elector.HEARING_S
+    elector.HEARING_S = HEARING_S
 
 if __name__ == "__main__":
     sys.exit(command.main())

@@ -111,7 +111,7 @@ class Mirror(Replicator):
 
 
 def folder_content(root):
-    """Relative path -> octets, or None for a folder."""
+    """Relative path -> octets, or None for a folder. A running node may remove a file meanwhile."""
     content = {}
     for folder, folders, names in os.walk(root):
         for name in folders:
@@ -119,7 +119,7 @@ def folder_content(root):
         for name in names:
             if name not in (".lock", ".last-run", ".segments"):
                 path = os.path.join(folder, name)
-                with open(path, "rb") as file:
+                with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
                     content[os.path.relpath(path, root)] = file.read()
     return content
 

@@ -45,9 +45,9 @@ class MixedLoad:
         self._workers = []
 
     def go_on_for(self, turns):
-        """Return after so many rounds more."""
-        until = self.turns + turns
-        wait_until(lambda: self.turns >= until, sleep=gevent.sleep)
+        """Return after so many rounds more, each of which comes in time."""
+        for turn in range(self.turns + 1, self.turns + turns + 1):
+            wait_until(lambda turn=turn: self.turns >= turn, sleep=gevent.sleep)
 
     # each with a connection of its own
 

@@ -13,7 +13,7 @@ from gomq_py.errors import ClusterError
 from gomq_py.hub.gate import Gate
 from gomq_py.hub.scheduler import Scheduler
 from tests.support.etcd_model import EtcdModel
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 
 ONE, TWO, THREE = "1" * 32, "2" * 32, "3" * 32
 HERE = "c" * 32
@@ -580,8 +580,9 @@ def test_loss_of_an_earlier_lease_is_no_loss_of_the_present_one(etcd, begin):
     assert node.coordination.lease_id == 0
 
 
-def test_leader_that_resigns_for_a_named_node_ends_its_links_when_that_one_leads(etcd, begin):
+def test_leader_that_resigns_for_a_named_node_ends_its_links_when_that_one_leads(etcd, begin, monkeypatch):
     """The others hear it until then, and let the named one lead first."""
+    monkeypatch.setattr(coordination, "SUCCESSOR_S", 2 * TIMEOUT_S)
     put_cluster(etcd, {ONE: 3, TWO: 3})
     node = begin(cluster=HERE, epoch=3)
     node.links.progress = {TWO: Progress(0, True)}
@@ -591,6 +592,6 @@ def test_leader_that_resigns_for_a_named_node_ends_its_links_when_that_one_leads
     wait(lambda: etcd.model.read().leader is None)
     before = list(node.told)
     put_leader(etcd, TWO, 5)
-    resigning.join()
+    resigning.join(TIMEOUT_S)
 
     assert "deposed" not in before and node.told[-1] == "deposed"

@@ -580,12 +580,32 @@ def test_close_ends_everything(world):
         socket.create_connection(("127.0.0.1", world.leader.port or 1))
 
 
-def test_drain_ends_when_nodes_have_everything(world):
+def test_follower_that_is_to_lead_is_let_in_no_more(world):
+    """It would hear this leader again, and let others be elected first."""
+    follower = world.follower()
+    world.check(follower)
+    (link,) = world.leader.links
+
+    world.leader.hang_up(link.node)
+    follower.wait_for_end()
+    follower.close()
+
+    with pytest.raises(LoginRefused, match="this node is to lead"):
+        world.follower()
+
+
+def late_follower(world):
+    """A follower that acknowledges no more, behind a change; its link."""
     follower = world.follower()
     world.check(follower)
     (link,) = world.leader.links
     follower.acknowledges = False
     put(world, "late", b"late")
+    return follower, link
+
+
+def test_drain_ends_when_nodes_have_everything(world):
+    follower, link = late_follower(world)
     draining = gevent.spawn(world.leader.drain, [link.node], 60)
     follower.wait_for(world.stream.position)
     assert not draining.ready()
@@ -597,11 +617,7 @@ def test_drain_ends_when_nodes_have_everything(world):
 
 def test_drain_does_not_wait_for_what_is_told_meanwhile(world):
     """Consumers go on to acknowledge, and so some of it is always under way."""
-    follower = world.follower()
-    world.check(follower)
-    (link,) = world.leader.links
-    follower.acknowledges = False
-    put(world, "late", b"late")
+    _, link = late_follower(world)
     position = world.stream.position
     draining = gevent.spawn(world.leader.drain, [link.node], 60)
     give_way()
@@ -627,10 +643,6 @@ def test_drain_ends_with_its_leader(world):
 
 
 def test_drain_names_the_nodes_that_lack_something(world):
-    follower = world.follower()
-    world.check(follower)
-    (link,) = world.leader.links
-    follower.acknowledges = False
-    put(world, "late", b"late")
+    _, link = late_follower(world)
 
     assert world.leader.drain([link.node, "gone"], 0.01) == {link.node, "gone"}

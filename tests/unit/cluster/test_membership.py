@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import gevent
 import pytest
 
-from gomq_py.cluster import identity
+from gomq_py.cluster import identity, membership
 from gomq_py.cluster.identity import Identity
 from gomq_py.cluster.login import LeaderLogin
 from gomq_py.cluster.membership import Membership
@@ -14,9 +14,9 @@ from gomq_py.cluster.wire.messages import Refused
 from gomq_py.config.settings import Settings
 from gomq_py.storage.disk.plain_files import PlainFiles
 from tests.support.played_leader import CLUSTER, RUN, SECRET
+from tests.support.ports import reserve
+from tests.support.waiting import TIMEOUT_S
 
-
-LEADER = "127.0.0.1:1"  # nobody answers there
 
 
 def refuse(leader, epoch):
@@ -30,8 +30,10 @@ def refuse(leader, epoch):
 
 
 @pytest.mark.parametrize("epoch, follows", [(4, True), (3, False)])
-def test_node_that_was_promoted_follows_a_later_leader_that_refuses_it(leader, root, epoch, follows):
+def test_node_that_was_promoted_follows_a_later_leader_that_refuses_it(
+        leader, root, epoch, follows, monkeypatch):
     """Both would lead otherwise."""
+    monkeypatch.setattr(membership, "ANSWER_S", TIMEOUT_S)
     address = f"127.0.0.1:{leader.port}"
     identity.write(PlainFiles(), root, Identity(CLUSTER, b"n" * 16, 3, promoted=address))
     settings = Settings.checked(
@@ -46,24 +48,25 @@ def test_promoted_node_that_was_killed_while_a_sync_was_swapped_in_follows_on(tm
     """Its ``.cluster`` is the former content's still; the next one has the leader's epoch, in which two nodes
     would lead.
     """
-    identity.write(PlainFiles(), tmp_path, Identity(b"c" * 16, b"n" * 16, 2, promoted=LEADER))
-    membership = Membership(Settings.checked(
-        data_dir=str(tmp_path), cluster_leader=LEADER, cluster_password="a secret of the cluster"))
-    assert not membership.must_follow(tmp_path)
+    address = f"127.0.0.1:{reserve()}"  # nobody answers there
+    identity.write(PlainFiles(), tmp_path, Identity(b"c" * 16, b"n" * 16, 2, promoted=address))
+    one = Membership(Settings.checked(
+        data_dir=str(tmp_path), cluster_leader=address, cluster_password="a secret of the cluster"))
+    assert not one.must_follow(tmp_path)
 
     (tmp_path / ".sync.manifest").touch()
 
-    assert membership.must_follow(tmp_path)
+    assert one.must_follow(tmp_path)
 
 
 def test_copy_whose_flush_has_failed_is_promoted_by_force_only(root):
     """Also by another process than the one in which it failed."""
-    membership = Membership(Settings.checked(data_dir=str(root), cluster_leader="other:5679"))
+    one = Membership(Settings.checked(data_dir=str(root), cluster_leader="other:5679"))
     torn = Identity(CLUSTER, b"n" * 16, 3, torn=identity.this_boot())
-    membership._follower = SimpleNamespace(is_whole=True, is_syncing=False, identity=torn)
+    one._follower = SimpleNamespace(is_whole=True, is_syncing=False, identity=torn)
 
-    assert "a flush has failed" in membership.why_not_promote(False)
-    assert membership.why_not_promote(True) == ""
+    assert "a flush has failed" in one.why_not_promote(False)
+    assert one.why_not_promote(True) == ""
 
-    membership._follower.identity = torn._replace(torn="of an earlier boot")
-    assert membership.why_not_promote(False) == ""
+    one._follower.identity = torn._replace(torn="of an earlier boot")
+    assert one.why_not_promote(False) == ""

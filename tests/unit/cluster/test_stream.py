@@ -11,7 +11,7 @@ from gomq_py.cluster.stream import EventStream
 from gomq_py.cluster.wire import events, frames
 from gomq_py.storage.disk.files import Files
 from tests.support.no_switch import no_switch
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 
 MIB = 1 << 20
 
@@ -70,7 +70,8 @@ def calls_of(*found):
     return heard.calls
 
 
-def test_changes_until_a_flush_are_one_frame(stream, files, tmp_path):
+def test_changes_until_a_flush_are_one_frame(stream, files, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "HELD_S", TIMEOUT_S)
     place = stream.end()
     file = files.create(tmp_path / "msgs", 4096)
     files.make_folder(tmp_path / "folder")

@@ -187,16 +187,26 @@ def test_file_that_a_thread_has_renamed_is_listed_when_that_is_told(tmp_path, mo
     assert {call[3] for call in sync.calls if call[0] == "written"} == {b"x", b"octets"}
 
 
-def test_file_that_is_renamed_before_its_content_is_read_is_looked_for_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "RENAMED_S", 0.001)
-    write(tmp_path, {"before": b"octets"})
-    sync = Sync(tmp_path, answers=False).seed()
+def begin_and_rename(root):
+    """A sync that has listed a file, which a thread has renamed since; its greenlet; the rename, untold."""
+    write(root, {"before": b"octets"})
+    sync = Sync(root, answers=False).seed()
     running = gevent.spawn(sync.run)
     wait_until(lambda: "listed_all" in sync.names(), sleep=gevent.sleep)
     change = sync.files.renaming(sync.path("before"), sync.path("after"))
     change.act()
+    return sync, running, change
+
+
+def answer_until_it_is_missed(sync):
     sync.source.hashes(1, ())
     wait_until(lambda: sync.source._tasks and sync.source._tasks[0].give_up_s, sleep=gevent.sleep)
+
+
+def test_file_that_is_renamed_before_its_content_is_read_is_looked_for_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "RENAMED_S", 0.001)
+    sync, running, change = begin_and_rename(tmp_path)
+    answer_until_it_is_missed(sync)
 
     change.told()
     running.get()
@@ -207,15 +217,9 @@ def test_file_that_is_renamed_before_its_content_is_read_is_looked_for_again(tmp
 def test_file_in_the_place_of_a_renamed_one_is_not_read_for_it(tmp_path, monkeypatch):
     """A thread has renamed one and made the other, and the hub has told of neither."""
     monkeypatch.setattr(module, "RENAMED_S", 0.001)
-    write(tmp_path, {"before": b"octets"})
-    sync = Sync(tmp_path, answers=False).seed()
-    running = gevent.spawn(sync.run)
-    wait_until(lambda: "listed_all" in sync.names(), sleep=gevent.sleep)
-    change = sync.files.renaming(sync.path("before"), sync.path("after"))
-    change.act()
+    sync, running, change = begin_and_rename(tmp_path)
     write(tmp_path, {"before": b"others"})
-    sync.source.hashes(1, ())
-    wait_until(lambda: sync.source._tasks and sync.source._tasks[0].give_up_s, sleep=gevent.sleep)
+    answer_until_it_is_missed(sync)
 
     change.told()
     running.get()

@@ -223,6 +223,7 @@ def limited(request, tmp_path):
             ),
             QueueDeclareOk,
         )
+        hasten(door, 0)  # its clock stands still from here on
         yield SimpleNamespace(door=door, client=client)
 
 
@@ -340,6 +341,7 @@ def test_consumer_of_a_quorum_queue_is_cancelled_and_its_channel_goes_on(tmp_pat
     """All its messages go back, as no failures; its late acks are no error, and others' hold."""
     with Door(tmp_path) as door:
         client = door.client()
+        hasten(door, 0)  # its clock stands still from here on
         tags = consume(client, *arguments)
         hasten(door, 8)
         client.expect_silence()
