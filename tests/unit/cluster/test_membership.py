@@ -18,7 +18,6 @@ from tests.support.ports import reserve
 from tests.support.waiting import TIMEOUT_S
 
 
-
 def refuse(leader, epoch):
     """As a leader does in whose folder damage was found: when the follower has proved who it is."""
     leader.greet()
