@@ -20,8 +20,9 @@ EXPIRATIONS_MS = (0, 20, 1000)
 SIZES = (400, 400, 900, 6000)  # of bodies, where a queue has room for 5000 octets
 NOWHERE = "nowhere"
 GOT = methods.BasicGetOk, methods.BasicGetEmpty
-# Of headers that say something about a delivery: x-death, x-delivery-count, x-stream-offset.
-MARKS = re.compile(b"x-de|x-stream")
+# Of headers that say something about a delivery: x-acquired-count, x-death, x-delivery-count,
+# x-stream-offset.
+MARKS = re.compile(b"x-acq|x-de|x-stream")
 
 
 class Channel:
