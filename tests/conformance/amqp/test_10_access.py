@@ -12,7 +12,7 @@ import json
 import pytest
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.broker_under_test import KIND
+from tests.support.broker_under_test import KIND, RABBITMQ
 from tests.support.cases import cases
 from tests.support.rabbitmq_process import RabbitMQProcess
 from tests.support.waiting import in_time
@@ -41,8 +41,9 @@ def users(request, tmp_path_factory):
     if KIND == "gomq-py":
         with BrokerProcess(folder / "data", http_port=0) as broker:
             yield with_users(broker.port, broker.ports["http"])
-    elif KIND == "rabbitmq":
-        with RabbitMQProcess(folder, plugins=("rabbitmq_management_agent",)) as broker:
+    elif KIND in RABBITMQ:
+        plugins = ("rabbitmq_management_agent",)
+        with RabbitMQProcess(folder, plugins=plugins, **RABBITMQ[KIND]) as broker:
             yield with_users(broker.port, broker.http_port)
     else:
         yield request.getfixturevalue("broker_address")
