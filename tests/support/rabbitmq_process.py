@@ -2,7 +2,7 @@
 
 For broker_under_test, the benchmark and imports of definitions. Starts Debian's rabbitmq-server with its own
 node name, ports, epmd and folders, so that it neither sees nor disturbs an installed service. With a `root`
-(rabbitmq_of_sid.FOLDER) it starts the one that is installed in that folder.
+(rabbitmq_of_sid.FOLDER) it starts the one that is installed there.
 """
 import os
 import signal
@@ -37,7 +37,7 @@ class RabbitMQProcess:
     """
 
     def __init__(self, data_dir, plugins=(), configuration="", root=""):
-        """``configuration``: more lines of rabbitmq.conf. ``root``: folder of the system that it is part of."""
+        """``configuration``: more lines of rabbitmq.conf; ``root``: the folder it is installed in."""
         self.root = str(root)
         self.configuration = configuration
         self.data_dir = str(data_dir)
