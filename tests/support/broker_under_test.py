@@ -17,7 +17,7 @@ from tests.support import rabbitmq_of_sid
 from tests.support.broker_process import BrokerProcess
 from tests.support.ports import reserve
 from tests.support.rabbitmq_process import RabbitMQProcess
-from tests.support.wire_encoding import PropertyOctets
+from tests.support.wire_encoding import FieldOctets, PropertyOctets
 from tests.support.wire_script import Wire
 
 FOREIGN_URL = os.environ.get("GOMQ_TEST_AMQP_URL")
@@ -27,7 +27,7 @@ RABBITMQ = {"rabbitmq": {}, "rabbitmq-4": {"root": rabbitmq_of_sid.FOLDER}}
 # The versions that a test may deviate from alone.
 VERSIONS = {"rabbitmq": "3.10", "rabbitmq-4": "4.3"}
 if KIND == "rabbitmq-4":
-    Wire.as_properties = PropertyOctets
+    Wire.as_properties, Wire.as_field = PropertyOctets, FieldOctets
 
 
 def make_broker(folder, **options):
@@ -120,18 +120,24 @@ def channel(wire):
     return wire.channel(1)
 
 
+def deviates(item, of=None, cases=()):
+    """Whether a test with this marker differs from the RabbitMQ under test."""
+    case = item.callspec.id if cases else ""
+    return of in (None, VERSIONS.get(KIND)) and (not cases or case.endswith(tuple(cases)))
+
+
 def pytest_configure(config):
     """Register the marker of deliberate differences."""
     config.addinivalue_line(
-        "markers", "deviates(reason, of=None): differs from RabbitMQ on purpose, or from its version `of` "
-        "alone; documented in docs/compatibility.md"
+        "markers", "deviates(reason, of=None, cases=()): differs from RabbitMQ on purpose, from its version "
+        "`of` alone where there is one, and in these cases alone; documented in docs/compatibility.md"
     )
 
 
 def pytest_runtest_setup(item):
     """Run deviations against our broker only, and against a RabbitMQ that they do not deviate from."""
     for marker in item.iter_markers("deviates"):
-        if KIND != "gomq-py" and marker.kwargs.get("of") in (None, VERSIONS.get(KIND)):
+        if KIND != "gomq-py" and deviates(item, **marker.kwargs):
             pytest.skip(f"gomq-py differs on purpose: {marker.args[0]}")
     if KIND == "rabbitmq-4" and rabbitmq_of_sid.reason_against():
         pytest.skip(rabbitmq_of_sid.reason_against())

@@ -353,10 +353,24 @@ class FieldsInAnyOrder(Cursor):
 class PropertyOctets(bytes):
     """Property flags and values whose headers are compared in any order: RabbitMQ 4 sorts them."""
 
+    __hash__ = bytes.__hash__
+
     def __eq__(self, other):
-        return decode_properties(self, FieldsInAnyOrder) == decode_properties(other, FieldsInAnyOrder)
+        return self._read(self) == self._read(other)
+
+    @staticmethod
+    def _read(octets):
+        return decode_properties(octets, FieldsInAnyOrder)
+
+
+class FieldOctets(PropertyOctets):
+    """The value of a field, likewise."""
 
     __hash__ = bytes.__hash__
+
+    @staticmethod
+    def _read(octets):
+        return FieldsInAnyOrder(octets).value()
 
 
 def decode_properties(octets, reader=Cursor):

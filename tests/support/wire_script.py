@@ -49,7 +49,8 @@ class Content:
 class Wire:
     """One connection. `connect` only opens the socket; `open` goes through the handshake as well."""
 
-    as_properties = bytes  # or PropertyOctets, where a broker is free to order headers
+    # What compares these octets; PropertyOctets and FieldOctets for a broker that sorts headers.
+    as_properties = as_field = bytes
 
     def __init__(self, connection):
         self.socket = connection
