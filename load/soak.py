@@ -44,6 +44,9 @@ COLUMNS = (
 )
 # Of a test of seconds: an interpreter's first minutes still fill its caches and arenas.
 LEAST_SAMPLES = 4
+# The warm-up takes at least so many turns of all loads: some of them are the first of their kind, for which
+# the broker imports modules. A slow machine may need longer for them than the warm-up's time.
+FIRST_TURNS = 280
 # What is judged, how it is called, what is taken away from it, and whether it is pages, which come and go by
 # many.
 MEMORY = {
@@ -267,7 +270,8 @@ def _turns(load, stop_at, failures):
 def judged(samples, options):
     """The samples after the warm-up."""
     first = options.warm_up * options.minutes * 60
-    return [sample for sample in samples if sample["seconds"] >= first]
+    return [
+        sample for sample in samples if sample["seconds"] >= first and sample["turns"] >= FIRST_TURNS]
 
 
 def judge(samples, options):

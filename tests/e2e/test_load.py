@@ -67,7 +67,7 @@ STILL = {
         "rss_mb", "segments_mb", "anonymous_mb", "held_mb", "descriptors", "maps", "store_files",
         "threads", "greenlets",
     )
-}
+} | {"turns": [1000] * 30}
 AN_HOUR = SimpleNamespace(minutes=60, warm_up=0.0, most=1.0, seed=1)
 
 
@@ -96,6 +96,14 @@ def test_soak_finds_what_grows(monkeypatch):
     assert judged(store_files=list(range(30))) == [
         "the store's open files and maps grow by 30 an hour (30 to 30 with 95% confidence)"
     ]
+
+
+def test_soak_of_a_slow_machine_is_judged_from_the_first_turns_on():
+    turns = [soak.FIRST_TURNS * number // 10 for number in range(30)]
+    found = samples(**{**STILL, "turns": turns, "maps": [500 + 10 * min(number, 10) for number in range(30)]})
+
+    assert soak.judge(found, AN_HOUR) == []
+    assert soak.judged(found, AN_HOUR) == found[10:]
 
 
 def test_soak_asks_more_of_what_is_allocated_than_of_its_pages(monkeypatch):
@@ -147,7 +155,7 @@ def test_soak_knows_the_error_of_what_it_says(growth, monkeypatch):
 
 
 def test_soak_that_is_too_short_says_so():
-    still = {"segments_mb": 0, "descriptors": 9, "maps": 9, "threads": 9, "greenlets": 9}
+    still = {"segments_mb": 0, "descriptors": 9, "maps": 9, "threads": 9, "greenlets": 9, "turns": 1000}
     few = [
         {**sample, **still, "rss_mb": sample["anonymous_mb"], "held_mb": sample["anonymous_mb"]}
         for sample in noisy(3, 0.0, 0.3, 1)

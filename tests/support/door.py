@@ -94,6 +94,8 @@ class Door:
     """A server over a broker in ``folder``; use as a context manager."""
 
     def __init__(self, folder, manual=False, sync=False, files=None, **settings):
+        # this process may stand still for longer than a login may take
+        settings = {"login_timeout": round(PATIENCE_S), **settings}
         self.settings = Settings(data_dir=str(folder), **settings)
         files = Files() if files is None else files
         self.data_dir = DataDir(str(folder), files)
