@@ -8,7 +8,8 @@
 # make docs    writes the tables of docs/arguments.md
 # make bench   the performance table (docs/performance.md)
 # make bench-scaling  how cost grows with consumers, bindings, queues, messages and connections: plots in docs/images, ten minutes
-# make expectations   the conformance tests against Debian's rabbitmq-server and mosquitto: are they what those really answer?
+# make expectations   the conformance tests against Debian's rabbitmq-server and mosquitto, and against sid's rabbitmq-server,
+#              installed into /var/tmp (docs/testing.md): are they what those really answer?
 # make kills   200 kills of brokers under MQTT at QoS 1 and 2, 100 of the two brokers of a link, and the long ones
 #              under AMQP, with what became of the messages: some minutes
 # make fuzz TARGET=tables SECONDS=600   look for inputs that break a promise; TARGET=all for every target (docs/testing.md)
@@ -95,6 +96,8 @@ bench-scaling: $(VENV)/dev.stamp build
 
 expectations: $(VENV)/dev.stamp build
 	GOMQ_TEST_BROKER=rabbitmq $(BIN)/python -m pytest -n 2 tests/conformance --ignore tests/conformance/mqtt
+	-$(BIN)/python -m tests.support.rabbitmq_of_sid
+	GOMQ_TEST_BROKER=rabbitmq-4 $(BIN)/python -m pytest -n 2 tests/conformance --ignore tests/conformance/mqtt
 	GOMQ_TEST_BROKER=mosquitto $(BIN)/python -m pytest -n 2 tests/conformance/mqtt
 
 kills: $(VENV)/dev.stamp build

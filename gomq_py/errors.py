@@ -20,7 +20,7 @@ class AccessRefused(Refused):
 
 class NoPermission(AccessRefused):
     """The user lacks a permission. ``verb``: "configure", "write" or "read"; empty if a routing key is not
-    allowed. The text leaves out the verb, which some protocols add.
+    allowed, or the whole vhost.
     """
 
     def __init__(self, text="", verb=""):

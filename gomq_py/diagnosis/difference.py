@@ -105,7 +105,7 @@ class Difference:
         ):
             return f"no user '{entry.get('user')}'"
         if kind == "exchanges" and self._exchange_types and entry.get("type") not in self._exchange_types:
-            return f"invalid exchange type '{entry.get('type')}'"
+            return f"unknown exchange type '{entry.get('type')}'"
         return ""
 
 

@@ -387,7 +387,7 @@ def lacks_type(error):
     4.3 on, with 406, which has other reasons, too.
     """
     return error.reply_code == COMMAND_INVALID or (
-        error.reply_code == PRECONDITION_FAILED and "invalid exchange type" in error.reply_text)
+        error.reply_code == PRECONDITION_FAILED and " exchange type '" in error.reply_text)
 
 
 def there_of(connection):

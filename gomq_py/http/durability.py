@@ -29,7 +29,8 @@ def after_request(response):
     Concurrent requests share a flush; a request without a change does not wait. A failed flush replaces the
     answer by an error. May switch.
     """
-    if request.method in READING or response.status_code >= 400:
+    # Changes of the cluster are in etcd or flushed already, and after some of them this node leads no more.
+    if request.method in READING or request.blueprint == "cluster" or response.status_code >= 400:
         return response
     try:
         wait(node().broker.durability.when_safe)

@@ -150,10 +150,8 @@ def from_refused(error):
     if isinstance(error, NotFound):
         return answer(404, "Object Not Found", error.text)
     if isinstance(error, NoPermission):
-        # As in RabbitMQ: AMQP's text, and the missing right.
-        return from_api_error(
-            NotAuthorised(f"ACCESS_REFUSED - {error.verb} {error.text}" if error.verb else error.text)
-        )
+        # as in RabbitMQ, AMQP's text
+        return from_api_error(NotAuthorised(f"ACCESS_REFUSED - {error.text}" if error.verb else error.text))
     if isinstance(error, AccessRefused):
         return answer(401, "not_authorised", error.text)
     return answer(400, "bad_request", error.text)

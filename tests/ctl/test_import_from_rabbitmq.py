@@ -29,7 +29,7 @@ IGNORED = {
     "users: 'old': tags without a meaning here: legacy-team",
     "global_parameters: 'internal_cluster_id': the identity of another cluster",
 }
-REFUSED = ["exchanges: 'x.history' in vhost 'shop': invalid exchange type 'x-recent-history'"]
+REFUSED = ["exchanges: 'x.history' in vhost 'shop': unknown exchange type 'x-recent-history'"]
 # Lists whose entries are the same here as there, and what names an entry in them.
 SAME = {
     "vhosts": ("name",), "users": ("name",), "permissions": ("vhost", "user"),

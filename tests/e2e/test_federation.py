@@ -498,7 +498,7 @@ def test_link_works_with_the_rights_of_whoever_set_its_upstream_for_as_long_as_t
     down.call("DELETE", "parameters", "federation-upstream", vhost, "u")
 
     assert states == [
-        f"destination: access to exchange 'fed.x' in vhost '{vhost}' refused for user '{name}'",
+        f"destination: write access to exchange 'fed.x' in vhost '{vhost}' refused for user '{name}'",
         f"destination: access to vhost '{vhost}' refused for user '{name}'",
         f"destination: user '{name}', who set upstream 'u', has not the tag policymaker"]
     assert "who set upstream 'u'" in link["error"] and link["error"].endswith("or was deleted")
@@ -510,8 +510,9 @@ NOBODY = {"configure": "", "write": "", "read": ""}
 
 @pytest.mark.parametrize("kind", ["exchange", "queue"])
 @pytest.mark.parametrize("rights, error", [
-    ({}, "destination: access to exchange '{target}' in vhost '{vhost}' refused for user '{user}'"),
-    ({"write": ".*"}, "source: access to {kind} 'fed.x' in vhost '{vhost} too' refused for user '{user}'"),
+    ({}, "destination: write access to exchange '{target}' in vhost '{vhost}' refused for user '{user}'"),
+    ({"write": ".*"},
+     "source: read access to {kind} 'fed.x' in vhost '{vhost} too' refused for user '{user}'"),
     (None, "source: access to vhost '{vhost} too' refused for user '{user}'"),
 ], ids=["no write here", "no read there", "no rights there"])
 def test_upstream_of_a_policymaker_without_rights_has_no_link_until_they_come(

@@ -48,6 +48,7 @@ class Busy:
         api.put(f"queues/{VHOST}/idle", {"durable": True, "arguments": {
             "x-message-ttl": 600000, "x-expires": 6000000, "x-max-length": 10,
             "x-dead-letter-exchange": "hox", "x-dead-letter-routing-key": "dead"}})
+        api.put(f"queues/{VHOST}/members", {"durable": True, "arguments": {"x-queue-type": "quorum"}})
         api.put(f"queues/{VHOST}/log", {"durable": True, "arguments": {"x-queue-type": "stream"}})
         api.post(f"bindings/{VHOST}/e/hox/q/busy", {"routing_key": "k", "arguments": {"k": "v"}})
         api.post(f"bindings/{VHOST}/e/hox/e/hox2", {"routing_key": "k"})

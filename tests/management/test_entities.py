@@ -174,7 +174,7 @@ def test_an_unknown_exchange_type_is_a_bad_request(api, name):
     refused = api.put(f"exchanges/%2F/{name}", {"type": "nope"})
 
     assert refused.status_code == 400
-    assert refused.json()["reason"] == "invalid exchange type 'nope'"
+    assert refused.json()["reason"] == "unknown exchange type 'nope'"
 
 
 def test_every_queue_is_bound_to_the_default_exchange(api, channel, name):

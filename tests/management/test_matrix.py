@@ -31,6 +31,7 @@ NEEDS = (
     ("*", "/api/nodes/(gc_stats|gc_collect|{name}/gc_collect)", "administrator"),
     ("GET", "/api/nodes", "monitoring"), ("GET", "/metrics", "monitoring"),
     ("GET", "/api/user-limits", "management"),
+    ("GET", "/api/users/{name}/queues", "management"),
     ("*", "/api/(users|user-limits|permissions|topic-permissions|definitions)", "administrator"),
     ("*", "/api/vhosts/{name}/(permissions|topic-permissions|start|deletion)", "administrator"),
     ("PUT DELETE", "/api/vhosts/{name}$", "administrator"),

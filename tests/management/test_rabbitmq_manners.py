@@ -1,11 +1,12 @@
-"""Corner cases as a live RabbitMQ 3.10 answered them: who may read, whose queue it is, keys of bindings,
-short lists, refusals of policies.
+"""Corner cases as a live RabbitMQ 3.10 (or 4.3, where it says so) answered them: who may read, whose queue
+it is, keys of bindings, short lists, refusals of policies.
 """
 import socket
 from urllib.parse import quote
 
 import pytest
 
+from tests.management.conftest import API
 from tests.support.waiting import in_time, wait_until
 
 LOCKED = "cannot obtain exclusive access to locked queue"
@@ -335,3 +336,57 @@ def test_queue_tells_its_delivery_limit_what_waits_and_its_consumers_their_timeo
     assert (plain["messages_delayed"], "delivery_limit" in plain) == (0, False)
     channel.basic_cancel("c")
     channel.queue_delete(name)
+
+
+def test_queues_are_listed_by_the_user_who_declared_them(api, channel, name):
+    """RabbitMQ 4.3's route: of vhosts that the asker sees, and for everybody who may use the API."""
+    api.put("users/declarer", {"password": "x", "tags": "management"})
+    api.put("users/onlooker", {"password": "x", "tags": "management"})
+    api.put("permissions/%2F/declarer", {"configure": ".*", "write": ".*", "read": ".*"})
+    declarer = api.as_user("declarer", "x")
+    declarer.put(f"queues/%2F/{name}", {"durable": True})
+    declarer.put(f"queues/%2F/{name}.transient", {"durable": False})
+    channel.queue_declare(name, durable=True)  # it is there already
+    channel.queue_declare(f"{name}.guest")
+
+    def listed(who, user):
+        return [one["name"] for one in who.get(f"users/{user}/queues?sort=name").json()]
+
+    assert listed(api, "declarer") == listed(declarer, "declarer") == [name, f"{name}.transient"]
+    assert f"{name}.guest" in listed(declarer, "guest") and name not in listed(declarer, "guest")
+    assert listed(api.as_user("onlooker", "x"), "declarer") == listed(api, "nobody") == []
+    for queue in (name, f"{name}.transient", f"{name}.guest"):
+        api.delete(f"queues/%2F/{queue}")
+    for user in ("declarer", "onlooker"):
+        api.delete(f"users/{user}")
+
+
+def test_the_user_who_declared_a_queue_is_kept_over_a_restart(broker_process):
+    process = broker_process(http_port=0).start()
+    base = f"http://127.0.0.1:{process.ports['http']}"
+    API(base).put("users/declarer", {"password": "x", "tags": "administrator"})
+    API(base).put("permissions/%2F/declarer", {"configure": ".*", "write": ".*", "read": ".*"})
+    API(base, "declarer", "x").put("queues/%2F/q", {"durable": True})
+    API(base).put("queues/%2F/q/pause")
+
+    process.restart()
+
+    again = API(f"http://127.0.0.1:{process.ports['http']}")
+    assert [one["name"] for one in again.get("users/declarer/queues").json()] == ["q"]
+
+
+def test_status_of_a_quorum_queue_tells_its_members(api, name):
+    """RabbitMQ 4.3's fields; of other queues it knows none."""
+    node = api.get("overview").json()["node"]
+    api.put(f"queues/%2F/{name}", {"durable": True, "arguments": {"x-queue-type": "quorum"}})
+    api.put(f"queues/%2F/{name}.classic", {"durable": True})
+
+    member, = api.get(f"queues/quorum/%2F/{name}/status").json()
+    other = api.get(f"queues/quorum/%2F/{name}.classic/status")
+
+    assert (member["Node Name"], member["Raft State"], member["Membership"]) == (node, "leader", "voter")
+    assert (other.status_code, other.json()) == (
+        503, {"status": "failed", "reason": "classic_queue_not_supported"})
+    assert api.get("queues/quorum/%2F/nothing-of-this-name/status").status_code == 404
+    for queue in (name, f"{name}.classic"):
+        api.delete(f"queues/%2F/{queue}")

@@ -2,8 +2,9 @@
 
 By default our own, started once per session. `GOMQ_TEST_AMQP_URL=amqp://guest:guest@host:port/` names a
 broker that already runs (tests that restart it are skipped); `GOMQ_TEST_BROKER=rabbitmq` starts Debian's
-RabbitMQ instead, which is how expectations are checked against the original. Tests marked `deviates` hold
-what we do differently on purpose: they run against our broker only, and docs/compatibility.md names each.
+RabbitMQ 3.10 instead, `rabbitmq-4` the current one (rabbitmq_of_sid), which is how expectations are checked
+against the originals. Tests marked `deviates` hold what we do differently on purpose: they do not run against
+the RabbitMQ that differs, and docs/compatibility.md names each.
 """
 import os
 import re
@@ -12,13 +13,21 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.support import rabbitmq_of_sid
 from tests.support.broker_process import BrokerProcess
 from tests.support.ports import reserve
 from tests.support.rabbitmq_process import RabbitMQProcess
+from tests.support.wire_encoding import FieldOctets, PropertyOctets
 from tests.support.wire_script import Wire
 
 FOREIGN_URL = os.environ.get("GOMQ_TEST_AMQP_URL")
 KIND = os.environ.get("GOMQ_TEST_BROKER", "foreign" if FOREIGN_URL else "gomq-py")
+# {kind: options of RabbitMQProcess}
+RABBITMQ = {"rabbitmq": {}, "rabbitmq-4": {"root": rabbitmq_of_sid.FOLDER}}
+# The versions that a test may deviate from alone.
+VERSIONS = {"rabbitmq": "3.10", "rabbitmq-4": "4.3"}
+if KIND == "rabbitmq-4":
+    Wire.as_properties, Wire.as_field = PropertyOctets, FieldOctets
 
 
 def make_broker(folder, **options):
@@ -26,8 +35,8 @@ def make_broker(folder, **options):
 
     Options are our broker's and mean nothing to RabbitMQ.
     """
-    if KIND == "rabbitmq":
-        return RabbitMQProcess(folder)
+    if KIND in RABBITMQ:
+        return RabbitMQProcess(folder, **RABBITMQ[KIND])
     options.setdefault("port", reserve())
     return BrokerProcess(folder / "data", **options)
 
@@ -39,8 +48,8 @@ def broker_url(request, tmp_path_factory):
     """
     if FOREIGN_URL:
         yield FOREIGN_URL
-    elif KIND == "rabbitmq":
-        with RabbitMQProcess(tmp_path_factory.mktemp("rabbitmq")) as broker:
+    elif KIND in RABBITMQ:
+        with make_broker(tmp_path_factory.mktemp("rabbitmq")) as broker:
             yield broker.amqp_url
     else:
         yield request.getfixturevalue("shared_broker").amqp_url
@@ -111,15 +120,24 @@ def channel(wire):
     return wire.channel(1)
 
 
+def deviates(item, of=None, cases=()):
+    """Whether a test with this marker differs from the RabbitMQ under test."""
+    case = item.callspec.id if cases else ""
+    return of in (None, VERSIONS.get(KIND)) and (not cases or case.endswith(tuple(cases)))
+
+
 def pytest_configure(config):
     """Register the marker of deliberate differences."""
     config.addinivalue_line(
-        "markers", "deviates(reason): differs from RabbitMQ on purpose; documented in docs/compatibility.md"
+        "markers", "deviates(reason, of=None, cases=()): differs from RabbitMQ on purpose, from its version "
+        "`of` alone where there is one, and in these cases alone; documented in docs/compatibility.md"
     )
 
 
 def pytest_runtest_setup(item):
-    """Run deviations against our broker only."""
-    marker = item.get_closest_marker("deviates")
-    if marker and KIND != "gomq-py":
-        pytest.skip(f"gomq-py differs on purpose: {marker.args[0]}")
+    """Run deviations against our broker only, and against a RabbitMQ that they do not deviate from."""
+    for marker in item.iter_markers("deviates"):
+        if KIND != "gomq-py" and deviates(item, **marker.kwargs):
+            pytest.skip(f"gomq-py differs on purpose: {marker.args[0]}")
+    if KIND == "rabbitmq-4" and rabbitmq_of_sid.reason_against():
+        pytest.skip(rabbitmq_of_sid.reason_against())

@@ -1,18 +1,17 @@
 """A RabbitMQ of our own, as the reference that conformance expectations are checked against.
 
 For broker_under_test, the benchmark and imports of definitions. Starts Debian's rabbitmq-server with its own
-node name, ports, epmd and folders, so that it neither sees nor disturbs an installed service. `find_server`
-says whether it is there.
+node name, ports, epmd and folders, so that it neither sees nor disturbs an installed service. With a `root`
+(rabbitmq_of_sid.FOLDER) it starts the one that is installed there.
 """
-import glob
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import uuid
 
 from tests.support.ports import reserve
+from tests.support.rabbitmq_of_sid import find_server
 from tests.support.waiting import in_time, wait_until
 
 START_TIMEOUT_S = in_time(60)
@@ -24,10 +23,11 @@ log.console = false
 """
 
 
-def find_server():
-    """The path of the server script without Debian's wrapper (which changes the user), or None."""
-    found = sorted(glob.glob("/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server"))
-    return found[-1] if found and shutil.which("erl") else None
+# In a mount namespace of its own, so that the mounts end with the process: /proc, which Erlang reads, and the
+# folder of the node, at the path that it has outside.
+CHROOT = """
+mount --bind /proc "$0/proc" && mkdir -p "$0$1" && mount --bind "$1" "$0$1" && exec chroot "$0" "$2"
+"""
 
 
 class RabbitMQProcess:
@@ -36,8 +36,9 @@ class RabbitMQProcess:
     With plugins it has its management API as well.
     """
 
-    def __init__(self, data_dir, plugins=(), configuration=""):
-        """``configuration``: more lines of rabbitmq.conf."""
+    def __init__(self, data_dir, plugins=(), configuration="", root=""):
+        """``configuration``: more lines of rabbitmq.conf; ``root``: the folder it is installed in."""
+        self.root = str(root)
         self.configuration = configuration
         self.data_dir = str(data_dir)
         self.port = reserve()
@@ -99,7 +100,7 @@ class RabbitMQProcess:
             file.write(f"[{','.join(self.plugins)}].")
         with open(f"{self.data_dir}/console.log", "ab") as log:
             self.process = subprocess.Popen(
-                [find_server()], env=self.environment(), stdout=log, stderr=log, start_new_session=True
+                self._command(), env=self.environment(), stdout=log, stderr=log, start_new_session=True
             )
         wait_until(
             lambda: self.is_listening() or not self.is_running, START_TIMEOUT_S,
@@ -107,6 +108,12 @@ class RabbitMQProcess:
         )
         assert self.is_running, f"rabbitmq-server left; see {self.data_dir}/console.log"
         return self
+
+    def _command(self):
+        server = find_server(self.root)
+        return [
+            "unshare", "--mount", "sh", "-c", CHROOT, self.root, self.data_dir, server
+        ] if self.root else [server]
 
     def is_listening(self):
         """Whether it accepts connections, at every door."""
@@ -142,4 +149,6 @@ class RabbitMQProcess:
 
     def stop_epmd(self):
         """End the port mapper that the node started for itself."""
-        subprocess.run(["epmd", "-port", str(self.epmd_port), "-kill"], check=False, capture_output=True)
+        command = ["epmd", "-port", str(self.epmd_port), "-kill"]
+        subprocess.run(
+            ["chroot", self.root, *command] if self.root else command, check=False, capture_output=True)

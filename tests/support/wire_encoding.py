@@ -285,7 +285,7 @@ class Cursor:
 
     def table(self):
         """A field table as a dict of Python values."""
-        inner, entries = Cursor(self.longstr()), {}
+        inner, entries = type(self)(self.longstr()), {}
         while not inner.exhausted:
             name = inner.shortstr()
             entries[name] = inner.value()
@@ -305,7 +305,7 @@ class Cursor:
         if tag == "F":
             return self.table()
         if tag == "A":
-            inner, items = Cursor(self.longstr()), []
+            inner, items = type(self)(self.longstr()), []
             while not inner.exhausted:
                 items.append(inner.value())
             return items
@@ -338,9 +338,44 @@ def decode_method(payload):
     return Method(name, fields, payload)
 
 
-def decode_properties(octets):
-    """Property flags and values as a dict of those present."""
-    cursor = Cursor(octets)
+class FieldsInAnyOrder(Cursor):
+    """Reads a field table as a sorted list of its fields, so that tables with the same fields are equal."""
+
+    def table(self):
+        inner, fields = type(self)(self.longstr()), []
+        while not inner.exhausted:
+            name, start = inner.shortstr(), inner.offset
+            tag, value = inner.octets[start:start + 1], inner.value()
+            fields.append((name, tag, value if tag in b"FA" else inner.octets[start:inner.offset]))
+        return sorted(fields, key=repr)
+
+
+class PropertyOctets(bytes):
+    """Property flags and values whose headers are compared in any order: RabbitMQ 4 sorts them."""
+
+    __hash__ = bytes.__hash__
+
+    def __eq__(self, other):
+        return self._read(self) == self._read(other)
+
+    @staticmethod
+    def _read(octets):
+        return decode_properties(octets, FieldsInAnyOrder)
+
+
+class FieldOctets(PropertyOctets):
+    """The value of a field, likewise."""
+
+    __hash__ = bytes.__hash__
+
+    @staticmethod
+    def _read(octets):
+        return FieldsInAnyOrder(octets).value()
+
+
+def decode_properties(octets, reader=Cursor):
+    """Property flags and values as a dict of those present; ``reader``: the Cursor that reads them."""
+    cursor = reader(octets)
     flags, values = cursor.unpack(">H"), {}
     for position, (name, kind) in enumerate(PROPERTIES):
         if flags & 1 << (15 - position):

@@ -49,6 +49,9 @@ class Content:
 class Wire:
     """One connection. `connect` only opens the socket; `open` goes through the handshake as well."""
 
+    # What compares these octets; PropertyOctets and FieldOctets for a broker that sorts headers.
+    as_properties = as_field = bytes
+
     def __init__(self, connection):
         self.socket = connection
         self.received = bytearray()
@@ -195,7 +198,7 @@ class Wire:
         assert len(octets) == body_size
         if body is not None:
             assert bytes(octets) == encoding.as_octets(body)
-        return Content(method, payload[12:], bytes(octets))
+        return Content(method, self.as_properties(payload[12:]), bytes(octets))
 
     def read_connection_close(self, code, text, failing="", timeout_s=PATIENCE_S):
         """connection.close with this code, text and failing method (a name or two numbers) must come; frames

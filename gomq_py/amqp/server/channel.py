@@ -98,8 +98,7 @@ class Channel(HotChannel):
                     tables.check(value, len(payload))
         handler = HANDLERS.get(type(method))
         if handler is None:
-            # 10: class connection. RabbitMQ 4.3's codes
-            raise (CommandInvalid if method.ID >> 16 == 10 else InternalError)("unimplemented method")
+            raise CommandInvalid("unimplemented method")
         connection = self.connection
         # As events.on_behalf_of(): events caused by the method name the user.
         before, connection.events.actor = connection.events.actor, connection.user.name

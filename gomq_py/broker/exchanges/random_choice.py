@@ -44,4 +44,4 @@ class LocalRandomExchange(RandomExchange):
 
     def check_binding(self, routing_key, arguments):
         if routing_key:
-            raise PreconditionFailed(f"Non empty binding {written(routing_key)} key not permitted")
+            raise PreconditionFailed(f"Non empty binding '{written(routing_key)}' key not permitted")

@@ -10,6 +10,7 @@ cdef class ExchangeState:
 
 cdef class Destination(_scheduler.TurnTaker):
     cdef public bint durable, unable, failed
+    cdef public object declared_by
     cpdef int publish(self, Message message) except -1
     cpdef next_store(self)
     cpdef bint outlives_kill(self) except -1

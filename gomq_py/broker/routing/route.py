@@ -36,10 +36,11 @@ class Destination(_scheduler.TurnTaker):
     exchanges). hub.scheduler calls its ``turn`` at the end of each socket read that brought it messages.
 
     ``unable``: the last refusal came from the store, which may accept the message later. ``failed``: the
-    store had a fault, so the last messages may not be on disk.
+    store had a fault, so the last messages may not be on disk. ``declared_by``: the name of the user who
+    declared it, or None.
     """
 
-    __slots__ = ("durable", "unable", "failed")
+    __slots__ = ("durable", "unable", "failed", "declared_by")
 
     # Whether it refuses messages that the broker sends on, such as dead letters and operators' moves.
     takes_publishes_only = False
@@ -48,6 +49,7 @@ class Destination(_scheduler.TurnTaker):
         super().__init__(name)
         self.durable = durable
         self.unable = self.failed = False
+        self.declared_by = None
 
     def publish(self, message):
         """Store one message, copying the needed parts. Returns 1: stored; 0: refused; LATER: files must be

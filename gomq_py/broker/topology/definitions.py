@@ -441,7 +441,7 @@ class Importer:
             )
         self._vhost_of(entry).declare_queue(
             entry["name"], entry.get("durable", True), False, entry.get("auto_delete", False),
-            with_octets(entry.get("arguments")))
+            with_octets(entry.get("arguments")), by=self._by or None)
         return None
 
     def binding(self, entry):

@@ -197,7 +197,7 @@ class Kinds:
 
 
 def _unknown_exchange_type(name):
-    return UnknownType(f"invalid exchange type '{name}'")
+    return UnknownType(f"unknown exchange type '{name}'" if name else "invalid exchange type ''")
 
 
 def _plain_queue(parts):

@@ -152,6 +152,7 @@ class QueueFactory:
         again = self._make_queue(
             self.kinds.queue_kind(queue.arguments), queue.name, queue.vhost, store, durable,
             queue.exclusive_owner, bool(queue.auto_delete), queue.arguments)
+        again.declared_by = queue.declared_by
         if durable:
             self._incarnations[again] = self._incarnations.pop(queue)
         return again

@@ -221,8 +221,8 @@ def _restore_exchange(name, record, vhost):
 
 def _restore_queue(name, record, vhost):
     vhost.recover_queue(
-        name, record["auto_delete"], record["arguments"], record["incarnation"], bool(record.get("paused"))
-    )
+        name, record["auto_delete"], record["arguments"], record["incarnation"], bool(record.get("paused")),
+        record.get("by"))
 
 
 def _restore_binding(_key, record, vhost):

@@ -174,8 +174,7 @@ class VHost(Routing):
         existing = self.exchanges.get(name)
         if existing is not None:
             properties = (
-                ("type", type_), ("durable", durable), ("auto_delete", auto_delete), ("internal", internal)
-            )
+                ("type", type_), ("durable", durable), ("auto_delete", auto_delete), ("internal", internal))
             _check_same(existing, properties, entity)
             for key in COMPARED_ARGUMENTS:
                 if not same_argument(arguments, existing.arguments, key):
@@ -267,10 +266,10 @@ class VHost(Routing):
 
     def declare_queue(
         self, name, durable=False, exclusive=False, auto_delete=False, arguments=None, owner=None,
-        server_named=False,
+        server_named=False, by=None,
     ):
-        """Do a queue.declare (not passive). Returns (queue, True if it is new). For an empty name a name is
-        generated; ``server_named``: the caller has generated the name.
+        """Do a queue.declare (not passive), for the user named ``by``. Returns (queue, True if it is new).
+        For an empty name a name is generated; ``server_named``: the caller has generated the name.
 
         An exclusive queue is never durable, as in RabbitMQ. Raises AccessRefused, NotFound,
         PreconditionFailed, ResourceLocked.
@@ -303,15 +302,17 @@ class VHost(Routing):
         self._check_room(name)  # before the arguments, as in RabbitMQ
         check_queue_arguments(entity, durable, exclusive, auto_delete, arguments)
         self.tables.check_table(f"arguments of {entity}", arguments)
-        return self.create_queue(name, durable, auto_delete, arguments, owner if exclusive else None), True
+        owner = owner if exclusive else None
+        return self.create_queue(name, durable, auto_delete, arguments, owner, by), True
 
-    def create_queue(self, name, durable, auto_delete, arguments, owner=None):
+    def create_queue(self, name, durable, auto_delete, arguments, owner=None, by=None):
         """Make a queue of any type, without checks of its name and arguments. ``owner``: the connection to
         which the queue is exclusive, or None. Returns the queue. Raises PreconditionFailed, OutOfResources.
         """
         assert name not in self.queues, name
         self._check_room(name)
         queue = self._factory.create(self.name, name, durable, auto_delete, owner, arguments)
+        queue.declared_by = by
         if durable:
             try:
                 self.record(self.queue_record(queue))
@@ -328,8 +329,7 @@ class VHost(Routing):
         limit = self.limits.get(MAX_QUEUES)
         if limit is not None and len(self.queues) >= limit:
             raise PreconditionFailed(
-                f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({limit}) is reached"
-            )
+                f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({limit}) is reached")
 
     def _with_default_type(self, existing, may_be_another, arguments):
         if QUEUE_TYPE in arguments:
@@ -521,10 +521,10 @@ class VHost(Routing):
             if not owned:
                 del self._exclusive[queue.exclusive_owner]
 
-    def recover_queue(self, name, auto_delete, arguments, incarnation, paused=False):
+    def recover_queue(self, name, auto_delete, arguments, incarnation, paused=False, by=None):
         """Open a durable queue of an earlier run and add it to the vhost, at boot. Blocks."""
         queue = self._factory.create(self.name, name, True, auto_delete, None, arguments, incarnation)
-        queue.paused = paused
+        queue.paused, queue.declared_by = paused, by
         self._add_queue(queue)
 
     # for rooms with state in this vhost

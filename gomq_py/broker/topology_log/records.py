@@ -28,7 +28,10 @@ SHAPES = {
         "incarnation": optional(lambda value: not value or is_incarnation(value)),
     },
     "exchange-delete": _NAMED,
-    "queue": {**_NAMED, "auto_delete": is_flag, "arguments": is_table, "incarnation": is_incarnation},
+    "queue": {
+        **_NAMED, "auto_delete": is_flag, "arguments": is_table, "incarnation": is_incarnation,
+        "by": optional(is_str),
+    },
     "queue-delete": _NAMED,
     REMOVAL: {"incarnation": is_incarnation},
     "store": {**_NAMED, "incarnation": is_incarnation},
@@ -65,6 +68,7 @@ def queue_declared(queue, incarnation):
     return {
         "op": "queue", "vhost": queue.vhost, "name": queue.name, "auto_delete": bool(queue.auto_delete),
         "arguments": queue.arguments, "incarnation": incarnation, "paused": bool(queue.paused),
+        **({} if queue.declared_by is None else {"by": queue.declared_by}),
     }
 
 

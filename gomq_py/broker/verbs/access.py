@@ -8,7 +8,7 @@ from gomq_py.errors import NoPermission
 
 QUEUE, EXCHANGE = "queue", "exchange"
 TOPIC = "topic"
-# RabbitMQ's text.
+# RabbitMQ's text; 4.3 tells the right that is missing.
 REFUSED = "access to {} refused for user '{}'"
 
 
@@ -104,12 +104,13 @@ class Access:
         for routing_key in routing_keys:
             if not self._allows_topic(verb, exchange, routing_key):
                 topic = f"topic '{routing_key}' in {described(EXCHANGE, exchange.name, self.vhost_name)}"
-                raise NoPermission(refusal(topic, self.user))
+                raise NoPermission(f"{verb} {refusal(topic, self.user)}")
 
     def _require(self, verb, kind, name):
         if not self._allows(verb, name):
             shown = name or (DEFAULT_EXCHANGE if kind == EXCHANGE else "")
-            raise NoPermission(refusal(described(kind, shown, self.vhost_name), self.user), verb)
+            what = described(kind, shown, self.vhost_name)
+            raise NoPermission(f"{verb} {refusal(what, self.user)}", verb)
 
 
 class AllAccess(Access):

@@ -25,8 +25,8 @@ def declare(caller, name, type_, durable=False, auto_delete=False, internal=Fals
     Needs configure. A new exchange with an alternate exchange needs read, too, and write on the alternate.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
+    vhost.kinds.declarable_exchange_type(type_)  # first, as in RabbitMQ
     vhost.check_not_default(name)
-    vhost.kinds.declarable_exchange_type(type_)
     caller.access.check_configure(EXCHANGE, name)
     created = name not in vhost.exchanges
     if created:

@@ -46,7 +46,7 @@ def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arg
     caller.access.check_configure(QUEUE, name)
     caller.access.check_hand_on(QUEUE, name, vhost.queues, arguments, (EXCHANGE_ARGUMENT,))
     queue, created = vhost.declare_queue(
-        name, durable, exclusive, auto_delete, arguments, caller.owner, server_named=generated)
+        name, durable, exclusive, auto_delete, arguments, caller.owner, generated, caller.access.user.name)
     return DeclaredQueue(queue, created, queue.durable)
 
 

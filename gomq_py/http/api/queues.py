@@ -5,6 +5,7 @@ from itertools import islice
 
 from flask import Blueprint, request
 
+from gomq_py.broker.features.arguments import QUORUM, queue_type_of
 from gomq_py.broker.verbs import queues
 from gomq_py.broker.verbs.taking import take
 from gomq_py.content.properties import Properties
@@ -67,6 +68,22 @@ def get_queue(vhost, name):
     ]
     shape["incoming"], shape["deliveries"] = [], []
     return json_answer(shape)
+
+
+@blueprint.get("/api/queues/quorum/<vhost>/<name>/status")
+@access(MANAGEMENT)
+def get_quorum_status(vhost, name):
+    """Return the members of a queue declared as a quorum queue: this node, which leads. RabbitMQ's figures of
+    its log say nothing here.
+    """
+    type_ = queue_type_of(find_queue(vhost, name).arguments)
+    if type_ != QUORUM:
+        return json_answer({"status": "failed", "reason": f"{type_}_queue_not_supported"}, 503)
+    return json_answer([{
+        "Node Name": node().name, "Raft State": "leader", "Membership": "voter", "Last Log Index": 0,
+        "Last Written": 0, "Last Applied": 0, "Commit Index": 0, "Snapshot Index": -1, "Term": 0,
+        "Machine Version": 0,
+    }])
 
 
 @blueprint.put("/api/queues/<vhost>/<name>")

@@ -1,15 +1,17 @@
 """/api/users: lists, creates, changes and deletes users, for administrators."""
 from flask import Blueprint, request
 
-from gomq_py.http import shapes
+from gomq_py.http import kinds, shapes
 from gomq_py.http.answers import body, json_answer, no_content, node, text_of
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.entities import find_user
-from gomq_py.http.login import ADMINISTRATOR, access, check_login
+from gomq_py.http.entities import find_user, visible_vhosts
+from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access, check_login
 from gomq_py.http.paging import listing
 from gomq_py.hub.turns import paced
 
 blueprint = Blueprint("users", __name__)
+# Queues between two looks at the clock: below 0.1 us each.
+LOOKED_AT = 1000
 
 
 @blueprint.get("/api/users")
@@ -31,6 +33,19 @@ def list_users_without_permissions():
 def get_user(name):
     """Return one user."""
     return json_answer(shapes.user(find_user(name)))
+
+
+@blueprint.get("/api/users/<name>/queues")
+@access(MANAGEMENT)
+def list_queues_of_user(name):
+    """Return the queues that this user declared, in the vhosts that the request's user sees; an empty list
+    for an unknown user, as in RabbitMQ.
+    """
+    found = []
+    for vhost in visible_vhosts():
+        queues = paced(list(vhost.queues.values()), LOOKED_AT)
+        found += [queue for queue in queues if queue.declared_by == name]
+    return listing(found, kinds.QUEUES)
 
 
 @blueprint.put("/api/users/<name>")

@@ -124,6 +124,8 @@ OPERATIONS = {
     ("exchanges.publish", "POST"): Operation({200: record({"routed": {"type": "boolean"}})}, "publish"),
     ("queues.list_queues", "GET"): lists("Queue", "QueueItself", query=STATS),
     ("queues.get_queue", "GET"): shows(ref("Queue"), CURVES),
+    ("queues.get_quorum_status", "GET"): Operation(
+        {200: some(ref("Member")), 503: ref("Status")}, query=("columns",)),
     ("queues.put_queue", "PUT"): puts("queue"),
     ("queues.delete_queue", "DELETE"): does(query=("if-unused", "if-empty")),
     ("queues.purge_queue", "DELETE"): does(query=("count",)),
@@ -190,6 +192,7 @@ OPERATIONS = {
     ("users.list_users", "GET"): lists("User"),
     ("users.list_users_without_permissions", "GET"): lists("User"),
     ("users.get_user", "GET"): shows(ref("User")),
+    ("users.list_queues_of_user", "GET"): lists("Queue"),
     ("users.put_user", "PUT"): puts("user"),
     ("users.delete_users", "POST"): does("users"),
     ("permissions.list_permissions", "GET"): lists("Permission"),

@@ -195,6 +195,12 @@ COMPONENTS = {
         "consumer_details": some(ref("Consumer")), "incoming": some(ANYTHING), "deliveries": some(ANYTHING),
         "delivery_limit": COUNT,
     }),
+    "Member": record({
+        **texts("Node Name", "Raft State", "Membership"),
+        **counts(
+            "Last Log Index", "Last Written", "Last Applied", "Commit Index", "Snapshot Index", "Term",
+            "Machine Version"),
+    }),
     "Consumer": record({
         **texts("consumer_tag", "activity_status"), "queue": record(texts("name", "vhost")),
         **truths("exclusive", "ack_required", "active"),

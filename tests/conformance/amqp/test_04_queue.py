@@ -212,6 +212,7 @@ def test_numeric_argument_that_is_no_natural_number_is_406(channel, name, argume
     )
 
 
+@pytest.mark.deviates("RabbitMQ 4.3 ignores the mode, whatever it is", of="4.3", cases=("queue-mode",))
 @cases("argument, value, text", {
     "expires-0": ("x-expires", 0, "{value_zero,0}"),
     "expires-huge": ("x-expires", 2 ** 40, "{value_too_large,1099511627776}"),
@@ -281,6 +282,7 @@ def test_dead_letter_exchange_that_is_no_string_is_406(channel, name):
     channel.expect_close(406, text, "queue.declare")
 
 
+@pytest.mark.deviates("RabbitMQ 4.3 refuses what is deprecated with 541", of="4.3", cases=("locator",))
 @cases("arguments", {
     "expires": {"x-expires": 60000}, "ttl": {"x-message-ttl": 0}, "max-length": {"x-max-length": 0},
     "max-bytes": {"x-max-length-bytes": 2 ** 40},
@@ -341,7 +343,7 @@ def test_line_ends_are_stripped_from_names(channel, name):
     assert channel.declare(f"{name[:4]}\r\n{name[4:]}\n") == name
 
 
-@pytest.mark.deviates("RabbitMQ takes it for UTF-8")
+@pytest.mark.deviates("RabbitMQ 3.10 takes it for UTF-8", of="3.10")
 def test_half_of_a_surrogate_pair_closes_the_connection(channel, wire):
     """UTF-8 has no surrogates (RFC 3629), and few clients could read such a name in an answer."""
     channel.send("queue.declare", queue=b"\xed\xa0\x80", exclusive=True)

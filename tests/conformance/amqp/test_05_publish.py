@@ -121,7 +121,7 @@ def test_body_frame_after_an_empty_body_closes_the_connection(wire):
     )
 
 
-@pytest.mark.deviates("RabbitMQ 3.10 goes on waiting for a body that is already too long")
+@pytest.mark.deviates("RabbitMQ 3.10 goes on waiting for a body that is already too long", of="3.10")
 @cases("bodies", {"first": [b"123456"], "second": [b"123", b"456"], "much": [b"x" * 10000]})
 def test_body_larger_than_announced_closes_the_connection(wire, bodies):
     wire.channel(1)
@@ -209,7 +209,7 @@ def test_body_size_that_cannot_be_is_refused_without_waiting_for_it(channel, wir
 
 
 @pytest.mark.deviates(
-    "RabbitMQ 3.10 takes a body of any announced size and looks at it when it is complete; "
+    "RabbitMQ takes a body of any announced size (4.3: up to 512 MiB) and looks at it when it is complete; "
     "we refuse by the header"
 )
 @pytest.mark.parametrize("size", [134217729, 2 ** 32, 2 ** 63, 2 ** 64 - 1])
@@ -295,6 +295,7 @@ def test_what_a_publish_names_is_not_looked_at_as_text(channel, wire):
         channel.expect_content("basic.deliver", body, routing_key=text)
 
 
+@pytest.mark.deviates("RabbitMQ 4.3 shows the octets as if they were Latin-1", of="4.3")
 def test_name_of_an_exchange_that_is_not_utf8_is_only_not_found(channel):
     channel.publish(b"\xff", "key", b"x")
 
@@ -339,6 +340,7 @@ def test_expiration_that_is_no_natural_number_is_406(channel, expiration, text):
     channel.expect_close(406, f"PRECONDITION_FAILED - invalid expiration {text}", "basic.publish")
 
 
+@pytest.mark.deviates("RabbitMQ 4.3 writes the number that it has read", of="4.3", cases=("060000",))
 @pytest.mark.parametrize("expiration", ["60000", "060000", "4294967296"])
 def test_expiration_is_kept_as_it_was_written(channel, expiration):
     queue = channel.declare()

@@ -374,6 +374,7 @@ def test_prefetch_is_for_consumers_that_start_later(channel):
     channel.expect_count(queue, 4)
 
 
+@pytest.mark.deviates("RabbitMQ 4.3 takes a global prefetch for one of each consumer", of="4.3")
 def test_global_prefetch_is_shared_by_the_consumers_of_a_channel(channel):
     queue = channel.declare()
     channel.call("basic.qos", prefetch_count=3, global_=True)
@@ -389,6 +390,7 @@ def test_global_prefetch_is_shared_by_the_consumers_of_a_channel(channel):
     channel.expect_count(queue, 6)
 
 
+@pytest.mark.deviates("RabbitMQ 4.3 takes a global prefetch for one of each consumer", of="4.3")
 def test_global_prefetch_changes_take_effect_at_once(channel):
     """What Celery does when it counts tasks with an ETA: it raises the prefetch of the running consumer."""
     queue = channel.declare()
@@ -403,6 +405,7 @@ def test_global_prefetch_changes_take_effect_at_once(channel):
     channel.expect_count(queue, 6)
 
 
+@pytest.mark.deviates("RabbitMQ 4.3 takes a global prefetch for one of each consumer", of="4.3")
 def test_global_prefetch_of_0_is_no_limit(channel):
     queue = channel.declare()
     channel.call("basic.qos", prefetch_count=1, global_=True)
@@ -415,6 +418,7 @@ def test_global_prefetch_of_0_is_no_limit(channel):
     assert deliveries(channel, 9) == list(range(1, 10))
 
 
+@pytest.mark.deviates("RabbitMQ 4.3 takes a global prefetch for one of each consumer", of="4.3")
 def test_both_prefetch_limits_hold(channel):
     queue = channel.declare()
     channel.call("basic.qos", prefetch_count=2)
@@ -428,6 +432,7 @@ def test_both_prefetch_limits_hold(channel):
     channel.expect_count(queue, 7)
 
 
+@pytest.mark.deviates("RabbitMQ 4.3 takes a global prefetch for one of each consumer", of="4.3")
 @pytest.mark.parametrize("prefetch_count", [0, 1, 10])
 def test_prefetch_of_consumers_lifts_that_of_the_channel(channel, prefetch_count):
     """Whoever wants both limits sets that of the channel last."""
@@ -442,7 +447,7 @@ def test_prefetch_of_consumers_lifts_that_of_the_channel(channel, prefetch_count
     assert deliveries(channel, 3) == [1, 2, 3]
 
 
-@pytest.mark.deviates("RabbitMQ counts them, and goes on counting them when they are acked")
+@pytest.mark.deviates("RabbitMQ 3.10 counts them, and goes on counting them when they are acked", of="3.10")
 def test_messages_got_before_a_limit_of_the_channel_do_not_count(channel):
     queue = channel.declare()
     publish(channel, queue, 1)
@@ -469,7 +474,8 @@ def test_messages_of_one_read_are_delivered_by_priority(channel, wire):
     assert deliveries(consumer, 5) == [4, 3, 2, 1, 0]
 
 
-@pytest.mark.deviates("RabbitMQ 3.10 delivers nothing of them before something else happens to the queue")
+@pytest.mark.deviates(
+    "RabbitMQ 3.10 delivers nothing of them before something else happens to the queue", of="3.10")
 def test_next_active_consumer_gets_what_waits(wire):
     channel, other = wire.channel(1), wire.channel(2)
     queue = channel.declare(arguments={"x-single-active-consumer": True})
@@ -500,6 +506,7 @@ def test_requeued_message_goes_to_the_consumer_that_waits(wire):
     assert deliveries(other, 1) == [0]
 
 
+@pytest.mark.deviates("RabbitMQ 4.3 takes a global prefetch for one of each consumer", of="4.3")
 def test_consumer_without_acks_waits_while_the_channel_has_no_credit(channel):
     acking, other = channel.declare(), channel.declare()
     channel.call("basic.qos", prefetch_count=1, global_=True)

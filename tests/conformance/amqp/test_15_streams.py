@@ -107,7 +107,7 @@ def test_headers_of_the_publisher_survive_beside_the_offset(channel, stream):
     assert (got["content_type"], got["message_id"]) == ("text/plain", "m")
 
 
-@pytest.mark.deviates("RabbitMQ puts a second x-stream-offset beside the first")
+@pytest.mark.deviates("RabbitMQ 3.10 puts a second x-stream-offset beside the first", of="3.10")
 def test_offset_of_an_earlier_stream_gives_way(channel, stream):
     sent = properties(headers={"a": "b", STREAM_OFFSET: 77, "c": 1})
     channel.publish("", stream, b"0", sent)
@@ -156,7 +156,7 @@ def test_prefetch_bounds_what_is_unacked_and_acks_give_credit(channel, stream):
     expect_silence(channel)
 
 
-@pytest.mark.deviates("RabbitMQ closes the connection with 540")
+@pytest.mark.deviates("RabbitMQ 3.10 closes the connection with 540", of="3.10")
 @cases("refuse", {
     "nack with requeue": ("basic.nack", True), "nack": ("basic.nack", False),
     "reject with requeue": ("basic.reject", True),
@@ -354,6 +354,7 @@ def test_exclusive_consumer_excludes_nobody(wire, channel, stream):
     }
 
 
+@pytest.mark.deviates("RabbitMQ 4.3 takes it for one of each consumer", of="4.3")
 def test_global_prefetch_closes_the_connection_with_540(wire, channel, stream):
     channel.call("basic.qos", prefetch_count=10, global_=True)
     channel.send("basic.consume", queue=stream)
@@ -409,7 +410,7 @@ def test_streams_are_durable_and_shared(channel, name, flags, wrong):
     refused_declare(channel, name, flags, wrong)
 
 
-@pytest.mark.deviates("RabbitMQ 3.10 calls it non-durable; the text is that of 4")
+@pytest.mark.deviates("RabbitMQ 3.10 calls it non-durable", of="3.10")
 @pytest.mark.parametrize("durable", [True, False])
 def test_exclusive_stream_is_406(channel, name, durable):
     refused_declare(channel, name, {"durable": durable, "exclusive": True}, "exclusive-owner")
@@ -425,7 +426,7 @@ def refused_declare(channel, name, flags, wrong):
 
 
 @pytest.mark.deviates(
-    "RabbitMQ 3.10 names another error, or closes the connection with 541; the text is that of 4"
+    "RabbitMQ names another error, or (3.10) closes the connection with 541; the text is that of 4.0"
 )
 @pytest.mark.parametrize("offset", ["", "xx", "0D", "1x", "-1h", "first "])
 def test_text_that_is_no_offset_is_406(channel, stream, offset):
@@ -451,7 +452,7 @@ def test_value_that_is_no_offset_is_406(channel, stream, offset, kind):
     channel.expect_close(406, text, "basic.consume")
 
 
-@pytest.mark.deviates("the text is that of RabbitMQ 4; 3.10 words it otherwise")
+@pytest.mark.deviates("RabbitMQ 3.10 words it otherwise", of="3.10")
 def test_consumer_without_a_prefetch_is_406(wire, channel, stream):
     other = wire.channel(2)
     text = (
@@ -464,7 +465,7 @@ def test_consumer_without_a_prefetch_is_406(wire, channel, stream):
         other.call("basic.qos", prefetch_count=0)
 
 
-@pytest.mark.deviates("the text is that of RabbitMQ 4; 3.10 words it otherwise")
+@pytest.mark.deviates("RabbitMQ 3.10 words it otherwise", of="3.10")
 def test_consumer_that_does_not_acknowledge_closes_the_connection_with_540(wire, channel, stream):
     channel.send("basic.consume", queue=stream, no_ack=True)
 

@@ -82,7 +82,7 @@ def test_what_will_be_refused_is_told_before():
         ("refused", "permissions", "nobody", "no user 'nobody'"),
         ("ignored", "global_parameters", "internal_cluster_id", "the identity of another cluster"),
         ("ignored", "global_parameters", IMPORTED, "a broker's note about its own data folder"),
-        ("refused", "exchanges", "x", "invalid exchange type 'x-recent-history'"),
+        ("refused", "exchanges", "x", "unknown exchange type 'x-recent-history'"),
         ("refused", "queues", "q", "no vhost 'gone'")]
 
 

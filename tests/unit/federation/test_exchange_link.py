@@ -7,6 +7,7 @@ from gomq_py.federation.exchange_link import lacks_type
 
 @pytest.mark.parametrize(("error", "lacks"), [
     (ConnectionClosed(503, "COMMAND_INVALID - unknown exchange type 'x-federation-upstream'", 40, 10), True),
+    (ChannelClosed(406, "PRECONDITION_FAILED - unknown exchange type 'x-federation-upstream'", 40, 10), True),
     (ChannelClosed(406, "PRECONDITION_FAILED - invalid exchange type 'x-federation-upstream'", 40, 10), True),
     (ChannelClosed(406, "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'x'", 40, 10), False),
     (ChannelClosed(403, "ACCESS_REFUSED - access to exchange 'x' refused", 40, 10), False),

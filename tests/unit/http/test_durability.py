@@ -27,14 +27,20 @@ def disk():
     return Disk()
 
 
+def client_of(disk):
+    """A client of a node's app, in which POST /change and POST /cluster/change change something."""
+    app = create_app(SimpleNamespace(
+        broker=SimpleNamespace(durability=disk), settings=SimpleNamespace(oauth_client_id="")))
+    app.post("/change")(no_content)
+    app.add_url_rule("/cluster/change", "cluster.change", no_content, methods=["POST"])
+    return app.test_client()
+
+
 @pytest.fixture
 def change(disk, monkeypatch):
     """A function: a request that changes something is made, in a greenlet."""
     monkeypatch.setattr(durability, "LOOK_S", 0.01)
-    app = create_app(SimpleNamespace(
-        broker=SimpleNamespace(durability=disk), settings=SimpleNamespace(oauth_client_id="")))
-    app.post("/change")(no_content)
-    client = app.test_client()
+    client = client_of(disk)
     return lambda is_gone: gevent.spawn(
         client.post, "/change", environ_overrides={"gomq.is_gone": is_gone})
 
@@ -49,6 +55,11 @@ def test_answer_waits_for_the_disk_while_its_client_is_there(disk, change, error
     disk.answer(error)
 
     assert answer.get().status_code == status
+
+
+def test_change_of_the_cluster_is_answered_by_a_node_that_leads_no_more(disk):
+    assert client_of(disk).post("/cluster/change").status_code == 204
+    assert disk.answer is None
 
 
 def test_request_whose_client_has_gone_waits_no_longer(disk, change):

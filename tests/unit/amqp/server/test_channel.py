@@ -38,7 +38,7 @@ def test_every_method_a_client_may_send_on_a_channel_has_a_handler():
 def test_other_methods_close_the_connection(client, method):
     client.send_method(method())
 
-    client.expect_error(ConnectionClose, 541, "INTERNAL_ERROR - unimplemented method", 0, blamed=method)
+    client.expect_error(ConnectionClose, 503, "COMMAND_INVALID - unimplemented method", 0, blamed=method)
 
 
 def test_access_request_of_old_clients_gets_a_ticket(client):

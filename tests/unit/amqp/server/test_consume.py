@@ -155,7 +155,7 @@ def test_taking_messages_needs_the_right_to_read(door, method):
     bob = door.client(username="bob", password="secret")
     bob.call(QueueDeclare(queue="q"), QueueDeclareOk)
 
-    refused(bob, method, 403, "ACCESS_REFUSED - access to queue 'q' in vhost '/' refused for user 'bob'")
+    refused(bob, method, 403, "ACCESS_REFUSED - read access to queue 'q' in vhost '/' refused for user 'bob'")
 
 
 def test_consumers_per_channel_are_limited(tmp_path):

@@ -380,7 +380,7 @@ def test_body_that_keeps_others_waiting_for_too_long_closes_its_connection(door)
 
 
 @pytest.mark.parametrize("code, exchange, text", [
-    (403, "", "ACCESS_REFUSED - access to exchange 'amq.default' in vhost '/' refused for user 'bob'"),
+    (403, "", "ACCESS_REFUSED - write access to exchange 'amq.default' in vhost '/' refused for user 'bob'"),
     (404, "nope", "NOT_FOUND - no exchange 'nope' in vhost '/'"),
 ])
 @pytest.mark.parametrize("frames", [
@@ -431,7 +431,8 @@ def test_publish_without_the_right_is_refused(door, exchange, shown):
 
     bob.publish("q", exchange=exchange)
 
-    refused(bob, 403, f"ACCESS_REFUSED - access to exchange '{shown}' in vhost '/' refused for user 'bob'")
+    refused(
+        bob, 403, f"ACCESS_REFUSED - write access to exchange '{shown}' in vhost '/' refused for user 'bob'")
 
 
 def test_right_withdrawn_while_connected_ends_publishing(door):
@@ -445,7 +446,8 @@ def test_right_withdrawn_while_connected_ends_publishing(door):
     door.broker.users.set_permission("bob", "/", ".*", "^$", ".*")
     bob.publish("q")
 
-    refused(bob, 403, "ACCESS_REFUSED - access to exchange 'amq.default' in vhost '/' refused for user 'bob'")
+    text = "ACCESS_REFUSED - write access to exchange 'amq.default' in vhost '/' refused for user 'bob'"
+    refused(bob, 403, text)
 
 
 def test_headers_exchange_sees_the_headers(publisher):

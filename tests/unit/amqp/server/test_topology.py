@@ -71,7 +71,7 @@ def test_deleting_a_missing_exchange_is_answered(client):
 def test_unknown_exchange_type_closes_the_channel(client):
     refused(
         client, ExchangeDeclare(exchange="x", type="wibble"), 406,
-        "PRECONDITION_FAILED - invalid exchange type 'wibble'",
+        "PRECONDITION_FAILED - unknown exchange type 'wibble'",
     )
 
 
@@ -413,32 +413,32 @@ def test_disk_that_refuses_a_declare_closes_the_connection(slow_disk_door):
 
 # permissions
 
-@pytest.mark.parametrize(("method", "kind", "name"), [
-    (QueueDeclare(queue="q"), "queue", "q"),
-    (QueueDeclare(queue="bobq", arguments={"x-dead-letter-exchange": "x"}), "exchange", "x"),
-    (QueueDelete(queue="q"), "queue", "q"),
-    (QueuePurge(queue="q"), "queue", "q"),
-    (QueueBind(queue="q", exchange="bobx"), "queue", "q"),
-    (QueueBind(queue="bobq", exchange="amq.direct"), "exchange", "amq.direct"),
-    (QueueUnbind(queue="bobq", exchange="nope"), "exchange", "nope"),
-    (ExchangeDeclare(exchange="x", type="direct"), "exchange", "x"),
-    (ExchangeDeclare(exchange="bobx", type="direct", arguments={"alternate-exchange": "x"}), "exchange", "x"),
-    (ExchangeDelete(exchange="x"), "exchange", "x"),
-    (ExchangeBind(source="bobx", destination="x"), "exchange", "x"),
-    (ExchangeBind(source="x", destination="bobx"), "exchange", "x"),
-    (ExchangeUnbind(source="x", destination="bobx"), "exchange", "x"),
+@pytest.mark.parametrize(("method", "verb", "kind", "name"), [
+    (QueueDeclare(queue="q"), "configure", "queue", "q"),
+    (QueueDeclare(queue="bobq", arguments={"x-dead-letter-exchange": "x"}), "write", "exchange", "x"),
+    (QueueDelete(queue="q"), "configure", "queue", "q"),
+    (QueuePurge(queue="q"), "read", "queue", "q"),
+    (QueueBind(queue="q", exchange="bobx"), "write", "queue", "q"),
+    (QueueBind(queue="bobq", exchange="amq.direct"), "read", "exchange", "amq.direct"),
+    (QueueUnbind(queue="bobq", exchange="nope"), "read", "exchange", "nope"),
+    (ExchangeDeclare(exchange="x", type="direct"), "configure", "exchange", "x"),
+    (ExchangeDeclare(exchange="bobx", type="direct", arguments={"alternate-exchange": "x"}), "write",
+     "exchange", "x"),
+    (ExchangeDelete(exchange="x"), "configure", "exchange", "x"),
+    (ExchangeBind(source="bobx", destination="x"), "write", "exchange", "x"),
+    (ExchangeBind(source="x", destination="bobx"), "read", "exchange", "x"),
+    (ExchangeUnbind(source="x", destination="bobx"), "read", "exchange", "x"),
 ])
-def test_method_without_the_right_is_refused(bob, method, kind, name):
-    refused(
-        bob, method, 403, f"ACCESS_REFUSED - access to {kind} '{name}' in vhost '/' refused for user 'bob'"
-    )
+def test_method_without_the_right_is_refused(bob, method, verb, kind, name):
+    text = f"ACCESS_REFUSED - {verb} access to {kind} '{name}' in vhost '/' refused for user 'bob'"
+    refused(bob, method, 403, text)
 
 
 def test_name_made_by_the_server_needs_the_right_too(bob):
     bob.send_method(QueueDeclare())
 
     close = bob.expect(ChannelClose)
-    assert close.reply_text.startswith("ACCESS_REFUSED - access to queue 'amq.gen-")
+    assert close.reply_text.startswith("ACCESS_REFUSED - configure access to queue 'amq.gen-")
 
 
 @pytest.mark.parametrize("method", [

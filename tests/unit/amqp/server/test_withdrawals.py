@@ -73,8 +73,8 @@ def test_client_that_does_not_know_of_cancels_loses_the_channel(door, bob):
 
     may_read(door, "^$")
 
-    client.expect_error(
-        ChannelClose, 403, "ACCESS_REFUSED - access to queue 'secret' in vhost '/' refused for user 'bob'")
+    text = "ACCESS_REFUSED - read access to queue 'secret' in vhost '/' refused for user 'bob'"
+    client.expect_error(ChannelClose, 403, text)
 
 
 def test_rights_that_are_given_or_others_end_nothing(door, bob):

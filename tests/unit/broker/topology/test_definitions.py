@@ -181,7 +181,7 @@ def test_what_is_there_and_differs_is_reported_and_stays(make):
     ({"queues": [{"name": "q", "vhost": "nope"}]}, "no vhost 'nope'"),
     (
         {"exchanges": [{"name": "x", "vhost": "/", "type": "x-jms-topic"}]},
-        "invalid exchange type 'x-jms-topic'",
+        "unknown exchange type 'x-jms-topic'",
     ),
     (
         {"permissions": [{"user": "nobody", "vhost": "/", "configure": "", "write": "", "read": ""}]},

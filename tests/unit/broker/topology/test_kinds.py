@@ -214,7 +214,7 @@ def test_state_of_clients_is_not_reached_by_its_name(nodes):
 def test_kinds_that_are_not_declarable_are_refused_as_if_there_were_none():
     vhost, _ = own_vhost()
 
-    assert refusal(vhost.declare_exchange, "x", "own") == (UnknownType, "invalid exchange type 'own'")
+    assert refusal(vhost.declare_exchange, "x", "own") == (UnknownType, "unknown exchange type 'own'")
     assert refusal(vhost.declare_queue, "q", durable=True, arguments=OWN) == (
         PreconditionFailed,
         "invalid arg 'x-queue-type' for queue 'q' in vhost '/': \"unsupported queue type 'own'\"")

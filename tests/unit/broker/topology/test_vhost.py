@@ -92,7 +92,7 @@ def test_declaring_an_exchange_differently_is_refused(vhost, properties, text):
 def test_unknown_exchange_type_is_refused(vhost):
     kind, text = refusal(vhost.declare_exchange, "x", "nope")
 
-    assert (kind, text) == (UnknownType, "invalid exchange type 'nope'")
+    assert (kind, text) == (UnknownType, "unknown exchange type 'nope'")
 
 
 @pytest.mark.parametrize("call", [

@@ -28,13 +28,13 @@ def test_missing_rights_are_refused(user, verb, kind):
     with pytest.raises(AccessRefused) as caught:
         getattr(Access(user, "shop"), f"check_{verb}")(kind, "other")
 
-    assert caught.value.text == f"access to {kind} 'other' in vhost 'shop' refused for user 'bob'"
+    assert caught.value.text == f"{verb} access to {kind} 'other' in vhost 'shop' refused for user 'bob'"
 
 
 def test_default_exchange_is_asked_for_by_its_permission_name(user):
     Access(user, "shop").check_write("exchange", "")
 
-    with pytest.raises(AccessRefused, match="access to exchange 'amq.default'"):
+    with pytest.raises(AccessRefused, match="read access to exchange 'amq.default'"):
         Access(user, "shop").check_read("exchange", "")
 
 
@@ -62,8 +62,7 @@ def test_topic_permission_limits_the_keys_of_its_topic_exchange(user):
         access.may_publish(TopicExchange("w2", "shop"), "b.a")
         and access.may_publish(DirectExchange("w1", "shop"), "b.a")
     )
-    with pytest.raises(
-        AccessRefused, match="access to topic 'a.b' in exchange 'w1' in vhost 'shop' refused for user 'bob'"
-    ):
+    text = "read access to topic 'a.b' in exchange 'w1' in vhost 'shop' refused for user 'bob'"
+    with pytest.raises(AccessRefused, match=text):
         access.check_read_topic(TopicExchange("w1", "shop"), "a.b")
     access.check_read_topic(None, "a.b")
