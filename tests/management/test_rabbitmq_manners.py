@@ -4,6 +4,7 @@ short lists, refusals of policies.
 import socket
 from urllib.parse import quote
 
+import pika
 import pytest
 
 from tests.support.waiting import in_time, wait_until
@@ -334,4 +335,20 @@ def test_queue_tells_its_delivery_limit_what_waits_and_its_consumers_their_timeo
     assert (shown["delivery_limit"], shown["consumer_details"][0]["consumer_timeout"]) == (7, 60_000)
     assert (plain["messages_delayed"], "delivery_limit" in plain) == (0, False)
     channel.basic_cancel("c")
+    channel.queue_delete(name)
+
+
+def test_quorum_queue_tells_how_many_messages_of_each_priority_are_ready(api, channel, name):
+    """RabbitMQ 4.3's field."""
+    channel.queue_declare(name, durable=True, arguments={"x-queue-type": "quorum"})
+    channel.queue_declare(f"{name}.plain")
+
+    def told(one=name):
+        return api.get(f"queues/%2F/{one}").json().get("messages_by_priority")
+
+    assert (told(), told(f"{name}.plain")) == ({}, None)
+    for number, priorities in enumerate(([0], [5, 200, 5])):
+        for priority in priorities:
+            channel.basic_publish("", name, b"x", pika.BasicProperties(priority=priority))
+        wait_until(lambda number=number: told() == [{"0": 1}, {"0": 1, "5": 2, "31": 1}][number])
     channel.queue_delete(name)
