@@ -9,6 +9,7 @@ from gomq_py.auth import passwords
 from gomq_py.auth.labels import check_user_name
 from gomq_py.auth.users import user_record
 from gomq_py.broker.features.feature import STREAM
+from gomq_py.broker.features.feature import QUORUM
 from gomq_py.broker.features.queue_type import MAX_PRIORITY, QUEUE_TYPE
 from gomq_py.content.fields import encode_table
 from gomq_py.ctl.offline import Definitions, FolderError, held_folder
@@ -122,6 +123,8 @@ def _what_was(folder):
     incarnation = next(filter(None, map(_incarnation_in, segments)), None)
     if incarnation is None:
         raise FolderError(f"{folder} has no segment with a head that checks: no broker could read it")
+    if levels and any(map(_SEGMENT.fullmatch, names)):
+        return {QUEUE_TYPE: QUORUM}, incarnation  # its level 0 lies beside the others
     if levels:
         return {MAX_PRIORITY: max(1, *levels)}, incarnation
     is_stream = stream_offsets.NAME in names or not any(name.startswith("acks.") for name in names)

@@ -7,7 +7,7 @@ import base64
 import ssl
 
 from gomq_py.auth import certificates
-from gomq_py.broker.features.arguments import CLASSIC, STREAM, queue_type_of
+from gomq_py.broker.features.arguments import CLASSIC, QUORUM, STREAM, queue_type_of
 from gomq_py.broker.topology.bindings import escaped
 from gomq_py.broker.topology.definitions import jsonable
 from gomq_py.content.properties import Properties
@@ -169,6 +169,10 @@ def queue(one):
             shape["delivery_limit"] = limit
         if retries is not None:
             shape["messages_delayed"] = retries.count
+    if one.type == QUORUM:
+        levels = () if one.closed else store.browsed()
+        shape["messages_by_priority"] = {
+            str(each.level): each.ready_count for each in levels if each.ready_count}
     lengths = len(statistics.LENGTH_NAMES)
     view.put(shape, 0, lengths)
     shape["message_stats"] = view.put({}, lengths)

@@ -25,7 +25,8 @@ from tests.support.unflushed import Unflushed
 from tests.unit.source_tree import ROOT
 
 OLD, NEW = 2, 5  # messages of each queue when the older copy was made, and at the end
-QUEUES = {"jobs": {}, "levels": {"x-max-priority": 3}, "log": STREAM}
+QUEUES = {
+    "jobs": {}, "levels": {"x-max-priority": 3}, "quorum": {"x-queue-type": "quorum"}, "log": STREAM}
 LATE = {"late": {}, **QUEUES}  # the first was declared after the older copy
 WHOLE = (["admin"], dict.fromkeys(LATE, NEW))
 

@@ -101,6 +101,24 @@ def test_what_is_ready_unacked_delayed_and_dead_lettered_is_there_once(broker_pr
     assert [number for number, _ in bodies(channel, "dead")] == numbers[:1]
 
 
+@pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
+def test_quorum_queue_delivers_by_priority_after_a_restart(broker_process, crash):
+    broker = broker_process().start()
+    channel = channel_of(broker)
+    channel.queue_declare("q", durable=True, arguments={"x-queue-type": "quorum"})
+    publish(channel, "", "q", [40, 10, 9, 35, 20, 45, 30])
+    taken = [int(channel.basic_get("q")[2]) for _ in range(2)]
+    assert taken == [9, 35]
+
+    broker.kill() if crash else broker.stop()
+    broker.start()
+
+    channel = channel_of(broker)
+    publish(channel, "", "q", [50, 39])
+    found = [int(channel.basic_get("q", auto_ack=True)[2]) for _ in range(9)]
+    assert found == [9, 39, 35, 45, 40, 10, 20, 30, 50]
+
+
 def read(broker, arguments, count, settled=0):
     """The first ``count`` messages that a named consumer of the stream is given, as (body, offset), and the
     connection; ``settled`` are acked.

@@ -4,6 +4,7 @@ it is, keys of bindings, short lists, refusals of policies.
 import socket
 from urllib.parse import quote
 
+import pika
 import pytest
 
 from tests.management.conftest import API
@@ -390,3 +391,19 @@ def test_status_of_a_quorum_queue_tells_its_members(api, name):
     assert api.get("queues/quorum/%2F/nothing-of-this-name/status").status_code == 404
     for queue in (name, f"{name}.classic"):
         api.delete(f"queues/%2F/{queue}")
+
+
+def test_quorum_queue_tells_how_many_messages_of_each_priority_are_ready(api, channel, name):
+    """RabbitMQ 4.3's field."""
+    channel.queue_declare(name, durable=True, arguments={"x-queue-type": "quorum"})
+    channel.queue_declare(f"{name}.plain")
+
+    def told(one=name):
+        return api.get(f"queues/%2F/{one}").json().get("messages_by_priority")
+
+    assert (told(), told(f"{name}.plain")) == ({}, None)
+    for number, priorities in enumerate(([0], [5, 200, 5])):
+        for priority in priorities:
+            channel.basic_publish("", name, b"x", pika.BasicProperties(priority=priority))
+        wait_until(lambda number=number: told() == [{"0": 1}, {"0": 1, "5": 2, "31": 1}][number])
+    channel.queue_delete(name)

@@ -5,11 +5,13 @@ the setting's few rules say.
 """
 import os
 
+import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.storage.message import Message
 from gomq_py.storage.stores.priority_store import open_priority_store
+from tests.support.queues import quorum_queue
 from tests.unit.broker.queues.test_limits import LimitedBench
 
 
@@ -25,10 +27,10 @@ def take(bench, queue, no_ack):
 
 # priority
 
-MAX_PRIORITY = 3
+MAX_PRIORITY = {"classic": 3, "quorum": 31}
 PRIORITY_STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("publish"), st.integers(0, 6)),
+        st.tuples(st.just("publish"), st.sampled_from([0, 0, 0, 1, 2, 3, 4, 6, 30, 31, 32, 255])),
         st.tuples(st.sampled_from(["get", "ack", "requeue", "reject"]), st.integers(0, 20)),
         st.tuples(st.just("purge"), st.integers(0, 8)),
     ),
@@ -36,22 +38,29 @@ PRIORITY_STEPS = st.lists(
 )
 
 
-@settings(max_examples=60)
-@given(PRIORITY_STEPS)
-def test_priority_queue_equals_a_list_sorted_by_priority_and_age(tmp_path_factory, steps):
-    bench = LimitedBench(tmp_path_factory.mktemp("priority"))
+def queue_with_priorities(bench, kind):
+    if kind == "quorum":
+        return bench.limited(kind=quorum_queue)
     folder = os.path.join(bench.folder, "q")
     os.makedirs(folder)
     store, _ = open_priority_store(
-        folder, bench.files, bench.pool, bench.committer, os.urandom(16), MAX_PRIORITY
+        folder, bench.files, bench.pool, bench.committer, os.urandom(16), MAX_PRIORITY[kind]
     )
-    queue = Queue("q", "/", store, bench.scheduler)
+    return Queue("q", "/", store, bench.scheduler)
+
+
+@pytest.mark.parametrize("kind", list(MAX_PRIORITY))
+@settings(max_examples=60)
+@given(steps=PRIORITY_STEPS)
+def test_priority_queue_equals_a_list_sorted_by_priority_and_age(tmp_path_factory, kind, steps):
+    bench = LimitedBench(tmp_path_factory.mktemp("priority"))
+    queue = queue_with_priorities(bench, kind)
     ready, held, published = [], [], 0
 
     for verb, number in steps:
         if verb == "publish":
             bench.publish(queue, b"%d" % published, priority=number)
-            ready.append((-min(number, MAX_PRIORITY), published))
+            ready.append((-min(number, MAX_PRIORITY[kind]), published))
             ready.sort()
             published += 1
         elif verb == "get":

@@ -83,6 +83,8 @@ class QueueLedger(Ledger):
         """Of its declaration."""
         arguments = {key: value for trait in sorted(self.traits)
                      for key, value in (TRAITS | MORE_TRAITS)[trait].items()}
+        if "quorum" in self.traits:
+            arguments.pop("x-max-priority", None)  # has priorities without it
         if self.dies_to is not None:
             arguments |= {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": self.dies_to.name}
         return arguments

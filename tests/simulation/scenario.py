@@ -170,9 +170,6 @@ class Scenario(Faults):
             QueueLedger(self.world, name, book, self._left(random.sample(list(TRAITS), random.choice(FEW))))
             for name in names
         ]
-        for queue in queues:
-            if "quorum" in queue.traits:
-                queue.traits -= {"priority"}
         for queue, following in zip(queues, [*queues[1:], None]):
             if "retries" in queue.traits:
                 queue.dies_to = QueueLedger(

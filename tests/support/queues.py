@@ -4,7 +4,7 @@ for tests of scheduling and of queue kinds.
 import os
 
 from gomq_py.broker.queues.consumers import Consumer
-from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.queues.queue import Queue, QuorumQueue
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.message import Message
@@ -133,6 +133,11 @@ def message(body=b"x", routing_key=b"q", exchange=b"", properties=b"\0\0", times
     made = Message()
     made.assign(exchange, routing_key, properties, body, timestamp_ms, **fields)
     return made
+
+
+def quorum_queue(*parts, arguments=None):
+    """A kind for Bench.queue()."""
+    return QuorumQueue(*parts, arguments={"x-queue-type": "quorum", **(arguments or {})})
 
 
 class KeepingConsumer(Consumer):

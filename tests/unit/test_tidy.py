@@ -19,7 +19,7 @@ FIGURES = {
     "compiled modules": 61,
     "methods amqp.server.connection:Connection": 42,
     "methods auth.users:Users": 42,
-    "methods broker.queues.queue:Queue": 66,
+    "methods broker.queues.queue:Queue": 65,
     "methods broker.topology.vhost:VHost": 53,
     "methods client.channel:Channel": 49,
     "methods storage.disk.files:Files": 66,

@@ -23,6 +23,11 @@ ROWS = (
         effect="A consumer that holds a message unacknowledged for so long is cancelled (quorum queues), or "
         "its channel closed. 0: no limit.",
     ),
+    Feature(
+        argument="x-consumer-disconnected-timeout", place=31, kinds=QUORUM_ONLY, check=checks.not_negative,
+        policy="consumer-disconnected-timeout", check_policy=policy_checks.count,
+        effect="None: there is one node.",
+    ),
 )
 
 CONSUMER_ROWS = (

@@ -12,6 +12,9 @@ QUEUE_TYPE, MAX_PRIORITY, SINGLE_ACTIVE_CONSUMER = (
 )
 QUEUE_MODE_KEY = "queue-mode"
 
+# Quorum queues have priorities without an argument: those of RabbitMQ 4.3.
+QUORUM_MAX_PRIORITY = 31
+
 
 def queue_type_of(arguments):
     """Return the x-queue-type in a queue's arguments; "classic" if none is given."""
@@ -20,7 +23,7 @@ def queue_type_of(arguments):
 
 def _queue_version(value, arguments):
     checks.integer(value, arguments)
-    if value not in (1, 2):
+    if value != 2:  # 1 is refused since RabbitMQ 4.3
         raise checks.WrongValue(f"\"unsupported queue version '{value}'\"")
 
 
@@ -29,7 +32,8 @@ ROWS = (
         argument=QUEUE_TYPE, place=15,
         check=checks.one_of("\"unsupported queue type '{}'\"", CLASSIC, QUORUM, STREAM),
         flag=Flag(name="--stream-queue", value=STREAM, help="A stream."),
-        effect="The kind of queue. A quorum queue is a durable queue of this node.",
+        effect="The kind of queue. A quorum queue is a durable queue of this node, with priorities from 0 to "
+        "31.",
     ),
     Feature(
         argument=MAX_PRIORITY, place=10, kinds=CLASSIC_ONLY, check=checks.up_to(255),

@@ -4,6 +4,7 @@ from gomq_py.broker.queues.consumers cimport Consumer, ConsumerRing, QueueGuard
 from gomq_py.broker.routing cimport route as routes
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message
+from gomq_py.storage.stores.message_store cimport MessageStore
 from gomq_py.storage.stores.store cimport Store
 cimport cython
 
@@ -65,3 +66,6 @@ cdef class Queue(routes.Destination):
     cdef Py_ssize_t waiting(self) except -1
     @cython.locals(consumer=Consumer, ring=ConsumerRing)
     cdef _let_go(self, reason)
+
+cdef class QuorumQueue(Queue):
+    cpdef int publish(self, Message message) except -1

@@ -4,19 +4,20 @@ Routes publish into a queue, protocol servers consume from it, and storage.store
 messages. A change that may allow a delivery schedules the queue; at the end of the socket read it gets one
 *turn*, in which it delivers (docs/decisions/0003). Never switches, never waits for a socket or a disk.
 """
-from gomq_py.broker.features.queue_type import SINGLE_ACTIVE_CONSUMER, queue_type_of
+from gomq_py.broker.features.queue_type import QUORUM_MAX_PRIORITY, SINGLE_ACTIVE_CONSUMER, queue_type_of
 from gomq_py.broker.features.retry import LOST
 from gomq_py.broker.policies.policy import UNDER_NONE
 from gomq_py.broker.queues import consumers as _consumers
 from gomq_py.broker.queues.cancelling import cancel_all
+from gomq_py.broker.queues.opened import tell_opened
 from gomq_py.broker.queues.set_aside import SetAside, described
 from gomq_py.broker.routing import route as routes
 from gomq_py.content import forms
 from gomq_py.errors import AccessRefused, Malformed
-from gomq_py.hub.scheduler import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError, StoreFull, StoreLater
 from gomq_py.storage.message import Message
+from gomq_py.storage.stores.message_store import MessageStore
 
 LOG = logger("queue")
 
@@ -273,23 +274,6 @@ class Queue(routes.Destination):
         """Schedule a turn of the queue. Called when the store has opened the files that it waited for."""
         self.wake()
 
-    def _tell_opened(self):
-        """Call the callbacks of when_opened(). If time or open files run out, the rest wait for a later turn.
-        """
-        # Before deliveries, because consumers may take all messages of the opened files.
-        waiting, self._waiting_for_files = self._waiting_for_files, None
-        clock = SliceClock()
-        for told, callback in enumerate(waiting, 1):
-            try:
-                callback()
-            except Exception:
-                LOG.exception(
-                    "queue '%s' in vhost '%s': a reader that waited for files", self.name, self.vhost
-                )
-            if self.is_opening() or clock.is_over():
-                break
-        self._waiting_for_files = [*waiting[told:], *(self._waiting_for_files or ())] or None
-
     def ack(self, location):
         """Remove the unacked message at ``location``, because it was acked (basic.ack)."""
         if self.drop(location):
@@ -485,7 +469,10 @@ class Queue(routes.Destination):
         self.turning = True
         try:
             if self._waiting_for_files is not None and not self.is_opening():
-                self._tell_opened()
+                # Before deliveries, because consumers may take all messages of the opened files.
+                waiting, self._waiting_for_files = self._waiting_for_files, None
+                left = tell_opened(self, waiting)
+                self._waiting_for_files = [*left, *(self._waiting_for_files or ())] or None
                 self.scheduler.later(self)  # a greenlet that was just told of an opened file comes first
                 return 0
             if self.ring is not None and self.ring.ready:
@@ -678,3 +665,16 @@ class Queue(routes.Destination):
             for consumer in ring.consumers:
                 consumer.ringed = False
             cancel_all(self, list(ring.consumers), reason)
+
+
+class QuorumQueue(Queue):
+    """A queue that delivers by priority. Has a plain queue's store until a message with a priority comes."""
+
+    __slots__ = ()
+
+    def publish(self, message):
+        if message.priority and isinstance(self.store, MessageStore):
+            from gomq_py.storage.stores.priority_store import with_levels  # imported with the first of these
+
+            self.store = with_levels(self.store, QUORUM_MAX_PRIORITY)
+        return Queue.publish(self, message)

@@ -12,7 +12,7 @@ from gomq_py.broker.exchanges.types import EXCHANGE_TYPES, PREDECLARED
 from gomq_py.broker.features import consumer_timeout
 from gomq_py.broker.features.arguments import CLASSIC, QUORUM, STREAM, queue_type_of
 from gomq_py.broker.features.table import POLICY_KEYS
-from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.queues.queue import Queue, QuorumQueue
 from gomq_py.errors import UnknownType
 
 # Policy keys without meaning for streams; channels apply the consumer timeout.
@@ -73,7 +73,7 @@ class Kinds:
         self.reserved_prefixes: tuple[str, ...] = ()
         for kind in (
             QueueKind(name=CLASSIC, make=_plain_queue, declarable=True),
-            QueueKind(name=QUORUM, make=_plain_queue, declarable=True),
+            QueueKind(name=QUORUM, make=_quorum_queue, declarable=True),
             QueueKind(name=STREAM, make=_stream, declarable=True, left_out=_NOT_OF_STREAMS),
         ):
             self.add_queue_kind(kind)
@@ -200,11 +200,15 @@ def _unknown_exchange_type(name):
     return UnknownType(f"unknown exchange type '{name}'" if name else "invalid exchange type ''")
 
 
-def _plain_queue(parts):
-    return Queue(
+def _plain_queue(parts, kind=Queue):
+    return kind(
         parts.name, parts.vhost, parts.store, parts.scheduler, parts.durable, parts.owner, parts.auto_delete,
         parts.arguments,
     )
+
+
+def _quorum_queue(parts):
+    return _plain_queue(parts, QuorumQueue)
 
 
 def _stream(parts):

@@ -5,8 +5,8 @@ Vhosts call it; it uses storage and queues. A durable queue's folder is named af
 deletion is logged first; once the log is on disk, the files are removed. After a crash in between, the next
 boot removes the folder that the log names as deleted. Folders that the log does not name are quarantined.
 
-Code for streams, priority queues and delayed exchanges is imported when the first one is made. Code for
-limits is always imported, because a policy may add limits to existing queues at any time.
+Code for streams, quorum queues, priority queues and delayed exchanges is imported when the first one is made.
+Code for limits is always imported, because a policy may add limits to existing queues at any time.
 """
 import os
 from collections import deque
@@ -16,8 +16,8 @@ from gevent.event import Event
 from gevent.lock import BoundedSemaphore
 
 from gomq_py.broker.exchanges import delayed
-from gomq_py.broker.features.arguments import STREAM, queue_type_of
-from gomq_py.broker.features.queue_type import MAX_PRIORITY
+from gomq_py.broker.features.arguments import QUORUM, STREAM, queue_type_of
+from gomq_py.broker.features.queue_type import MAX_PRIORITY, QUORUM_MAX_PRIORITY
 from gomq_py.broker.features.stream_retention import SEGMENT_BYTES
 from gomq_py.broker.policies.queue_settings import PLAIN
 from gomq_py.broker.queues.limits import QueueLimits
@@ -196,6 +196,10 @@ class QueueFactory:
 
             store, report = how(
                 open_priority_store, *shared, int(arguments[MAX_PRIORITY]), self._segment_bytes, durable)
+        elif queue_type_of(arguments) == QUORUM:
+            from gomq_py.storage.stores.priority_store import open_with_levels
+
+            store, report = how(open_with_levels, *shared, QUORUM_MAX_PRIORITY, self._segment_bytes, durable)
         else:
             store, report = how(open_store, *shared, self._segment_bytes, durable)
         if report.lost:
@@ -469,7 +473,7 @@ def _import_for(arguments):
         with importing("a stream"):
             import gomq_py.broker.queues.stream_queue
             import gomq_py.storage.stores.stream_recovery  # noqa: F401
-    elif MAX_PRIORITY in arguments:
+    elif MAX_PRIORITY in arguments or queue_type_of(arguments) == QUORUM:
         with importing("a queue with priorities"):
             import gomq_py.storage.stores.priority_store  # noqa: F401
 

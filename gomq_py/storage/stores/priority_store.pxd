@@ -26,6 +26,7 @@ cdef class PriorityStore(_store.Store):
     cpdef int postpone(self) except -1
     cpdef uint64_t peeked_due_s(self, uint64_t now_s) except? 0
     cpdef int wait_until(self, uint64_t location, Py_ssize_t count, uint64_t due_s) except -1
+    cpdef Py_ssize_t excuse(self, uint64_t location, Py_ssize_t more) except -1
     @cython.locals(store=MessageStore)
     cpdef int delete(self, uint64_t location) except -1
     @cython.locals(store=MessageStore)
@@ -47,3 +48,6 @@ cdef class PriorityStore(_store.Store):
     cdef _raise_top(self, Py_ssize_t number)
     cdef _take_off(self, MessageStore store)
     cdef _put_on(self, MessageStore store)
+
+@cython.locals(made=PriorityStore)
+cpdef PriorityStore with_levels(MessageStore store, Py_ssize_t max_priority)

@@ -1,8 +1,9 @@
-"""Priority store: one store of a message store per priority, for queues with x-max-priority.
+"""Priority store: a message store per priority, for quorum queues and queues with x-max-priority.
 
 Uses message_store; a priority is a *level*, and locations contain it. The highest level with a ready message
-is shown first; within a level messages keep their order. An unused level costs nothing. Never switches, never
-flushes.
+is shown first; within a level messages keep their order. An unused level costs nothing. A quorum queue has a
+message store alone until a message with a priority comes; that store then is level 0, and stays in the
+queue's own folder. Never switches, never flushes.
 """
 import os
 import re
@@ -17,7 +18,7 @@ _NAME = re.compile(r"level\.(\d{3})")
 
 
 class PriorityStore(_store.Store):
-    """Keeps messages in a MessageStore for each priority, a level. Made by open_priority_store.
+    """Keeps messages in a MessageStore for each priority, a level. Made by open_priority_store, with_levels.
 
     ``max_priority`` (0 to 255): a message's higher priority counts as this.
     """
@@ -59,7 +60,8 @@ class PriorityStore(_store.Store):
         """
         if not self.is_named_at_once:
             self.is_named_at_once = True
-            self.pool.name_at_once(level_folder(self.folder, 0))
+            store = self._levels[0]
+            self.pool.name_at_once(level_folder(self.folder, 0) if store is None else store.folder)
         return 0
 
     def place_of(self, size):
@@ -142,6 +144,12 @@ class PriorityStore(_store.Store):
     def wait_until(self, location, count, due_s):
         """Save for later runs that an unacked message must wait until ``due_s``, in Unix seconds."""
         return self._of(location).wait_until(location, count, due_s)
+
+    def excuse(self, location, more):
+        """Save that ``more`` deliveries (0 or 1) of a taken or peeked message were no failures. Returns how
+        many of its deliveries were none.
+        """
+        return self._of(location).excuse(location, more)
 
     def delete(self, location):
         """Remove an unacked message for good."""
@@ -246,7 +254,7 @@ class PriorityStore(_store.Store):
             self.listener.store_fenced(self, error)
 
     def adopt_level(self, number, store):
-        """Add the store of a level that an earlier run left."""
+        """Add the store of a level that has messages already."""
         store.listener = self
         self._levels[number] = store
         self._used.append(store)
@@ -355,8 +363,7 @@ def open_priority_store(
     store = PriorityStore(
         folder, files, pool, committer, incarnation, max_priority, segment_bytes, durable, listener
     )
-    reports = []
-    numbers = _levels_of(store, pool.listed) if durable else ()
+    numbers = _levels_of(store.folder, max_priority, pool.listed) if durable else ()
     # all levels are gone, but new segments get higher numbers than theirs
     if numbers and not os.path.isdir(store.folder):
         try:
@@ -364,13 +371,57 @@ def open_priority_store(
         except OSError as error:
             raise StoreError(store.folder, 0, f"cannot be made again: {error}") from error
         committer.mark_folder(os.path.dirname(store.folder))
+    return store, _sum(_open_levels(store, numbers))
+
+
+def with_levels(store, max_priority):
+    """Return a PriorityStore that has the messages of ``store``, a MessageStore, on level 0. Locations, and
+    the message of a last peek, stay valid.
+    """
+    made = PriorityStore(
+        store.folder, store.files, store.pool, store.committer, store.incarnation, max_priority,
+        store.segment_bytes, store.durable, store.listener,
+    )
+    made._opens_aside = store.opener is not None
+    made._shown = store
+    made.adopt_level(0, store)
+    return made
+
+
+def open_with_levels(
+    folder, files, pool, committer, incarnation, max_priority, segment_bytes=8388608, durable=True,
+):
+    """Open a MessageStore or, if an earlier run left messages with priorities, a PriorityStore that
+    with_levels() has made of it.
+
+    Returns (store, RecoveryReport). Raises StoreError if the disk cannot be read.
+    """
+    store, report = open_store(folder, files, pool, committer, incarnation, segment_bytes, durable)
+    numbers = [
+        number for number in (_levels_of(store.folder, max_priority, pool.listed) if durable else ())
+        if number and _is_used(level_folder(store.folder, number), pool.listed)
+    ]
+    if not numbers:
+        return store, report
+    store = with_levels(store, max_priority)
+    return store, _sum([report, *_open_levels(store, numbers)])
+
+
+def _open_levels(store, numbers):
+    """Open the stores of these levels, and add them. Returns their RecoveryReports."""
+    reports = []
     for number in numbers:
         level, report = open_store(
-            level_folder(store.folder, number), files, pool, committer, incarnation, segment_bytes, durable,
-            number, store)
+            level_folder(store.folder, number), store.files, store.pool, store.committer, store.incarnation,
+            store.segment_bytes, store.durable, number, store)
+        level.lie_in(store.folder)
         store.adopt_level(number, level)
         reports.append(report)
-    return store, RecoveryReport(
+    return reports
+
+
+def _sum(reports):
+    return RecoveryReport(
         sum(report.ready_count for report in reports), sum(report.scanned for report in reports),
         sum(report.lost for report in reports),
         tuple(path for report in reports for path in report.removed),
@@ -378,9 +429,16 @@ def open_priority_store(
         sum(report.gone_count for report in reports))
 
 
-def _levels_of(store, listed):
+def _levels_of(folder, max_priority, listed):
     """Numbers of the levels that have a folder, or that the last orderly stop ``listed`` with messages."""
-    names = os.listdir(store.folder) if os.path.isdir(store.folder) else ()
+    names = os.listdir(folder) if os.path.isdir(folder) else ()
     found = {int(match[1]) for match in map(_NAME.fullmatch, names) if match is not None}
-    numbers = range(store.max_priority + 1)
-    return [number for number in numbers if number in found or level_folder(store.folder, number) in listed]
+    return [
+        number for number in range(max_priority + 1)
+        if number in found or (listed and level_folder(folder, number) in listed)
+    ]
+
+
+def _is_used(folder, listed):
+    """False for the folder of a level whose files are all gone in order."""
+    return folder in listed or bool(os.listdir(folder))

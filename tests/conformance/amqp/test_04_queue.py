@@ -299,6 +299,29 @@ def test_argument_with_a_good_value_is_taken(channel, arguments):
     assert channel.declare(arguments=arguments)
 
 
+@pytest.mark.deviates("RabbitMQ 3.10 takes both; 4.3 and we refuse them")
+@cases("argument, value, kind, text", {
+    "version": ("x-queue-version", 1, "classic", "\"unsupported queue version '1'\""),
+    "disconnected": ("x-consumer-disconnected-timeout", -1, "quorum", "{value_negative,-1}"),
+})
+def test_argument_that_rabbitmq_refuses_since_4_3_is_406(channel, name, argument, value, kind, text):
+    channel.send(
+        "queue.declare", queue=name, durable=True, arguments={"x-queue-type": kind, argument: value})
+
+    channel.expect_close(
+        406, f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{name}' in vhost '/': {text}",
+        "queue.declare",
+    )
+
+
+@pytest.mark.deviates("RabbitMQ refuses it, 3.10 and 4.3")
+@pytest.mark.parametrize("arguments", [
+    {"x-delayed-retry-type": "all", "x-delayed-retry-min": 1000}, {"x-consumer-timeout": 60_000},
+])
+def test_arguments_of_4_3s_quorum_queues_are_taken_for_classic_ones(channel, arguments):
+    assert channel.declare(arguments=arguments)
+
+
 @pytest.mark.deviates(
     "RabbitMQ 3.10 knows x-delivery-limit for quorum queues only; LavinMQ and we know it for every queue"
 )

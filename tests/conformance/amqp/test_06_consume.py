@@ -474,6 +474,20 @@ def test_messages_of_one_read_are_delivered_by_priority(channel, wire):
     assert deliveries(consumer, 5) == [4, 3, 2, 1, 0]
 
 
+@pytest.mark.deviates("RabbitMQ 3.10's quorum queues have no priorities", of="3.10")
+def test_quorum_queue_delivers_by_priority_without_an_argument(channel, name):
+    channel.declare(name, durable=True, arguments={"x-queue-type": "quorum"})
+    for priority in (0, 5, 4, 31, 9, 255, None):
+        channel.publish("", name, str(priority), properties(priority=priority, delivery_mode=2))
+    channel.expect_count(name, 7)
+
+    channel.consume(name, no_ack=True)
+
+    assert [channel.expect_content("basic.deliver").body for _ in range(7)] == [
+        b"31", b"255", b"9", b"5", b"4", b"None", b"0"]
+    channel.call("queue.delete", queue=name)
+
+
 @pytest.mark.deviates(
     "RabbitMQ 3.10 delivers nothing of them before something else happens to the queue", of="3.10")
 def test_next_active_consumer_gets_what_waits(wire):

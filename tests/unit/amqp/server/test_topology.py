@@ -490,6 +490,8 @@ def test_numbers_that_no_json_holds_are_refused_in_arguments(door, number):
     ("gomq_py.broker.queues.stream_queue",
      QueueDeclare(queue="q", durable=True, arguments={"x-queue-type": "stream"}), QueueDeclareOk),
     ("gomq_py.storage.stores.priority_store",
+     QueueDeclare(queue="q", durable=True, arguments={"x-queue-type": "quorum"}), QueueDeclareOk),
+    ("gomq_py.storage.stores.priority_store",
      QueueDeclare(queue="q", durable=True, arguments={"x-max-priority": 3}), QueueDeclareOk),
     ("gomq_py.broker.transfer.delayed",
      ExchangeDeclare(exchange="x", type="x-delayed-message", durable=True,

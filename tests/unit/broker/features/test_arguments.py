@@ -49,7 +49,8 @@ def reason(arguments, **properties):
     {"x-message-deduplication": True, "x-cache-size": 0, "x-cache-ttl": 0},
     {"x-message-deduplication": False, "x-cache-size": 1_000_000},
     {"x-cache-ttl": YEARS_10_MS}, {"x-deduplication-header": ""}, {"x-dead-letter-strategy": "at-most-once"},
-    {"x-dead-letter-strategy": "at-least-once"}, {"x-queue-mode": "default"}, {"x-queue-version": 1},
+    {"x-dead-letter-strategy": "at-least-once"}, {"x-queue-mode": "default"},
+    {"x-queue-type": "quorum", "x-consumer-disconnected-timeout": 0},
     {"x-single-active-consumer": True},
     {"x-queue-leader-locator": "balanced"}, {"x-queue-type": "quorum", "x-quorum-initial-group-size": 0},
     {"x-queue-type": "quorum", "x-max-in-memory-length": 0, "x-max-in-memory-bytes": 0},
@@ -78,6 +79,7 @@ def test_accepted(arguments):
     ("x-overflow", "nope", "invalid_overflow"), ("x-overflow", 1, "{unacceptable_type,signedint}"),
     ("x-queue-mode", "fast", "\"unsupported queue mode 'fast'\""),
     ("x-queue-version", 3, "\"unsupported queue version '3'\""),
+    ("x-queue-version", 1, "\"unsupported queue version '1'\""),
     ("x-queue-version", "1", '"expected integer, got longstr"'),
     ("x-single-active-consumer", 1, "{unacceptable_type,signedint}"),
     ("x-queue-type", "nope", "\"unsupported queue type 'nope'\""),
@@ -123,7 +125,8 @@ def test_every_argument_has_a_good_and_a_bad_value():
 
 
 @pytest.mark.parametrize("key", [
-    "x-max-in-memory-length", "x-max-in-memory-bytes", "x-quorum-initial-group-size"
+    "x-max-in-memory-length", "x-max-in-memory-bytes", "x-quorum-initial-group-size",
+    "x-consumer-disconnected-timeout",
 ])
 @pytest.mark.parametrize(("value", "text"), [
     (-1, "{value_negative,-1}"), ("1", '"expected integer, got longstr"')

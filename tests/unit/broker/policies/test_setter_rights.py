@@ -29,7 +29,8 @@ KEYS_OF_OTHERS = {
 }
 # They change what becomes of a queue's messages where they are.
 KEYS_THAT_STAY = set("""
-    consumer-timeout dead-letter-strategy delayed-retry-max delayed-retry-min delayed-retry-type
+    consumer-disconnected-timeout consumer-timeout dead-letter-strategy delayed-retry-max
+    delayed-retry-min delayed-retry-type
     delivery-limit expires ha-mode ha-params ha-promote-on-failure ha-promote-on-shutdown
     ha-sync-batch-size ha-sync-mode initial-cluster-size max-age max-in-memory-bytes
     max-in-memory-length max-length max-length-bytes max-segment-size-bytes message-deduplication
@@ -39,9 +40,10 @@ KEYS_THAT_STAY = set("""
 ARGUMENTS_THAT_HAND_ON = {"x-dead-letter-exchange", "alternate-exchange", "x-alternate-exchange"}
 # The routing key goes with an exchange that the same declare names, and takes the rights for.
 ARGUMENTS_THAT_STAY = set("""
-    x-cache-size x-cache-ttl x-consumer-timeout x-dead-letter-routing-key x-dead-letter-strategy
-    x-deduplication-header x-delayed-retry-max x-delayed-retry-min x-delayed-retry-type x-delivery-limit
-    x-expires x-initial-cluster-size x-max-age x-max-in-memory-bytes x-max-in-memory-length x-max-length
+    x-cache-size x-cache-ttl x-consumer-disconnected-timeout x-consumer-timeout
+    x-dead-letter-routing-key x-dead-letter-strategy x-deduplication-header x-delayed-retry-max
+    x-delayed-retry-min x-delayed-retry-type x-delivery-limit x-expires
+    x-initial-cluster-size x-max-age x-max-in-memory-bytes x-max-in-memory-length x-max-length
     x-max-length-bytes x-max-priority x-message-deduplication x-message-ttl x-overflow
     x-queue-leader-locator x-queue-mode x-queue-type x-queue-version x-quorum-initial-group-size
     x-single-active-consumer x-stream-filter-size-bytes x-stream-max-segment-size-bytes

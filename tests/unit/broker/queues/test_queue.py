@@ -1,7 +1,7 @@
 """The plain queue: order, counts, turns, requeue, purge and its ends."""
 import pytest
 
-from gomq_py.broker.queues import cancelling, queue as queue_module
+from gomq_py.broker.queues import cancelling, opened, queue as queue_module
 from gomq_py.errors import AccessRefused
 from gomq_py.hub.scheduler import SliceClock
 from gomq_py.storage.errors import StoreError
@@ -517,7 +517,7 @@ def test_very_many_consumers_of_a_deleted_queue_are_cancelled_in_slices_in_their
 
 
 def test_readers_that_waited_for_files_are_told_in_slices_and_before_consumers(bench, queue, monkeypatch):
-    monkeypatch.setattr(queue_module, "SliceClock", lambda: SliceClock(9.5, clock=StepClock(1)))
+    monkeypatch.setattr(opened, "SliceClock", lambda: SliceClock(9.5, clock=StepClock(1)))
     bench.publish(queue, b"x")
     told, consumer = [], KeepingConsumer(credit=1)
     for number in range(25):

@@ -1,6 +1,7 @@
 """The priority store: order, counts, restarts and faults of a store per level."""
 import gc
 import os
+import shutil
 
 import pytest
 from hypothesis import given, strategies as st
@@ -10,7 +11,11 @@ from gomq_py.storage.errors import StoreClosed, StoreError
 from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.message import Message
 from gomq_py.storage.segments.pool import SegmentPool
-from gomq_py.storage.stores.priority_store import open_priority_store
+from gomq_py.storage.stores.message_store import MessageStore
+from gomq_py.storage.stores.priority_store import (
+    PriorityStore, open_priority_store, open_with_levels, with_levels,
+)
+from gomq_py.storage.stores.recovery import open_store
 from tests.support import resources
 from tests.support.queues import message
 
@@ -32,8 +37,10 @@ class PriorityBench:
     def start(self):
         self.committer = GroupCommit(self.files, enabled=self.enabled)
         self.pool = SegmentPool(self.folder / "pool", self.files, self.committer)
-        folder = self.folder / "queue" if self.durable else self.folder
-        self.store, self.report = open_priority_store(
+        self.store, self.report = self.open(self.folder / "queue" if self.durable else self.folder)
+
+    def open(self, folder):
+        return open_priority_store(
             folder, self.files, self.pool, self.committer, INCARNATION, self.max_priority,
             durable=self.durable, listener=self)
 
@@ -73,9 +80,32 @@ class PriorityBench:
         return store.ready_count, store.ready_bytes, store.unacked_count, store.unacked_bytes
 
 
+class GrowingBench(PriorityBench):
+    """One whose store has levels from its first message with a priority on, as a quorum queue's."""
+
+    def open(self, folder):
+        store, report = open_with_levels(
+            folder, self.files, self.pool, self.committer, INCARNATION, self.max_priority)
+        store.listener = self
+        return store, report
+
+    def publish(self, *messages):
+        if not self.has_levels() and any(priority for _, priority in messages):
+            self.store = with_levels(self.store, self.max_priority)
+        super().publish(*messages)
+
+    def has_levels(self):
+        return isinstance(self.store, PriorityStore)
+
+
 @pytest.fixture
 def bench(tmp_path):
     return PriorityBench(tmp_path)
+
+
+@pytest.fixture
+def growing(tmp_path):
+    return GrowingBench(tmp_path, 31)
 
 
 def test_higher_levels_come_first_and_each_in_order(bench):
@@ -208,18 +238,19 @@ def test_a_location_of_a_level_that_is_not_there_is_refused(bench):
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("publish"), st.integers(0, 5)),
-        st.tuples(st.sampled_from(["take", "ack", "requeue", "restart", "purge"]), st.integers(0, 9)),
+        st.tuples(st.sampled_from(["take", "ack", "requeue", "restart", "kill", "purge"]), st.integers(0, 9)),
     ),
     max_size=40,
 )
 
 
-@given(steps)
-def test_the_store_equals_a_sorted_list(tmp_path_factory, steps):
+@pytest.mark.parametrize("kind", [PriorityBench, GrowingBench])
+@given(steps=steps)
+def test_the_store_equals_a_sorted_list(tmp_path_factory, kind, steps):
     """Any mix of publishing, taking, acking, requeueing and restarts shows what a list sorted
     by priority and age shows.
     """
-    bench = PriorityBench(tmp_path_factory.mktemp("priority"), 3)
+    bench = kind(tmp_path_factory.mktemp("priority"), 3)
     ready, unacked, number = [], [], 0
     for step, value in steps:
         if step == "publish":
@@ -240,15 +271,107 @@ def test_the_store_equals_a_sorted_list(tmp_path_factory, steps):
             else:
                 bench.store.requeue(location)
                 ready.append(entry)
-        elif step == "restart":
-            bench.reopen()
+        elif step in ("restart", "kill"):
+            bench.store.write_out()
+            bench.reopen() if step == "restart" else bench.start()
             ready += [entry for entry, _ in unacked]
             unacked = []
         elif step == "purge":
             assert bench.store.purge() == len(ready)
+            bench.store.mark()
+            bench.committer.wait()  # until then a kill undoes it
             ready = []
         assert bench.counts()[::2] == (len(ready), len(unacked))
     assert bench.drain() == [b"%d" % entry[1] for entry in sorted(ready)]
+
+
+# a store that is a queue's own until a message with a priority comes
+
+def test_store_without_priorities_is_a_message_store_over_restarts(growing):
+    growing.publish((b"a", 0), (b"b", 0))
+
+    growing.reopen()
+
+    assert type(growing.store) is MessageStore and growing.drain() == [b"a", b"b"]
+
+
+def test_folder_of_a_plain_queue_gets_levels_and_keeps_its_messages(growing):
+    """A folder as it was before quorum queues had priorities."""
+    growing.store.close()
+    growing.store, _ = open_store(
+        growing.folder / "queue", growing.files, growing.pool, growing.committer, INCARNATION)
+    growing.store.append(message(b"old", priority=4))
+    growing.reopen()
+    assert type(growing.store) is MessageStore
+
+    growing.publish((b"new", 1))
+
+    assert growing.drain() == [b"new", b"old"]
+
+
+def test_levels_leave_what_was_taken_and_shown_before_as_it_is(growing):
+    growing.publish((b"a", 0), (b"b", 0), (b"c", 0))
+    taken, shown = growing.take(), Message()
+    assert growing.store.peek(shown) and shown.get_body() == b"b"
+
+    growing.publish((b"high", 7))
+    growing.store.shift()
+
+    assert growing.counts() == (2, 5, 2, 2)
+    growing.store.requeue(taken[1])
+    growing.store.delete(shown.describe()["location"])
+    assert growing.drain() == [b"high", b"a", b"c"]
+
+
+@pytest.mark.parametrize("end", ["reopen", "start"])
+def test_levels_are_there_after_a_stop_and_a_kill(growing, end):
+    growing.publish((b"a", 0), (b"b", 31), (b"c", 9), (b"d", 255), (b"e", 0))
+
+    getattr(growing, end)()
+
+    assert growing.report.ready_count == 5 and growing.has_levels()
+    assert growing.drain() == [b"b", b"d", b"c", b"a", b"e"]
+
+
+def test_store_whose_levels_were_used_up_is_a_message_store_after_a_restart(growing):
+    growing.publish((b"a", 0), (b"b", 5))
+    assert growing.take()[0] == b"b"
+    growing.drain()
+    growing.reopen()
+    growing.drain()
+
+    growing.reopen()
+
+    assert type(growing.store) is MessageStore
+    growing.publish((b"c", 0), (b"d", 5))
+    growing.reopen()
+    assert growing.drain() == [b"d", b"c"]
+
+
+def test_levels_without_files_whose_messages_an_orderly_stop_has_listed_are_missed(growing):
+    growing.publish((b"a", 0), (b"b", 5))
+    growing.store.close()
+    growing.committer.stop()
+    listed = {store.folder: store.listed() for store in growing.store.browsed()}
+    shutil.rmtree(growing.folder / "queue" / "level.005")
+    growing.committer = GroupCommit(growing.files, enabled=False)
+    growing.pool = SegmentPool(growing.folder / "pool", growing.files, growing.committer)
+    growing.pool.listed = listed
+
+    growing.store, report = growing.open(growing.folder / "queue")
+
+    assert report.gone_count == 1 and growing.has_levels()
+    growing.publish((b"c", 5))
+    assert growing.drain() == [b"c", b"a"]
+
+
+def test_deliveries_that_were_no_failures_are_counted_on_each_level(growing):
+    growing.publish((b"a", 0), (b"b", 5))
+    for _ in range(2):
+        location = growing.take()[1]
+
+        assert growing.store.excuse(location, 1) == 1
+        assert growing.store.excuse(location, 0) == 1
 
 
 def descriptors_below(folder, collect=True):
