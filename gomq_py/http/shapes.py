@@ -8,6 +8,7 @@ import ssl
 
 from gomq_py.auth import certificates
 from gomq_py.broker.features.arguments import CLASSIC, QUORUM, STREAM, queue_type_of
+from gomq_py.broker.queues.quorum import ready_by_priority
 from gomq_py.broker.topology.bindings import escaped
 from gomq_py.broker.topology.definitions import jsonable
 from gomq_py.content.properties import Properties
@@ -170,9 +171,8 @@ def queue(one):
         if retries is not None:
             shape["messages_delayed"] = retries.count
     if one.type == QUORUM:
-        levels = () if one.closed else store.browsed()
-        shape["messages_by_priority"] = {
-            str(each.level): each.ready_count for each in levels if each.ready_count}
+        by_priority = {} if one.closed else {str(key): count for key, count in ready_by_priority(store)}
+        shape["messages_by_priority"], shape["messages_active_priorities"] = by_priority, len(by_priority)
     lengths = len(statistics.LENGTH_NAMES)
     view.put(shape, 0, lengths)
     shape["message_stats"] = view.put({}, lengths)

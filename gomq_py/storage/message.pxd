@@ -2,7 +2,7 @@ from gomq_py cimport octets
 from gomq_py.content cimport forms
 from libc.stdint cimport uint32_t, uint64_t
 
-cdef unsigned char BASIC
+cdef unsigned char BASIC, PRIORITY_FLAG
 
 cdef class Message:
     cdef unsigned char* buffer
@@ -20,6 +20,7 @@ cdef class Message:
         uint64_t expires_at_ms=*, unsigned char priority=*,
         bint persistent=*)
     cpdef set_kind(self, unsigned char kind, unsigned char flags=*)
+    cdef Py_ssize_t priority_or(self, Py_ssize_t default)
     cpdef bytes get_routing(self)
     cpdef bytes get_properties(self, Py_ssize_t most=*)
     cpdef bytes get_raw(self)

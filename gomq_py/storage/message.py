@@ -12,6 +12,7 @@ from gomq_py.content import forms
 from gomq_py.content.gathered import Gathered
 
 BASIC = forms.BASIC  # so that its .pxd can type it
+PRIORITY_FLAG = 0x08  # in the first octet of basic properties: of content.properties.PRIORITY
 
 
 class Message:
@@ -134,6 +135,13 @@ class Message:
             exchange, routing_key, properties,
             bytes(other.buffer[other.body_at:other.body_at + other.body_length]), timestamp_ms, expires_at_ms,
             other.priority, other.persistent)
+
+    def priority_or(self, default):
+        """The message's priority, or ``default`` if its publisher has named none."""
+        if self.priority or not default:
+            return self.priority
+        names_one = self.kind == BASIC and self.buffer[self.properties_at] & PRIORITY_FLAG
+        return 0 if names_one else default
 
     def get_exchange(self):
         """The exchange name as octets (a copy)."""

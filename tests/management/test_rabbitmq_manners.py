@@ -394,16 +394,18 @@ def test_status_of_a_quorum_queue_tells_its_members(api, name):
 
 
 def test_quorum_queue_tells_how_many_messages_of_each_priority_are_ready(api, channel, name):
-    """RabbitMQ 4.3's field."""
+    """RabbitMQ 4.3's fields; a message without a priority has 4."""
     channel.queue_declare(name, durable=True, arguments={"x-queue-type": "quorum"})
     channel.queue_declare(f"{name}.plain")
 
     def told(one=name):
-        return api.get(f"queues/%2F/{one}").json().get("messages_by_priority")
+        shown = api.get(f"queues/%2F/{one}").json()
+        return shown.get("messages_by_priority"), shown.get("messages_active_priorities")
 
-    assert (told(), told(f"{name}.plain")) == ({}, None)
-    for number, priorities in enumerate(([0], [5, 200, 5])):
+    assert (told(), told(f"{name}.plain")) == (({}, 0), (None, None))
+    for number, priorities in enumerate(([None], [5, 200, 5, 0])):
         for priority in priorities:
             channel.basic_publish("", name, b"x", pika.BasicProperties(priority=priority))
-        wait_until(lambda number=number: told() == [{"0": 1}, {"0": 1, "5": 2, "31": 1}][number])
+        wait_until(lambda number=number: told() == [
+            ({"4": 1}, 1), ({"0": 1, "4": 1, "5": 2, "31": 1}, 4)][number])
     channel.queue_delete(name)

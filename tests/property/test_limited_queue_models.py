@@ -28,9 +28,11 @@ def take(bench, queue, no_ack):
 # priority
 
 MAX_PRIORITY = {"classic": 3, "quorum": 31}
+UNNAMED = {"classic": 0, "quorum": 4}  # of messages without a priority
+PRIORITY_0 = b"\x08\x00\x00"  # properties
 PRIORITY_STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("publish"), st.sampled_from([0, 0, 0, 1, 2, 3, 4, 6, 30, 31, 32, 255])),
+        st.tuples(st.just("publish"), st.sampled_from([None, None, 0, 0, 1, 2, 3, 4, 6, 30, 31, 32, 255])),
         st.tuples(st.sampled_from(["get", "ack", "requeue", "reject"]), st.integers(0, 20)),
         st.tuples(st.just("purge"), st.integers(0, 8)),
     ),
@@ -59,8 +61,9 @@ def test_priority_queue_equals_a_list_sorted_by_priority_and_age(tmp_path_factor
 
     for verb, number in steps:
         if verb == "publish":
-            bench.publish(queue, b"%d" % published, priority=number)
-            ready.append((-min(number, MAX_PRIORITY[kind]), published))
+            properties = PRIORITY_0 if number == 0 else b"\0\0"
+            bench.publish(queue, b"%d" % published, priority=number or 0, properties=properties)
+            ready.append((-min(UNNAMED[kind] if number is None else number, MAX_PRIORITY[kind]), published))
             ready.sort()
             published += 1
         elif verb == "get":

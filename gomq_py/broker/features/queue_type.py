@@ -12,8 +12,9 @@ QUEUE_TYPE, MAX_PRIORITY, SINGLE_ACTIVE_CONSUMER = (
 )
 QUEUE_MODE_KEY = "queue-mode"
 
-# Quorum queues have priorities without an argument: those of RabbitMQ 4.3.
-QUORUM_MAX_PRIORITY = 31
+# Quorum queues have priorities without an argument, as in RabbitMQ 4.3: the highest one, and that of messages
+# that name none.
+QUORUM_MAX_PRIORITY, QUORUM_PRIORITY = 31, 4
 
 
 def queue_type_of(arguments):
@@ -33,7 +34,7 @@ ROWS = (
         check=checks.one_of("\"unsupported queue type '{}'\"", CLASSIC, QUORUM, STREAM),
         flag=Flag(name="--stream-queue", value=STREAM, help="A stream."),
         effect="The kind of queue. A quorum queue is a durable queue of this node, with priorities from 0 to "
-        "31.",
+        "31; 4 where a message names none.",
     ),
     Feature(
         argument=MAX_PRIORITY, place=10, kinds=CLASSIC_ONLY, check=checks.up_to(255),

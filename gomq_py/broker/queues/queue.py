@@ -4,7 +4,7 @@ Routes publish into a queue, protocol servers consume from it, and storage.store
 messages. A change that may allow a delivery schedules the queue; at the end of the socket read it gets one
 *turn*, in which it delivers (docs/decisions/0003). Never switches, never waits for a socket or a disk.
 """
-from gomq_py.broker.features.queue_type import QUORUM_MAX_PRIORITY, SINGLE_ACTIVE_CONSUMER, queue_type_of
+from gomq_py.broker.features.queue_type import QUORUM_PRIORITY, SINGLE_ACTIVE_CONSUMER, queue_type_of
 from gomq_py.broker.features.retry import LOST
 from gomq_py.broker.policies.policy import UNDER_NONE
 from gomq_py.broker.queues import consumers as _consumers
@@ -668,13 +668,13 @@ class Queue(routes.Destination):
 
 
 class QuorumQueue(Queue):
-    """A queue that delivers by priority. Has a plain queue's store until a message with a priority comes."""
+    """A queue that delivers by priority, with a plain queue's store while all messages have the same one."""
 
     __slots__ = ()
 
     def publish(self, message):
-        if message.priority and isinstance(self.store, MessageStore):
-            from gomq_py.storage.stores.priority_store import with_levels  # imported with the first of these
+        if message.priority_or(QUORUM_PRIORITY) != QUORUM_PRIORITY and isinstance(self.store, MessageStore):
+            from gomq_py.broker.queues.quorum import with_levels  # imported with the first of these
 
-            self.store = with_levels(self.store, QUORUM_MAX_PRIORITY)
+            self.store = with_levels(self.store)
         return Queue.publish(self, message)

@@ -17,7 +17,7 @@ from gevent.lock import BoundedSemaphore
 
 from gomq_py.broker.exchanges import delayed
 from gomq_py.broker.features.arguments import QUORUM, STREAM, queue_type_of
-from gomq_py.broker.features.queue_type import MAX_PRIORITY, QUORUM_MAX_PRIORITY
+from gomq_py.broker.features.queue_type import MAX_PRIORITY
 from gomq_py.broker.features.stream_retention import SEGMENT_BYTES
 from gomq_py.broker.policies.queue_settings import PLAIN
 from gomq_py.broker.queues.limits import QueueLimits
@@ -197,9 +197,9 @@ class QueueFactory:
             store, report = how(
                 open_priority_store, *shared, int(arguments[MAX_PRIORITY]), self._segment_bytes, durable)
         elif queue_type_of(arguments) == QUORUM:
-            from gomq_py.storage.stores.priority_store import open_with_levels
+            from gomq_py.broker.queues.quorum import open_with_levels
 
-            store, report = how(open_with_levels, *shared, QUORUM_MAX_PRIORITY, self._segment_bytes, durable)
+            store, report = how(open_with_levels, *shared, self._segment_bytes, durable)
         else:
             store, report = how(open_store, *shared, self._segment_bytes, durable)
         if report.lost:
@@ -475,7 +475,7 @@ def _import_for(arguments):
             import gomq_py.storage.stores.stream_recovery  # noqa: F401
     elif MAX_PRIORITY in arguments or queue_type_of(arguments) == QUORUM:
         with importing("a queue with priorities"):
-            import gomq_py.storage.stores.priority_store  # noqa: F401
+            import gomq_py.broker.queues.quorum  # noqa: F401
 
 
 def _call(function, *arguments):

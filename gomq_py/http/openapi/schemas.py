@@ -193,7 +193,7 @@ COMPONENTS = {
     }, {
         "owner_pid_details": record({}, {**texts("name", "peer_host"), "peer_port": COUNT}),
         "consumer_details": some(ref("Consumer")), "incoming": some(ANYTHING), "deliveries": some(ANYTHING),
-        "delivery_limit": COUNT, "messages_by_priority": OPEN,
+        "delivery_limit": COUNT, "messages_by_priority": OPEN, "messages_active_priorities": COUNT,
     }),
     "Member": record({
         **texts("Node Name", "Raft State", "Membership"),

@@ -7,19 +7,19 @@ from gomq_py.storage.stores cimport store as _store
 from gomq_py.storage.stores.message_store cimport MessageStore
 
 cdef class PriorityStore(_store.Store):
-    cdef readonly Py_ssize_t max_priority
+    cdef readonly Py_ssize_t max_priority, default
     cdef list _levels
-    cdef readonly list _used
+    cdef readonly list priorities, _used
     cdef Py_ssize_t _top
     cdef MessageStore _shown
     cdef bint _opens_aside
-    @cython.locals(number=Py_ssize_t, store=MessageStore)
+    @cython.locals(priority=Py_ssize_t, store=MessageStore)
     cpdef int append(self, Message message) except -1
     @cython.locals(store=MessageStore, found=bint)
     cpdef bint peek(self, Message message) except -1
     @cython.locals(store=MessageStore)
     cpdef int shift(self) except -1
-    @cython.locals(number=Py_ssize_t, store=MessageStore)
+    @cython.locals(priority=Py_ssize_t, store=MessageStore)
     cpdef bint is_waiting(self) except -1
     cpdef bint shows_recovered(self) except -1
     @cython.locals(store=MessageStore)
@@ -43,11 +43,12 @@ cdef class PriorityStore(_store.Store):
     cpdef int mark(self) except -1
     @cython.locals(store=MessageStore, count=Py_ssize_t)
     cpdef Py_ssize_t purge(self) except -1
-    cdef MessageStore _level(self, Py_ssize_t number)
+    @cython.locals(number=Py_ssize_t)
+    cdef MessageStore _level(self, Py_ssize_t priority)
     cdef MessageStore _of(self, uint64_t location)
-    cdef _raise_top(self, Py_ssize_t number)
+    cdef _raise_top(self, Py_ssize_t priority)
     cdef _take_off(self, MessageStore store)
     cdef _put_on(self, MessageStore store)
 
 @cython.locals(made=PriorityStore)
-cpdef PriorityStore with_levels(MessageStore store, Py_ssize_t max_priority)
+cpdef PriorityStore with_levels(MessageStore store, Py_ssize_t max_priority, Py_ssize_t default)

@@ -2,12 +2,11 @@
 
 Uses message_store; a priority is a *level*, and locations contain it. The highest level with a ready message
 is shown first; within a level messages keep their order. An unused level costs nothing. A quorum queue has a
-message store alone until a message with a priority comes; that store then is level 0, and stays in the
+message store alone until a message of another priority comes; that store then is level 0, and stays in the
 queue's own folder. Never switches, never flushes.
 """
 import os
 import re
-from operator import attrgetter
 
 from gomq_py.storage.format import record
 from gomq_py.storage.errors import StoreClosed, StoreError
@@ -20,20 +19,28 @@ _NAME = re.compile(r"level\.(\d{3})")
 class PriorityStore(_store.Store):
     """Keeps messages in a MessageStore for each priority, a level. Made by open_priority_store, with_levels.
 
-    ``max_priority`` (0 to 255): a message's higher priority counts as this.
+        max_priority    0 to 255; a message's higher priority counts as this
+        default         the priority of messages that name none
+        priorities      the priority of each level, by its number. The default one has level 0, priority 0 has
+                        the level ``default``, and any other level the number of its priority; so these are
+                        also the numbers of levels, by priority
     """
 
-    __slots__ = ("max_priority", "_levels", "_used", "_top", "_shown", "_opens_aside")
+    __slots__ = (
+        "max_priority", "default", "priorities", "_levels", "_used", "_top", "_shown", "_opens_aside")
 
     def __init__(
         self, folder, files, pool, committer, incarnation, max_priority, segment_bytes=8388608, durable=True,
-        listener=None,
+        listener=None, default=0,
     ):
         _store.Store.__init__(
             self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener
         )
         self.max_priority = max_priority
-        self._levels: list = [None] * (max_priority + 1)
+        self.default = default
+        self.priorities: list = list(range(max_priority + 1))
+        self.priorities[0], self.priorities[default] = default, 0
+        self._levels: list = [None] * (max_priority + 1)  # the highest priority last
         self._used = []
         self._top = 0
         self._shown = None
@@ -43,16 +50,16 @@ class PriorityStore(_store.Store):
 
     def append(self, message):
         """Copy the message into the level of its priority and set its location. Raises StoreError."""
-        number = message.priority
-        if number > self.max_priority:
-            number = self.max_priority
-        store = self._levels[number]
+        priority = message.priority_or(self.default)
+        if priority > self.max_priority:
+            priority = self.max_priority
+        store = self._levels[priority]
         if store is None:
-            store = self._level(number)
+            store = self._level(priority)
         store.append(message)
         self.ready_count += 1
         self.ready_bytes += message.body_length
-        self._raise_top(number)
+        self._raise_top(priority)
 
     def name_at_once(self):
         """Have new files of level 0 renamed into its folder before they are used, so that its appends survive
@@ -60,20 +67,20 @@ class PriorityStore(_store.Store):
         """
         if not self.is_named_at_once:
             self.is_named_at_once = True
-            store = self._levels[0]
+            store = self._levels[self.default]
             self.pool.name_at_once(level_folder(self.folder, 0) if store is None else store.folder)
         return 0
 
     def place_of(self, size):
         """Position of a record of ``size`` bytes on level 0, if appended next. Makes the level if missing."""
-        store = self._levels[0]
+        store = self._levels[self.default]
         if store is None:
-            store = self._level(0)
+            store = self._level(self.default)
         return store.place_of(size)
 
     def has_record(self, place, came_ms):
         """Whether a message lies, or was acked, at ``place``, a position of level 0 from place_of()."""
-        store = self._levels[0]
+        store = self._levels[self.default]
         return store is not None and store.has_record(place, came_ms)
 
     def peek(self, message):
@@ -112,8 +119,8 @@ class PriorityStore(_store.Store):
 
     def is_waiting(self):
         """True if peek() can show the next message only after a thread has opened or read its file."""
-        for number in range(self._top, -1, -1):
-            store = self._levels[number]
+        for priority in range(self._top, -1, -1):
+            store = self._levels[priority]
             if store is not None and store.ready_count:
                 return store.is_waiting()
         return False
@@ -168,7 +175,7 @@ class PriorityStore(_store.Store):
             store.requeue(location)
         finally:
             self._put_on(store)
-        self._raise_top(record.level_of(location))
+        self._raise_top(self.priorities[record.level_of(location)])
 
     def pick(self, location):
         """Take a ready message of any level out of order. Returns False if the message is not ready."""
@@ -187,7 +194,7 @@ class PriorityStore(_store.Store):
             store.unpick(location)
         finally:
             self._put_on(store)
-        self._raise_top(record.level_of(location))
+        self._raise_top(self.priorities[record.level_of(location)])
 
     def read(self, location, message):
         """Set ``message`` to the unacked message at ``location``. Returns False if the store has stopped."""
@@ -255,11 +262,12 @@ class PriorityStore(_store.Store):
 
     def adopt_level(self, number, store):
         """Add the store of a level that has messages already."""
+        priority = self.priorities[number]
         store.listener = self
-        self._levels[number] = store
+        self._levels[priority] = store
         self._used.append(store)
         self._put_on(store)
-        self._raise_top(number)
+        self._raise_top(priority)
 
     def hand_over(self, pool, committer):
         """Use this pool and committer for all levels from now on, instead of a thread's stand-ins."""
@@ -270,8 +278,8 @@ class PriorityStore(_store.Store):
     # called by Browser and metrics
 
     def browsed(self):
-        """The MessageStores of the levels in use as a tuple, the highest level first."""
-        return tuple(sorted(self._used, key=attrgetter("level"), reverse=True))
+        """The MessageStores of the levels in use as a tuple, the highest priority first."""
+        return tuple(filter(None, reversed(self._levels)))
 
     def oldest_ready_ms(self):
         """About when the oldest ready message came in, Unix milliseconds; 0 if there is none or unknown."""
@@ -304,10 +312,11 @@ class PriorityStore(_store.Store):
 
     # levels
 
-    def _level(self, number):
-        """Create the store of a level, at its first use."""
+    def _level(self, priority):
+        """Create the store of a priority's level, at its first use."""
         if self.failure is not None:
             raise self.failure
+        number = self.priorities[priority]
         folder = level_folder(self.folder, number) if self.durable else self.folder
         store = message_store.MessageStore(
             folder, self.files, self.pool, self.committer, self.incarnation, self.segment_bytes, self.durable,
@@ -316,22 +325,22 @@ class PriorityStore(_store.Store):
             store.lie_in(self.folder)
         if self._opens_aside:
             store.open_aside()
-        self._levels[number] = store
+        self._levels[priority] = store
         self._used.append(store)
         return store
 
     def _of(self, location):
         """The level that has the message of this location. Raises StoreError for an unused level."""
         number = record.level_of(location)
-        store = self._levels[number] if number <= self.max_priority else None
+        store = self._levels[self.priorities[number]] if number <= self.max_priority else None
         if store is None:
             raise StoreError(self.folder, 0, f"no message lies on level {number}")
         return store
 
-    def _raise_top(self, number):
-        """A message of this level is ready: let peek() begin at this level or higher."""
-        if number > self._top:
-            self._top = number
+    def _raise_top(self, priority):
+        """A message of this priority is ready: let peek() begin at its level or a higher one."""
+        if priority > self._top:
+            self._top = priority
 
     def _take_off(self, store):
         """Subtract a level's counts from the sums. ``_put_on`` adds them again."""
@@ -374,13 +383,13 @@ def open_priority_store(
     return store, _sum(_open_levels(store, numbers))
 
 
-def with_levels(store, max_priority):
+def with_levels(store, max_priority, default):
     """Return a PriorityStore that has the messages of ``store``, a MessageStore, on level 0. Locations, and
     the message of a last peek, stay valid.
     """
     made = PriorityStore(
         store.folder, store.files, store.pool, store.committer, store.incarnation, max_priority,
-        store.segment_bytes, store.durable, store.listener,
+        store.segment_bytes, store.durable, store.listener, default,
     )
     made._opens_aside = store.opener is not None
     made._shown = store
@@ -389,7 +398,7 @@ def with_levels(store, max_priority):
 
 
 def open_with_levels(
-    folder, files, pool, committer, incarnation, max_priority, segment_bytes=8388608, durable=True,
+    folder, files, pool, committer, incarnation, max_priority, default, segment_bytes=8388608, durable=True,
 ):
     """Open a MessageStore or, if an earlier run left messages with priorities, a PriorityStore that
     with_levels() has made of it.
@@ -403,7 +412,7 @@ def open_with_levels(
     ]
     if not numbers:
         return store, report
-    store = with_levels(store, max_priority)
+    store = with_levels(store, max_priority, default)
     return store, _sum([report, *_open_levels(store, numbers)])
 
 

@@ -299,7 +299,7 @@ def test_argument_with_a_good_value_is_taken(channel, arguments):
     assert channel.declare(arguments=arguments)
 
 
-@pytest.mark.deviates("RabbitMQ 3.10 takes both; 4.3 and we refuse them")
+@pytest.mark.deviates("RabbitMQ 3.10 takes both", of="3.10")
 @cases("argument, value, kind, text", {
     "version": ("x-queue-version", 1, "classic", "\"unsupported queue version '1'\""),
     "disconnected": ("x-consumer-disconnected-timeout", -1, "quorum", "{value_negative,-1}"),

@@ -476,9 +476,11 @@ def test_messages_of_one_read_are_delivered_by_priority(channel, wire):
 
 @pytest.mark.deviates("RabbitMQ 3.10's quorum queues have no priorities", of="3.10")
 def test_quorum_queue_delivers_by_priority_without_an_argument(channel, name):
+    """A message without a priority has 4."""
     channel.declare(name, durable=True, arguments={"x-queue-type": "quorum"})
     for priority in (0, 5, 4, 31, 9, 255, None):
-        channel.publish("", name, str(priority), properties(priority=priority, delivery_mode=2))
+        has_one = {} if priority is None else {"priority": priority}
+        channel.publish("", name, str(priority), properties(delivery_mode=2, **has_one))
     channel.expect_count(name, 7)
 
     channel.consume(name, no_ack=True)

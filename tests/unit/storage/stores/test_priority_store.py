@@ -20,10 +20,13 @@ from tests.support import resources
 from tests.support.queues import message
 
 INCARNATION = bytes(range(16))
+PRIORITY_0 = b"\x08\x00\x00"  # properties
 
 
 class PriorityBench:
     """One priority store with everything below it; ``reopen`` is a restart, ``crash`` one without a close."""
+
+    default = 0  # priority of messages that name none
 
     def __init__(self, folder, max_priority=9, durable=True, enabled=False):
         self.enabled = enabled
@@ -83,15 +86,17 @@ class PriorityBench:
 class GrowingBench(PriorityBench):
     """One whose store has levels from its first message with a priority on, as a quorum queue's."""
 
+    default = 2
+
     def open(self, folder):
         store, report = open_with_levels(
-            folder, self.files, self.pool, self.committer, INCARNATION, self.max_priority)
+            folder, self.files, self.pool, self.committer, INCARNATION, self.max_priority, self.default)
         store.listener = self
         return store, report
 
     def publish(self, *messages):
         if not self.has_levels() and any(priority for _, priority in messages):
-            self.store = with_levels(self.store, self.max_priority)
+            self.store = with_levels(self.store, self.max_priority, self.default)
         super().publish(*messages)
 
     def has_levels(self):
@@ -251,12 +256,12 @@ def test_the_store_equals_a_sorted_list(tmp_path_factory, kind, steps):
     by priority and age shows.
     """
     bench = kind(tmp_path_factory.mktemp("priority"), 3)
-    ready, unacked, number = [], [], 0
+    default, ready, unacked, number = kind.default, [], [], 0
     for step, value in steps:
         if step == "publish":
             number += 1
             bench.publish((b"%d" % number, value))
-            ready.append((-min(value, 3), number))
+            ready.append((-min(value or default, 3), number))
         elif step == "take":
             taken = bench.take()
             expected = min(ready, default=None)
@@ -304,9 +309,33 @@ def test_folder_of_a_plain_queue_gets_levels_and_keeps_its_messages(growing):
     growing.reopen()
     assert type(growing.store) is MessageStore
 
-    growing.publish((b"new", 1))
+    growing.publish((b"new", 9))
 
     assert growing.drain() == [b"new", b"old"]
+
+
+def test_messages_without_a_priority_have_the_default_one(growing):
+    """One that names 0 comes behind them."""
+    growing.publish((b"a", 0), (b"b", 5))
+    growing.store.append(message(b"least", properties=PRIORITY_0))
+    growing.publish((b"c", 1), (b"d", 2), (b"e", 0))
+
+    growing.reopen()
+
+    assert growing.drain() == [b"b", b"a", b"d", b"e", b"c", b"least"]
+
+
+def test_message_that_comes_back_on_the_lowest_level_has_its_place(growing):
+    growing.publish((b"a", 1))
+    for _ in range(2):
+        growing.store.append(message(b"least", properties=PRIORITY_0))
+    growing.store.write_out()
+    assert growing.take()[0] == b"a"
+
+    taken = growing.take()
+    growing.store.requeue(taken[1])
+
+    assert growing.take() == taken and growing.drain() == [b"least"]
 
 
 def test_levels_leave_what_was_taken_and_shown_before_as_it_is(growing):
