@@ -94,7 +94,7 @@ def test_seed_by_itself_shows_its_trace(output):
     ("definitions_told_behind_the_question", "is not there any more", "1191"),
     ("qos_2_sent_before_followers_know", "came twice at QoS 2", "1349"),
     ("right_to_read_withdrawn_in_vain", "may read, while right", "16"),
-    ("refusal_told_behind_its_batch", "accepted and lost", "47"),
+    ("refusal_told_behind_its_batch", "accepted and lost", "61"),
 ])
 def test_known_fault_is_found(mutant, finding, seeds):
     printed, code = simulate("--no-shrink", "--mutant", mutant, seeds)
