@@ -27,8 +27,8 @@ def declared(channel):
 
 def put(channel, name, body=b"x", exchange="x", headers=(), delivery_mode=2, **fields):
     channel.basic_publish(exchange, "k", body, pika.BasicProperties(
-        delivery_mode=delivery_mode, type="t", headers={"x-schedule": {"name": name, **fields}, **dict(headers)}),
-        mandatory=True)
+        delivery_mode=delivery_mode, type="t",
+        headers={"x-schedule": {"name": name, **fields}, **dict(headers)}), mandatory=True)
 
 
 def take(channel, count, queue="q"):
@@ -48,7 +48,8 @@ def test_message_comes_at_each_time_with_name_and_time_and_what_it_had(channel):
 
     found = take(channel, 2)
 
-    assert {(properties.type, properties.delivery_mode, body) for properties, body in found} == {("t", 1, b"body")}
+    assert {(properties.type, properties.delivery_mode, body) for properties, body in found} == {
+        ("t", 1, b"body")}
     times = [properties.headers.pop("x-schedule-time") for properties, _ in found]
     assert times[1] == times[0] + 1000 and began_ms + 1000 <= times[0]
     assert [properties.headers for properties, _ in found] == [{"mine": 5, "x-schedule-name": "a"}] * 2
@@ -143,7 +144,7 @@ def test_schedule_outlives_the_broker_and_times_meanwhile_follow_its_rule(tmp_pa
         properties.headers["x-schedule-time"] for properties, body in found if body == name]
         for name in (b"once", b"all")}
     all_times = sorted(set(came[b"all"]))
-    assert [later - earlier for earlier, later in zip(all_times, all_times[1:])] == [1000] * (len(all_times) - 1)
+    assert {later - earlier for earlier, later in zip(all_times, all_times[1:])} == {1000}
     assert all_times[0] <= first[b"all"] + 1000
     once = sorted(set(came[b"once"]) - {first[b"once"]})
     assert once[0] == first[b"once"] + 1000 and all(time_ms > first[b"once"] + 4000 for time_ms in once[1:])

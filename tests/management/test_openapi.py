@@ -20,6 +20,7 @@ NAMES = {
     "/api/auth/attempts": {"name": "{node}"},
     "/api/exchanges/{vhost}/{name}/bindings/destination": {"name": "hox2"}, "/api/exchanges": {"name": "hox"},
     "/api/streams": {"name": "log", "number": "{segment}"},
+    "/api/schedules": {"exchange": "later", "name": "hourly"},
     "/api/delayed": {"name": "later"}, "/api/unacked": {"name": "busy"},
     "/api/queues": {"name": "busy"}, "/api/users": {"name": "houser"}, "/api/vhosts": {"name": VHOST},
     "/api/policies": {"name": "hopol"}, "/api/operator-policies": {"name": "hoop"},

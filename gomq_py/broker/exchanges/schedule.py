@@ -68,6 +68,13 @@ class Schedule:
         """When the message of this time is sent: behind it by a random part of the jitter."""
         return time_ms + randrange(self.table.get(JITTER, 0) + 1)
 
+    def described(self):
+        """The fields as a dict; times are Unix milliseconds, missing fields None."""
+        return {
+            **{field: self.table.get(field) for field in (NAME, CRON, TIMEZONE, EVERY)},
+            START: self._start_ms or None, END: self._end_ms or None, JITTER: self.table.get(JITTER, 0),
+            MISSED: self.missed, USER: self.user, TIME: self.time_ms}
+
     def _within(self, time_ms):
         return 0 if self._end_ms and time_ms > self._end_ms else time_ms
 
