@@ -5,6 +5,7 @@ import pika
 import pika.exceptions
 import pytest
 
+from gomq_py.broker.exchanges.schedule import MOST_SCHEDULES
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import TIMEOUT_S, in_time, wait_until
 
@@ -94,6 +95,27 @@ def test_channel_is_told_what_is_wrong(channel, fields, told):
         put(channel, "a", **fields)
 
     assert raised.value.reply_code == 406
+
+
+def test_flood_of_schedules_ends_at_the_limit(channel):
+    """The broker answers all the while, and an existing one can still be replaced and deleted."""
+    channel.exchange_declare("flood", "x-delayed-message", arguments={"x-delayed-type": "direct"})
+    bare = channel.connection.channel()
+
+    def flood(first, count):
+        for number in range(first, first + count):
+            put(bare, str(number), exchange="flood", every=1_000_000)
+
+    flood(0, MOST_SCHEDULES)
+    bare.queue_declare("q", passive=True)  # answered behind all of them
+    put(bare, "0", exchange="flood", every=2_000_000)
+    put(bare, "1", b"", exchange="flood")
+    flood(MOST_SCHEDULES, 1)
+    flood(MOST_SCHEDULES + 1, 1)
+
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="10000 schedules, which is the limit"):
+        bare.queue_declare("q", passive=True)
+    channel.exchange_delete("flood")
 
 
 def test_transaction_sets_and_deletes_at_its_commit(broker):

@@ -321,14 +321,14 @@ class DueMessages(_engine.Source):
         return self._queue.due.take()
 
     def show(self, item, message):
-        if self._queue.is_scheduled(item):
+        if self._queue.schedules is not None and self._queue.is_scheduled(item):
             return not self._queue.closed and self._queue.schedules.fill(item, message)
         return not self._queue.closed and self._queue.store.read(item, message)
 
     def drop(self, item):
         queue = self._queue
         if not queue.closed:
-            if queue.is_scheduled(item):
+            if queue.schedules is not None and queue.is_scheduled(item):
                 queue.schedules.dropped(item)
             else:
                 queue.store.delete(item)

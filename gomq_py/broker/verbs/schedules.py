@@ -37,15 +37,17 @@ def checked(caller, exchange, headers, properties, body_length, now_ms):
 
 
 def shown(caller, exchange):
-    """Yield (name, due in Unix ms, message) of the exchange's schedules, by name; the message is filled anew
-    for each. Needs read. Raises NoPermission.
+    """Yield (due in Unix ms, message) of the exchange's schedules, by name; the message is filled anew for
+    each. Yields nothing if the caller may not read the exchange, or it does not delay.
     """
-    caller.access.check_read(EXCHANGE, exchange.name)
-    kept, message = exchange.delayed_store.schedules, Message()
-    for name in kept.names() if kept is not None else ():
+    kept = None if exchange.delayed_store is None else exchange.delayed_store.schedules
+    if kept is None or not caller.access.may_read(exchange.name):
+        return
+    message = Message()
+    for name in kept.names():
         due_ms = kept.show(name, message)
         if due_ms is not None:
-            yield name, due_ms, message
+            yield due_ms, message
 
 
 def show(caller, exchange, name):
