@@ -30,7 +30,7 @@ STALE = 64
 
 class Entry:
     """One schedule. ``location``: where its message is stored; ``former``: locations of older messages with
-    its name, not acknowledged yet. ``is_sent``: it was sent for its time, and could not be stored again.
+    its name, not acknowledged yet. ``is_sent``: it was sent for its time, and is not stored again yet.
     """
 
     __slots__ = ("name", "location", "due_ms", "former", "is_sent")
@@ -58,6 +58,7 @@ class Schedules:
         self._by_name = {}
         self._by_location = {}  # of the messages that count
         self._sent = {}  # location: Entry whose copies are not safe yet
+        self._is_stopped = False
         self._gone = set()  # locations of such messages that were deleted meanwhile
 
     # for operators
@@ -169,8 +170,12 @@ class Schedules:
         self._due.arm()
 
     def stop(self):
-        """Send no more messages."""
+        """Send no more messages. Those that were sent are stored again all the same."""
         self._due.stop()
+        if not self._is_stopped and not self._queue.closed:
+            self._is_stopped = True
+            for entry in [entry for entry in self._by_location.values() if entry.is_sent]:
+                self._store_sent(entry)
 
     # what a transfer asks
 
@@ -190,14 +195,14 @@ class Schedules:
         entry = self._by_location.get(location)
         if entry is None or not self._queue.store.read(location, message):
             return False
-        if location not in self._pending and (entry.is_sent or self._is_left_out(message)):
+        if entry.is_sent or location not in self._pending and self._is_left_out(message):
             self._store_again(entry, message)
             return False
         self._sent[location] = entry
         return True
 
     def dropped(self, location):
-        """Store a message again with its next time, or end its schedule: its copies are safe."""
+        """Have a message stored again with its next time: its copies are safe."""
         if location in self._gone:
             self._gone.remove(location)
             return
@@ -205,9 +210,19 @@ class Schedules:
         if entry.location != location:  # replaced meanwhile
             self._acknowledge(entry, location)
             return
+        entry.is_sent = True
+        if self._is_stopped:
+            self._store_sent(entry)
+        else:  # in the transfer's slices: some 30 us each
+            self._due.push(self._queue.timers.now_ms(), location)
+
+    def _store_sent(self, entry):
         message = Message()
-        if self._queue.store.read(location, message):
-            self._store_again(entry, message)
+        try:
+            if not self._queue.closed and self._queue.store.read(entry.location, message):
+                self._store_again(entry, message)
+        except StoreError as error:
+            self._queue.fail(error)
 
     def put_back(self, location, due_ms):
         """Send the message later, because its copies are not safe, or a destination has no room."""

@@ -193,6 +193,25 @@ def test_kill_between_the_copies_and_the_next_time_repeats_one_and_loses_none(be
     assert [time - start for _, time, *_ in found.sent] == [1000, 2000]
 
 
+@pytest.mark.parametrize("is_safe_before", [True, False])
+def test_orderly_end_repeats_nothing(bench, is_safe_before):
+    """The copies are safe just before the end, or during it."""
+    disk = Disk()
+    park = make(bench, bench.store("park"), disk)
+    start = bench.now_ms
+    put(bench, park, "a", every=1000)
+    leap(bench, 1000)
+    if is_safe_before:
+        disk.flush()
+    park.hold_back()
+    disk.flush()
+
+    found = again(bench, park)
+    bench.advance(1000)
+
+    assert [time - start for _, time, *_ in found.sent] == [2000]
+
+
 def test_old_message_stays_until_the_next_is_safe_and_the_younger_counts(bench):
     """A power cut may keep an acknowledgement and lose a message that was written before it."""
     disk = Disk()
@@ -201,6 +220,7 @@ def test_old_message_stays_until_the_next_is_safe_and_the_younger_counts(bench):
     put(bench, park, "a", every=1000)
     leap(bench, 1000)
     disk.flush()
+    leap(bench, 0)
     assert (park.store.unacked_count, park.schedules.count) == (2, 1)
 
     found = again(bench, park)
