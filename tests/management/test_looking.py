@@ -88,6 +88,20 @@ def test_a_trial_says_that_a_message_would_wait(api, name):
     assert trial["delayed"][0]["exchange"] == name
 
 
+def test_a_trial_says_when_a_message_that_repeats_is_sent(api, name):
+    api.put(f"queues/%2F/{name}")
+    api.put(f"exchanges/%2F/{name}", {
+        "type": "x-delayed-message", "arguments": {"x-delayed-type": "direct"}})
+    api.post(f"bindings/%2F/e/{name}/q/{name}", {"routing_key": "k"})
+
+    trial = route(api, name, "k", headers={"x-schedule": {"name": "a", "every": 60_000}})
+    refused = api.post(f"exchanges/%2F/{name}/route", {
+        "routing_key": "k", "headers": {"x-schedule": {"name": "a", "every": 5}}})
+
+    assert 0 < trial["matches"][0]["due"] / 1000 - time.time() < 61
+    assert (refused.status_code, "field 'every'" in refused.json()["reason"]) == (400, True)
+
+
 @pytest.mark.parametrize("body", [
     {}, {"routing_key": 7}, {"routing_key": "x" * 256}, {"routing_key": "", "headers": [1]},
     {"routing_key": "", "properties": 7}, {"routing_key": "", "headers": {"CC": "text"}},
