@@ -131,7 +131,11 @@ class DelayQueue(_routes.Destination):
             self.delete_schedule(schedule.of_message(message).name)
             self.unable = self.closed
             return not self.closed
-        copy = self.made_schedules().first_copy(message)
+        try:
+            copy = self.made_schedules().first_copy(message)
+        except Exception as error:  # the file of its time zone is gone
+            QUIET.error(self.name, "%s refuses a schedule: %s", self.name, described(error))
+            return 0
         if copy is None:
             return 0
         copy.may_wait = message.may_wait

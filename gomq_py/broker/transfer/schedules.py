@@ -161,6 +161,8 @@ class Schedules:
 
     def arm(self):
         """Start the timer for the schedule due first."""
+        if self._is_stopped:
+            return
         if self._due.count > 2 * len(self._by_location) + STALE:
             self._due.stop()
             self._due = DueTimer(self._queue.timers, self._on_due)
@@ -172,7 +174,7 @@ class Schedules:
     def stop(self):
         """Send no more messages. Those that were sent are stored again all the same."""
         self._due.stop()
-        if not self._is_stopped and not self._queue.closed:
+        if not self._is_stopped:
             self._is_stopped = True
             for entry in [entry for entry in self._by_location.values() if entry.is_sent]:
                 self._store_sent(entry)

@@ -4,7 +4,7 @@ import pytest
 
 from gomq_py.broker.exchanges import schedule
 from gomq_py.broker.exchanges.delayed import due_ms_of, gone_on
-from gomq_py.broker.routing.route import Destination
+from gomq_py.broker.routing.route import LATER, Destination
 from gomq_py.broker.transfer import schedules
 from gomq_py.broker.transfer.delayed import DelayQueue
 from gomq_py.content.properties import Properties
@@ -264,6 +264,26 @@ def test_copies_that_could_not_be_flushed_are_made_again(bench):
     bench.advance(10)
 
     assert [time - start for _, time, *_ in park.sent] == [1000, 1000]
+
+
+def test_publisher_waits_for_the_files_of_a_new_segment(bench, park):
+    made = message(b"x", properties=Properties(
+        headers={"x-schedule": {"name": "a", "every": 1000}}).encode(), timestamp_ms=bench.now_ms)
+    made.set_kind(1, schedule.SCHEDULED)
+    made.may_wait = True
+
+    assert (park.publish(made), callable(made.lacking), park.schedules.count) == (LATER, True, 0)
+    made.may_wait = False
+    assert park.publish(made) == 1
+    bench.advance(1000)
+
+    assert len(park.sent) == 1
+
+
+def test_schedule_whose_times_cannot_be_told_is_refused_and_no_other(bench, park):
+    """The file of its zone went between the check and the commit."""
+    assert put(bench, park, "a", cron="* * * * *", timezone="Gone/Zone") == 0
+    assert put(bench, park, "b", every=1000) == 1
 
 
 class Full(Destination):
