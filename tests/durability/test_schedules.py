@@ -1,16 +1,19 @@
 """Schedules under power cuts: none that was confirmed ends, and none of its times is left out."""
+import errno
 from random import Random
 
 import pytest
 
 from gomq_py.broker.exchanges import schedule
 from gomq_py.content.properties import Properties
+from gomq_py.hub import timers
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.message import Message
 from tests.durability.seeds import seeds
 from tests.support.node import Node
 from tests.support.power_cut import Disk, PowerCutFiles
 from tests.support.reading import get
+from tests.support.unflushed import Unflushed
 
 # Shorter than a client may have it: the header is checked where it is published.
 EVERY_MS = 5
@@ -26,14 +29,18 @@ def put(node, name, body=b"x"):
     assert node.vhost.exchange("x").delayed_store.publish(message) == 1
 
 
-def work(files, folder, random, confirmed, cut):
-    """Let two schedules send, and replace one of them now and then."""
-    node = Node(folder, files)
+def declare(node):
     node.vhost.declare_exchange(
         "x", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
     node.vhost.declare_queue("q", durable=True)
     node.vhost.bindings.bind_queue("q", "x", "")
     node.committer.wait()
+
+
+def work(files, folder, random, confirmed, cut):
+    """Let two schedules send, and replace one of them now and then."""
+    node = Node(folder, files)
+    declare(node)
     put(node, "a")
     put(node, "b", b"0")
     store, queue = node.vhost.exchange("x").delayed_store, node.vhost.queue("q")
@@ -94,3 +101,37 @@ def test_confirmed_schedule_goes_on_after_each_cut_and_leaves_out_no_time(tmp_pa
     assert cuts
     for folder, promised in [*cuts, (tmp_path / "data", NAMES)]:
         found_after(folder, promised)
+
+
+def test_schedule_goes_on_when_its_store_is_open_again_after_a_fault(tmp_path, monkeypatch):
+    monkeypatch.setattr(timers, "FIRST_PAUSE_MS", 1)
+    node = Node(tmp_path / "data", Unflushed())
+    declare(node)
+    put(node, "a")
+    before, queue = node.vhost.exchange("x").delayed_store, node.vhost.queue("q")
+    node.wait(lambda: queue.ready_count)
+
+    before.store.fence(OSError(errno.EIO, "Input/output error"))
+    some = queue.ready_count
+    node.wait(lambda: queue.ready_count > some)
+
+    after = node.vhost.exchange("x").delayed_store
+    assert before.closed and after is not before and after.schedules.names() == ["a"]
+    node.stop()
+
+
+def test_schedule_ends_with_its_exchange(tmp_path):
+    node = Node(tmp_path / "data", Unflushed())
+    declare(node)
+    put(node, "a")
+    node.wait(lambda: node.vhost.queue("q").ready_count)
+
+    node.vhost.delete_exchange("x")
+    node.committer.wait()
+    declare(node)
+    assert node.vhost.exchange("x").delayed_store.schedules is None
+    node.stop()
+
+    node = Node(tmp_path / "data", Unflushed())
+    assert node.vhost.exchange("x").delayed_store.schedules is None
+    node.stop()
