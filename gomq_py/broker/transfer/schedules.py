@@ -148,14 +148,18 @@ class Schedules:
         self._when_safe(partial(self._safe, entry, location))
 
     def _safe(self, entry, location, error):
-        # After an error both stay. The next boot takes the younger.
-        if error is None and location in entry.former and not self._queue.closed:
-            entry.former.remove(location)
-            try:
-                self._queue.store.delete(location)
-            except StoreError as fault:
-                self._queue.fail(fault)
-            self._touch()
+        # After an error both stay. The next boot takes the younger, or the next message is safe.
+        if error is not None or location not in entry.former or self._queue.closed:
+            return
+        over = entry.former[:entry.former.index(location) + 1]
+        entry.former = [former for former in entry.former if former not in over or former in self._sent]
+        try:
+            for former in over:
+                if former not in self._sent:
+                    self._queue.store.delete(former)
+        except StoreError as fault:
+            self._queue.fail(fault)
+        self._touch()
 
     # the timer
 

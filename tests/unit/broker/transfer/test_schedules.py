@@ -1,4 +1,6 @@
 """Schedules of a delay queue: sent at each of their times, with one message of each on disk."""
+from random import Random
+
 import gevent
 import pytest
 
@@ -62,13 +64,12 @@ def park(bench):
     return make(bench, bench.store("park"))
 
 
-def again(bench, park):
+def again(bench, park, durability=None):
     """What a boot finds after a kill."""
-    park.hold_back()
     bench.timers.pending.clear()
     store, _ = open_store(
         park.store.folder, bench.files, bench.pool, bench.committer, park.store.incarnation)
-    found = make(bench, store)
+    found = make(bench, store, durability)
     while found.rebuild_some():
         pass
     return found
@@ -385,3 +386,89 @@ def test_queue_without_schedules_has_nothing_of_them(bench, park):
     bench.advance(10)
 
     assert park.schedules is None and len(park.sent) == 1
+
+
+class Told:
+    """What a schedule must have sent under its name: each of its times from ``start``, and none once it is
+    over. ``repeats``: how many of its times may have come again.
+    """
+
+    def __init__(self, body, start):
+        self.body, self.start = body, start
+        self.over_ms, self.repeats = None, 0
+
+    def check(self, sent, now_ms):
+        mine = [(time, when) for _, time, when, body in sent if body == self.body]
+        times = [time for time, _ in mine]
+        end_ms = now_ms if self.over_ms is None else self.over_ms
+        assert all(time <= when <= end_ms for time, when in mine)
+        there = sorted(set(times))
+        assert there == list(range(self.start, self.start + 1000 * len(there), 1000))
+        assert len(times) - len(there) <= self.repeats
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_each_time_comes_whatever_happens(bench, seed):
+    """Schedules are set, replaced and deleted, copies find no room, flushes come late and fail, and the
+    broker is killed or ends in order, in any order.
+    """
+    random, disk, told, live = Random(seed), Disk(), [], {}
+    bench.now_ms = bench.now_ms // 1000 * 1000 + 500
+    park = make(bench, bench.store("park"), disk)
+    everything = park.sent
+
+    def over(name):
+        if name in live:
+            live.pop(name).over_ms = bench.now_ms
+
+    def may_repeat():
+        for one in live.values():
+            one.repeats += 1
+
+    for number in range(80):
+        name, step = random.choice("abc"), random.choice((
+            "put", "delete", "leap", "leap", "leap", "flush", "flush", "fail", "room", "kill", "end"))
+        if step == "put":
+            over(name)
+            one = live[name] = Told(b"%d" % number, bench.now_ms // 1000 * 1000 + 1000)
+            told.append(one)
+            assert put(bench, park, name, one.body, every=1000, start=one.start, missed="all") == 1
+        elif step == "delete":
+            over(name)
+            assert put(bench, park, name, b"") == 1
+        elif step == "leap":
+            leap(bench, random.randrange(1500))
+        elif step in ("flush", "fail"):
+            if step == "fail":
+                may_repeat()
+            disk.flush(None if step == "flush" else OSError("cannot be flushed"))
+            bench.settle()
+        elif step == "room":
+            park.full = [] if park.full else [Full("q")]
+        else:
+            if step == "kill":
+                may_repeat()
+            else:
+                park.hold_back()
+                for _ in range(3):
+                    disk.flush()
+                park.write_out()
+            disk.waiting.clear()
+            park = again(bench, park, disk)
+            park.sent = everything
+        assert set(live) == set(park.schedules.names() if park.schedules is not None else ())
+    park.full = []
+
+    def is_still():
+        leap(bench, 200)  # a transfer without room looks again after a second
+        for _ in range(5):
+            disk.flush()
+            leap(bench, 0)
+        last = bench.now_ms // 1000 * 1000
+        sent = {(time, body) for _, time, _, body in everything}
+        return park.store.unacked_count == len(live) and all(
+            one.start > last or (last, one.body) in sent for one in live.values())
+
+    wait_until(is_still, sleep=gevent.sleep)
+    for one in told:
+        one.check(everything, bench.now_ms)
