@@ -5,6 +5,7 @@ stored again with its next time; of two messages with one name the younger count
 acknowledged once the younger is safe. Used by broker.transfer.delayed; a queue without schedules has no
 Schedules. Never switches.
 """
+from collections import deque
 from functools import partial
 
 from gomq_py.broker.exchanges import schedule as _schedule
@@ -38,7 +39,7 @@ class Entry:
     def __init__(self, name):
         self.name = name
         self.location = self.due_ms = 0
-        self.former = []
+        self.former = deque()
         self.is_sent = False
 
 
@@ -106,7 +107,7 @@ class Schedules:
         if entry is None:
             return False
         del self._by_location[entry.location]
-        former, entry.former = [*entry.former, entry.location], []
+        former, entry.former = [*entry.former, entry.location], deque()
         for location in former:
             self._queue.store.delete(location)
             self._pending.pop(location, None)
@@ -139,26 +140,29 @@ class Schedules:
         del self._by_location[location]
         self._pending.pop(location, None)
         entry.former.append(location)
-        if location not in self._sent:  # otherwise when it was sent
-            self._acknowledge(entry, location)
+        self._acknowledge(entry, location)
 
     def _acknowledge(self, entry, location):
-        # An acknowledgement that is on the disk without the younger message would end the schedule.
+        # One that is being sent is acknowledged when that is over. An acknowledgement that
+        # is on the disk without the younger message would end the schedule.
         self._queue.write_out()
         self._when_safe(partial(self._safe, entry, location))
 
     def _safe(self, entry, location, error):
         # After an error both stay. The next boot takes the younger, or the next message is safe.
-        if error is not None or location not in entry.former or self._queue.closed:
+        if error is not None or self._queue.closed:
             return
-        over = entry.former[:entry.former.index(location) + 1]
-        entry.former = [former for former in entry.former if former not in over or former in self._sent]
+        sent = []
         try:
-            for former in over:
-                if former not in self._sent:
+            while entry.former and entry.former[0] <= location:  # the younger lie behind the older
+                former = entry.former.popleft()
+                if former in self._sent:
+                    sent.append(former)
+                else:
                     self._queue.store.delete(former)
         except StoreError as fault:
             self._queue.fail(fault)
+        entry.former.extendleft(reversed(sent))
         self._touch()
 
     # the timer

@@ -1,5 +1,6 @@
 """Schedules of a delay queue: sent at each of their times, with one message of each on disk."""
 from random import Random
+from time import process_time
 
 import gevent
 import pytest
@@ -352,6 +353,19 @@ def test_places_of_replaced_messages_do_not_pile_up(bench, park):
     assert park.schedules._due.count < 200 and park.schedules.count == 1
     leap(bench, 10_000_000)
     assert len(park.sent) == 1
+
+
+def test_replacements_that_wait_for_a_slow_disk_cost_no_more_each(bench):
+    """They were looked through for each that was safe."""
+    disk = Disk()
+    park = make(bench, bench.store("park"), disk)
+    for _ in range(20_000):
+        put(bench, park, "a", every=10_000_000)
+    began = process_time()
+
+    disk.flush()
+
+    assert (park.store.unacked_count, process_time() - began < 2) == (1, True)
 
 
 def test_no_more_than_so_many(bench, park, monkeypatch):
