@@ -29,7 +29,7 @@ LEAST_EVERY_MS = 1000
 MOST_JITTER_MS = 24 * 3600 * 1000
 # Octets of properties and body: the message is written again at each of its times.
 MOST_OCTETS = 64 * 1024
-# Schedules of one exchange: each costs some 0.6 KiB of memory, and is decoded at boot.
+# Schedules of one exchange: each costs some 1 KiB of memory, and is decoded at boot.
 MOST_SCHEDULES = 10_000
 # The flag of a stored message that has a schedule. Bit 0 is the record's own.
 SCHEDULED = 2
