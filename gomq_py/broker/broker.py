@@ -29,6 +29,7 @@ from gomq_py.broker.topology.steps import VHostDeletion
 from gomq_py.broker.topology.vhost import VHost
 from gomq_py.broker.topology_log import records
 from gomq_py.broker.transfer.dead_letters import DeadLetters
+from gomq_py.broker.verbs.access import Access
 from gomq_py.errors import PreconditionFailed
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.observability.log import logger
@@ -86,6 +87,7 @@ class Broker:
         self.users = Users(
             files, data_dir.users_path, committer, self.scheduler, ExchangeState, only_local,
             data_dir.logs_left.get(USERS), partial(data_dir.note_log, USERS))
+        self._factory.may_write = self._may_write
         self.logins = make_logins(self.users, settings, ExchangeState)
         self.user_limits = limits.UserLimits(self.users)
         self.alarms = Alarms()
@@ -357,6 +359,11 @@ class Broker:
         """Return the incarnations (folder ids) of deleted entities whose folders may still exist."""
         leaving = [deletion.vhost.incarnations() for deletion in self.leaving.values()]
         return self._factory.removing.union(*leaving)
+
+    def _may_write(self, user, vhost, exchange):
+        """True if the user of this name may publish to the exchange."""
+        found = self.users.get(user)
+        return found is not None and Access(found, vhost).may_write(exchange)
 
     def _disown_if_deleted(self, user):
         """Reapply the policies that a user has set, because the user's rights have changed. For a deleted

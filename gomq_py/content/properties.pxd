@@ -8,7 +8,8 @@ cdef unsigned int EXPIRATION, MESSAGE_ID, TIMESTAMP, TYPE
 cdef unsigned int USER_ID, APP_ID, CLUSTER_ID, CONTINUED
 cdef const unsigned char* DELAY
 cdef const unsigned char* DELIVER_AT
-cdef Py_ssize_t DELAY_BYTES, DELIVER_AT_BYTES, MOST_LONGER
+cdef const unsigned char* SCHEDULE
+cdef Py_ssize_t DELAY_BYTES, DELIVER_AT_BYTES, SCHEDULE_BYTES, MOST_LONGER
 cdef long long MOST_MS, LARGEST, NOT_DELAYED, UNTOLD
 cdef uint64_t LAST_DATE_S
 

@@ -43,9 +43,13 @@ EMPTY_TABLE = encode_table({})
 
 # The headers that delay a message: for so many milliseconds, and until a time.
 X_DELAY, X_DELIVER_AT = "x-delay", "x-deliver-at"
+# The header that repeats a message (broker.exchanges.schedule).
+X_SCHEDULE = "x-schedule"
 _DELAY, _DELIVER_AT = X_DELAY.encode(), X_DELIVER_AT.encode()  # kept, because C points there
+_SCHEDULE = X_SCHEDULE.encode()
 DELAY, DELAY_BYTES = _DELAY, len(_DELAY)
 DELIVER_AT, DELIVER_AT_BYTES = _DELIVER_AT, len(_DELIVER_AT)
+SCHEDULE, SCHEDULE_BYTES = _SCHEDULE, len(_SCHEDULE)
 # Ten years: a longer delay is a mistake, and its sum with the clock must not overflow.
 MAX_DELAY_MS = 10 * 365 * 24 * 3600 * 1000
 MOST_MS = MAX_DELAY_MS
@@ -311,8 +315,8 @@ class Properties:
 
 def due_ms(p, at, end, arrived_ms):
     """Unix milliseconds at which a message is due, by its checked header entries in [``at``, ``end``).
-    NOT_DELAYED if no header delays it; UNTOLD if the octets must first be decoded. ``arrived_ms``: its
-    arrival, Unix milliseconds.
+    NOT_DELAYED if no header delays it; UNTOLD if the octets must first be decoded, or have a x-schedule.
+    ``arrived_ms``: its arrival, Unix milliseconds.
     """
     delay_at = deliver_at = -1
     while at < end:
@@ -321,6 +325,8 @@ def due_ms(p, at, end, arrived_ms):
             delay_at = value
         elif deliver_at < 0 and is_key(p, at, DELIVER_AT, DELIVER_AT_BYTES):
             deliver_at = value
+        elif is_key(p, at, SCHEDULE, SCHEDULE_BYTES):
+            return UNTOLD
         at = fields.skip_value(p, value)
     due = NOT_DELAYED
     if delay_at >= 0:

@@ -37,6 +37,9 @@ LISTS = {
     ),
     "list_parameters": ("parameters", "parameters", "vhost component name value"),
     "list_vhost_limits": ("limits of virtual hosts", "vhost-limits", "vhost value"),
+    "list_schedules": (
+        "schedules", "schedules/{vhost}", "exchange name cron timezone every missed user next"
+    ),
     "list_shovels": ("shovels", "shovels/{vhost}", "name vhost state"),
     "shovel_status": (
         "the state of shovels", "shovels", "name vhost type state src_uri dest_uri rate moved lag error"

@@ -107,6 +107,14 @@ def delete_exchange(session, exchange, if_unused):
     session.api.delete("exchanges", session.vhost, exchange, **({"if_unused": "true"} if if_unused else {}))
 
 
+@command("delete_schedule")
+@argument("exchange")
+@click.argument("schedule")
+def delete_schedule(session, exchange, schedule):
+    """Delete a schedule of a delayed exchange."""
+    session.api.delete("schedules", session.vhost, exchange, schedule)
+
+
 def _set_policy_command(word, path):
     @command(f"set_{word}", help="Create or replace; DEFINITION is JSON.")
     @argument(word)

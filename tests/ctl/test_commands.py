@@ -115,6 +115,22 @@ def test_exchanges_bindings_policies_and_limits(ctl):
     done(ctl("delete_vhost", "v"))
 
 
+def test_schedules(ctl):
+    done(ctl("create_exchange", "direct", "timed", "--delayed"))
+    nightly = {"name": "nightly", "cron": "0 3 * * *"}
+    requests.post(
+        f"{ctl.uri}/api/exchanges/%2F/timed/publish", auth=("guest", "guest"), timeout=in_time(10), json={
+            "routing_key": "k", "payload": "x", "payload_encoding": "string",
+            "properties": {"headers": {"x-schedule": nightly}}}).raise_for_status()
+
+    assert [(row["exchange"], row["name"], row["cron"], row["user"]) for row in data(
+        ctl("-f", "json", "list_schedules"))] == [("timed", "nightly", "0 3 * * *", "guest")]
+    done(ctl("delete_schedule", "timed", "nightly"))
+    assert data(ctl("-f", "json", "list_schedules")) == []
+    assert ctl("delete_schedule", "timed", "nightly").returncode == 1
+    done(ctl("delete_exchange", "timed"))
+
+
 def test_virtual_host_is_described_with_the_options_of_rabbitmqctl(ctl):
     """A second call changes what it names, and nothing else."""
     def add(*options):

@@ -72,6 +72,7 @@ PROPERTIES = tuple(
         Properties(
             headers={"x-death": [{"queue": "q", "reason": "expired", "count": 2**62}]}, delivery_mode=2
         ),
+        Properties(headers={"x-schedule": {"name": "n", "every": 1000}}),
     )
 ) + (b"\x00\x01", b"\x20\x00\x00\x00\x00\x09")
 NUMBERS = {

@@ -15,6 +15,7 @@ import pytest
 from gomq_py.broker.features import table
 from gomq_py.broker.features.arguments import ARGUMENTS
 from gomq_py.broker.policies.policy import KEYS, OPERATOR_KEYS
+from gomq_py.broker.exchanges import schedule
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed
 from gomq_py.content.properties import Properties
@@ -47,7 +48,7 @@ BINDINGS = [("bound.headers", "x-match"), ("bound.headers", "n"), ("bound.topic"
 CONSUMER_ARGUMENTS = [*table.CONSUMER_ARGUMENTS, "unknown"]
 HEADERS = [
     "x-delay", "x-deduplication-header", "x-cache-ttl", "x-death", "CC", "BCC", "x-delivery-count",
-    "x-stream-filter-value", "x-first-death-queue", "x-opt-deliver-at", "n",
+    "x-stream-filter-value", "x-first-death-queue", "x-opt-deliver-at", "n", "x-schedule",
 ]
 
 
@@ -231,6 +232,11 @@ def _ways_of(key):
             {"x-death": [{**death, field: value}], "x-first-death-queue": "way.dies"}
             for field in ("count", "time", "queue", "routing-keys") for value in TABLE
         )
+    if key == "x-schedule":
+        daily = {"name": "n", "cron": "0 0 * * *"}
+        yield from (
+            {"x-schedule": {**base, field: value}} for base in (daily, {"name": "n", "every": 86_400_000})
+            for field in schedule.FIELDS for value in TABLE)
     if key in ("CC", "BCC"):
         yield from ({key: [value]} for value in TABLE)
 

@@ -95,6 +95,8 @@ class Busy:
             channel.basic_publish("", "idle", b"%d" % number, properties)
             channel.basic_publish("", "log", b"%d" % number, properties)
         channel.basic_publish("later", "k", b"wait", pika.BasicProperties(headers={"x-delay": 3_600_000}))
+        channel.basic_publish("later", "k", b"again", pika.BasicProperties(
+            headers={"x-schedule": {"name": "hourly", "every": 3_600_000}}))
         with contextlib.suppress(pika.exceptions.UnroutableError):
             channel.basic_publish("hox", "nowhere", b"", mandatory=True)
         channel.basic_publish("hox", "nowhere", b"")

@@ -2,6 +2,7 @@
 what waits for its time, and searching.
 """
 import time
+from datetime import datetime, timezone
 from urllib.parse import quote
 
 import pika
@@ -85,6 +86,20 @@ def test_a_trial_says_that_a_message_would_wait(api, name):
 
     assert 0 < trial["matches"][0]["due"] / 1000 - time.time() < 61
     assert trial["delayed"][0]["exchange"] == name
+
+
+def test_a_trial_says_when_a_message_that_repeats_is_sent(api, name):
+    api.put(f"queues/%2F/{name}")
+    api.put(f"exchanges/%2F/{name}", {
+        "type": "x-delayed-message", "arguments": {"x-delayed-type": "direct"}})
+    api.post(f"bindings/%2F/e/{name}/q/{name}", {"routing_key": "k"})
+
+    trial = route(api, name, "k", headers={"x-schedule": {"name": "a", "every": 60_000}})
+    refused = api.post(f"exchanges/%2F/{name}/route", {
+        "routing_key": "k", "headers": {"x-schedule": {"name": "a", "every": 5}}})
+
+    assert 0 < trial["matches"][0]["due"] / 1000 - time.time() < 61
+    assert (refused.status_code, "field 'every'" in refused.json()["reason"]) == (400, True)
 
 
 @pytest.mark.parametrize("body", [
@@ -232,6 +247,90 @@ def test_what_a_delayed_exchange_holds_takes_the_right_to_read_it(api, name):
     api.put("permissions/%2F/blind", {"configure": ".*", "write": ".*", "read": ""})
 
     assert api.as_user("blind", "blind").get(f"delayed/%2F/{name}").status_code == 401
+
+
+# schedules
+
+def scheduled(channel, exchange, name, **fields):
+    channel.exchange_declare(exchange, "x-delayed-message", arguments={"x-delayed-type": "direct"})
+    channel.confirm_delivery()
+    channel.basic_publish(exchange, "k", b"body", pika.BasicProperties(
+        headers={"x-schedule": {"name": name, **fields}}))
+    return f"schedules/%2F/{exchange}/{quote(name, safe='')}"
+
+
+def test_schedules_are_listed_shown_and_deleted(api, channel, name):
+    start = datetime(2030, 1, 1, tzinfo=timezone.utc)
+    hourly = scheduled(
+        channel, name, "a/b", cron="0 * * * *", timezone="Europe/Berlin", jitter=5, missed="none")
+    often = scheduled(channel, name, "often", every=1000, start=start)
+
+    rows = [one for one in api.get("schedules/%2F").json() if one["exchange"] == name]
+    shown = api.get(hourly).json()
+
+    start_ms = int(start.timestamp() * 1000)
+    assert rows[1] == {
+        "vhost": "/", "exchange": name, "name": "often", "cron": None, "timezone": None, "every": 1000,
+        "start": start_ms, "end": None, "jitter": 0, "missed": "once", "user": "guest", "time": start_ms,
+        "next": start_ms, "routing_key": "k", "payload_bytes": 4}
+    assert shown == {
+        **rows[0], "payload": "body", "payload_encoding": "string", "properties": shown["properties"]}
+    assert (shown["cron"], shown["timezone"], shown["missed"]) == ("0 * * * *", "Europe/Berlin", "none")
+    assert shown["time"] % 3_600_000 == 0 and 0 <= shown["next"] - shown["time"] <= 5
+    assert rows == [one for one in api.get("schedules").json() if one["exchange"] == name]
+    assert api.delete(often).status_code == 204
+    assert [api.delete(often).status_code, api.get(often).status_code] == [404, 404]
+    assert [api.get(path).status_code for path in (
+        "schedules/%2F/amq.topic/a", f"schedules/none/{name}/a", "schedules/%2F/none/a")] == [404, 404, 404]
+    assert [one["name"] for one in api.get("schedules/%2F").json() if one["exchange"] == name] == ["a/b"]
+
+
+def test_schedule_is_published_by_http_and_refused_by_its_field(api, name):
+    api.put(f"exchanges/%2F/{name}", {
+        "type": "x-delayed-message", "arguments": {"x-delayed-type": "direct"}})
+
+    def publish(payload="x", **fields):
+        return api.post(f"exchanges/%2F/{name}/publish", {
+            "routing_key": "k", "payload": payload, "payload_encoding": "string",
+            "properties": {"headers": {"x-schedule": fields}}})
+
+    assert publish(name="a", every=1000).status_code == 200
+    refused = publish(name="a", every=1)
+    assert (refused.status_code, "field 'every'" in refused.json()["reason"]) == (400, True)
+    assert publish("", name="a").status_code == 200
+    assert api.get(f"schedules/%2F/{name}/a").status_code == 404
+
+
+def test_schedule_takes_the_right_to_read_or_write(api, channel, name):
+    path = scheduled(channel, name, "a", every=1000)
+    for user, write, read in (("reader", "", ".*"), ("writer", ".*", "")):
+        api.put(f"users/{user}", {"password": user, "tags": "management"})
+        api.put(f"permissions/%2F/{user}", {"configure": "", "write": write, "read": read})
+    reader, writer = api.as_user("reader", "reader"), api.as_user("writer", "writer")
+
+    assert [reader.get(path).status_code, writer.get(path).status_code] == [200, 401]
+    assert [one.get("schedules").json() == [] for one in (reader, writer)] == [False, True]
+    assert [reader.delete(path).status_code, writer.delete(path).status_code] == [401, 204]
+
+
+def test_schedule_is_not_sent_without_the_right_of_its_user(api, channel, name):
+    api.put(f"queues/%2F/{name}")
+    api.put(f"exchanges/%2F/{name}", {
+        "type": "x-delayed-message", "arguments": {"x-delayed-type": "fanout"}})
+    api.post(f"bindings/%2F/e/{name}/q/{name}")
+    api.put("users/leaver", {"password": "leaver", "tags": "management"})
+    api.put("permissions/%2F/leaver", {"configure": "", "write": ".*", "read": ".*"})
+    answer = api.as_user("leaver", "leaver").post(f"exchanges/%2F/{name}/publish", {
+        "routing_key": "k", "payload": "x", "payload_encoding": "string",
+        "properties": {"headers": {"x-schedule": {"name": "a", "every": 1000}}}})
+    assert answer.status_code == 200
+    api.delete("users/leaver")
+
+    path = f"schedules/%2F/{name}/a"
+    before = api.get(path).json()["time"]
+    wait_until(lambda: api.get(path).json()["time"] > before)
+
+    assert channel.queue_declare(name, passive=True).method.message_count == 0
 
 
 # searching

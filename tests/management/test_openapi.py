@@ -20,6 +20,7 @@ NAMES = {
     "/api/auth/attempts": {"name": "{node}"},
     "/api/exchanges/{vhost}/{name}/bindings/destination": {"name": "hox2"}, "/api/exchanges": {"name": "hox"},
     "/api/streams": {"name": "log", "number": "{segment}"},
+    "/api/schedules": {"exchange": "later", "name": "hourly"},
     "/api/delayed": {"name": "later"}, "/api/unacked": {"name": "busy"},
     "/api/queues/quorum": {"name": "members"}, "/api/queues": {"name": "busy"},
     "/api/users/{name}/queues": {"name": "guest"}, "/api/users": {"name": "houser"},

@@ -48,6 +48,26 @@ def test_delayed_messages_stand_in_the_order_of_their_time(ui, channel, name):
     expect(ui.page.locator(".due").nth(1)).to_contain_text(re.compile(r"in 1 h (30|29) min"))
 
 
+def test_schedules_are_listed_and_deleted(ui, api, channel, name):
+    channel.exchange_declare(name, "x-delayed-message", arguments={"x-delayed-type": "fanout"})
+    for one, fields in (
+        ("nightly", {"cron": "0 3 * * *", "timezone": "Europe/Berlin"}), ("often", {"every": 3_600_000})
+    ):
+        channel.basic_publish(name, "key", b"body", pika.BasicProperties(
+            headers={"x-schedule": {"name": f"{one} {name}", **fields}}))
+
+    ui.open("#/schedules")
+    row = ui.page.get_by_role("row").filter(has_text=f"nightly {name}")
+    expect(row).to_contain_text("0 3 * * * Europe/Berlin")
+    expect(ui.page.get_by_role("row").filter(has_text=f"often {name}")).to_contain_text("every 1 h")
+    row.get_by_role("checkbox").check()
+    ui.page.get_by_role("button", name="Delete").click()
+    ui.page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+
+    expect(row).to_have_count(0)
+    assert [one["name"] for one in api.get("schedules/%2F") if one["exchange"] == name] == [f"often {name}"]
+
+
 def test_a_stream_is_scrubbed_by_offset_and_time(ui, channel, name):
     channel.queue_declare(name, durable=True, arguments=STREAM)
     for number in range(120):

@@ -30,6 +30,8 @@ def estate(managed):
             headers=headers, content_type=HOSTILE, type=HOSTILE))
     channel.basic_publish(later, f"key{HOSTILE}", b"x", pika.BasicProperties(
         headers={**headers, "x-delay": 3_600_000}))
+    channel.basic_publish(later, f"key{HOSTILE}", b"x", pika.BasicProperties(
+        headers={"x-schedule": {"name": HOSTILE, "every": 3_600_000}}))
     method, _, _ = wait_until(lambda: (got := channel.basic_get(queue))[0] and got)
     channel.basic_reject(method.delivery_tag, requeue=False)
     channel.basic_qos(prefetch_count=1)
@@ -43,7 +45,7 @@ def test_hostile_names_are_texts_on_all_pages_about_messages(ui, estate):
     queue, stream, later, dead = (quote(one, safe="") for one in estate)
     addresses = (
         f"queues/%2F/{queue}/messages", f"queues/%2F/{queue}/move", f"dead-letters/%2F/{dead}",
-        "dead-letters", "unacked", f"unacked/%2F/{queue}", "delayed",
+        "dead-letters", "unacked", f"unacked/%2F/{queue}", "delayed", "schedules",
         f"delayed/%2F/{later}", f"streams/%2F/{stream}/timeline",
         f"tasks?queue={queue}", f"topology?exchange={later}&key=key{quote(HOSTILE, safe='')}&tried=1",
     )

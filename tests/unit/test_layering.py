@@ -172,6 +172,7 @@ LIBRARIES = {
     "connections": {"gevent"},
     "http": {"gevent", "flask", "werkzeug", "orjson", "prometheus_client", "wsproto", "h11"},
     "broker": {"gevent"},
+    "broker.exchanges": {"cronsim"},
     **dict.fromkeys(("broker.queues", "broker.signals", "broker.topology", "broker.verbs"), {"gevent"}),
     "auth": {"gevent", "bcrypt", "jwt"},
     **dict.fromkeys(("storage.flush", "storage.segments"), {"gevent"}),

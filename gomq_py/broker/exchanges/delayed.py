@@ -4,11 +4,12 @@
 The argument ``x-delayed-type`` names the inner type, whose rules and bindings apply. Delayed messages lie in
 ``delayed_store``, a broker.transfer.delayed.DelayQueue. The header of a due message is negated, as by
 RabbitMQ's plugin, so that no exchange delays the message again. The header ``x-deliver-at`` (a timestamp, or
-Unix milliseconds) gives the due time itself.
+Unix milliseconds) gives the due time itself. The header ``x-schedule`` repeats a message (schedule.py here).
 """
 from datetime import datetime
 
 from gomq_py.broker.envelope import expiration_ms
+from gomq_py.broker.exchanges import schedule
 from gomq_py.broker.exchanges.direct import DirectExchange
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.exchanges.fanout import FanoutExchange
@@ -99,20 +100,22 @@ def due_ms_of(message):
 
 def gone_on(message, now_ms):
     """Return (copy of a due message, its headers as a dict) for routing. The copy has negated delay headers,
-    and an expiration counted from ``now_ms``.
+    or the headers of a schedule's time, and an expiration counted from ``now_ms``.
     """
-    edit = PropertyEdit(message.get_properties())
+    edit, fields = PropertyEdit(message.get_properties()), message.describe()
+    persistent = fields["persistent"]
+    if fields["flags"] & schedule.SCHEDULED:
+        persistent = schedule.as_sent(edit)
     for key in (X_DELAY, X_DELIVER_AT):
         value = get_key(edit.headers, key)
         if value is not None:
             edit.headers = set_key(edit.headers, key, _negated(value))
-    fields = message.describe()
     expires_ms = expiration_ms(edit.expiration)
     released = Message()
     released.assign(
         message.get_exchange(), message.get_routing_key(), edit.octets(), message.get_body(), now_ms,
         expires_at_ms=0 if expires_ms is None else now_ms + expires_ms, priority=fields["priority"],
-        persistent=fields["persistent"])
+        persistent=persistent)
     return released, decode_table(edit.headers)[0]
 
 

@@ -5,6 +5,7 @@ that the reason given is that of the exchange type itself.
 """
 from typing import Any, NamedTuple
 
+from gomq_py.broker.exchanges import schedule
 from gomq_py.broker.exchanges.consistent_hash import ConsistentHashExchange
 from gomq_py.broker.exchanges.delayed import DelayedExchange, delay_of, time_of
 from gomq_py.broker.exchanges.direct import DirectExchange
@@ -15,6 +16,7 @@ from gomq_py.broker.exchanges.modulus_hash import ModulusHashExchange
 from gomq_py.broker.exchanges.random_choice import RandomExchange
 from gomq_py.broker.exchanges.topic import TopicExchange
 from gomq_py.broker.routing.routing import takes_onward
+from gomq_py.content.properties import X_SCHEDULE
 from gomq_py.hub.turns import paced
 
 # Most steps shown to the operator.
@@ -48,8 +50,12 @@ class Trial:
 
 
 def try_out(routing, exchange, routing_keys, headers, now_ms):
-    """The Trial of a message to ``exchange``. ``routing_keys``: its key, then CC's and BCC's. May switch."""
+    """The Trial of a message to ``exchange``. ``routing_keys``: its key, then CC's and BCC's. Raises
+    PreconditionFailed. May switch.
+    """
     found = Trial()
+    if exchange.delayed_store is not None and headers and X_SCHEDULE in headers:
+        found.due_ms[exchange] = schedule.read(headers, False, now_ms).first_ms(now_ms)
     seen = {exchange: None}
     ahead = [exchange]
     reached: dict[Any, Any] = {}

@@ -58,6 +58,7 @@ class QueueFactory:
         self.scheduler = scheduler
         self.exchange_defaults = {}
         self.consumer_timeout_ms = 0  # default of queues without their own
+        self.may_write = None  # set by the broker: may_write(user, vhost, exchange)
         self.on_consumer_timeout = _nothing  # called when the timeout of a queue has changed
         self._data_dir = data_dir
         self._files = files
@@ -237,6 +238,7 @@ class QueueFactory:
             made = DelayQueue(
                 name, exchange.durable, store, self.scheduler, self.durability, self.timers)
             made.due_ms_of = delayed.due_ms_of
+            made.may_write = lambda user: self.may_write(user, exchange.vhost, exchange.name)
             made.release = lambda message, pending: route(
                 exchange, *delayed.gone_on(message, self.timers.now_ms()), pending)
             made.routes = RememberedRoutes(lambda routing: route_of(

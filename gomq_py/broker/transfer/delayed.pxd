@@ -11,26 +11,37 @@ from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.stores.store cimport Store
 
+cdef unsigned char SCHEDULED
+
 cdef class DelayQueue(_routes.Destination):
     cdef readonly Store store
     cdef readonly bint closed
     cdef readonly object aside, timers
-    cdef public object due_ms_of, release, on_failed
+    cdef public object due_ms_of, release, on_failed, may_write
+    cdef readonly object schedules
     cdef public RememberedRoutes routes
     cdef readonly Scheduler scheduler
     cdef readonly DueTimer due
     cdef object _complained_ms
     cdef _engine.Transfer _transfer
     cdef Message _message
-    @cython.locals(due_ms="long long", expires_at_ms=uint64_t)
+    cdef object _waiting, _when_safe
+    @cython.locals(due_ms="long long")
     cpdef int publish(self, Message message) except -1
+    @cython.locals(expires_at_ms=uint64_t)
+    cdef int _store(self, Message message, uint64_t due_ms) except -1
+    @cython.locals(copy=Message)
+    cdef int _publish_schedule(self, Message message) except -1
     @cython.locals(p=cython.p_uchar, at=Py_ssize_t)
     cdef long long _scanned_due_ms(self, Message message) except? -1
     cpdef next_store(self)
     cpdef bint outlives_kill(self) except -1
     @cython.locals(message=Message)
-    cdef bint _take_newest(self) except -1
+    cpdef bint take_newest(self) except -1
+    cpdef arm(self)
     cdef wait_again(self, uint64_t location)
+    cdef put_back(self, uint64_t location, uint64_t due_ms)
+    cdef bint is_scheduled(self, location) except -1
 
 cdef class DueMessages(_engine.Source):
     cdef readonly dict pending

@@ -1,17 +1,20 @@
 """Delay queue: keeps the messages of a delayed exchange in a store until they are due.
 
 Every message stays unacked in the store until it was released and its copies are on disk. A DueTimer, which
-is filled from the store at boot, orders the messages by due time. Never switches.
+is filled from the store at boot, orders the messages by due time. Never switches. Messages with the flag
+SCHEDULED are sent again and again (broker.transfer.schedules).
 
 The only Python object of a message is its location: the headers are read in place, and a due message is
 copied into a buffer of the slice. Messages whose properties are not simple take a slower path, through
 ``due_ms_of`` and ``release``, with the same results.
 """
 from gomq_py import octets
+from gomq_py.broker.exchanges import schedule
 from gomq_py.broker.queues import due_timer as _due_timer
 from gomq_py.broker.queues.set_aside import SetAside, described
 from gomq_py.broker.routing import route as _routes
 from gomq_py.broker.transfer import engine as _engine
+from gomq_py.broker.transfer.schedules import Schedules
 from gomq_py.content import forms, properties
 from gomq_py.content.properties import PropertyScan
 from gomq_py.observability.log import logger
@@ -22,6 +25,7 @@ from gomq_py.storage.message import Message
 LOG = logger("queue")
 QUIET = QuietLog(LOG)
 
+SCHEDULED = schedule.SCHEDULED  # so that its .pxd can type it
 # Delay before the next attempt for a message whose remaining queues are closed by a fault.
 CLOSED_MS = 10_000
 # Least interval between two log lines about a full disk.
@@ -39,11 +43,14 @@ class DelayQueue(_routes.Destination):
         routes                       RememberedRoutes by exchange and routing key; None: ``release`` routes
                                      each
         on_failed()                  if set, called when a fault has closed the queue
+        may_write(user)              if set, called before a scheduled message is sent
+        schedules                    a Schedules, made for its first message, or None
     """
 
     __slots__ = (
         "store", "closed", "aside", "due_ms_of", "release", "routes", "scheduler", "timers", "due",
-        "on_failed", "_complained_ms", "_transfer", "_message",
+        "on_failed", "may_write", "schedules", "_complained_ms", "_transfer", "_waiting", "_message",
+        "_when_safe",
     )
 
     def __init__(self, name, durable, store, scheduler, durability, timers):
@@ -55,14 +62,15 @@ class DelayQueue(_routes.Destination):
         self.due_ms_of = self.release = self.routes = None
         self.scheduler = scheduler
         self.timers = timers
-        waiting = DueMessages(self)
+        self._waiting = DueMessages(self)
+        self._when_safe = durability.when_safe
         self._transfer = _engine.Transfer(
-            "delayed messages", waiting, ReleasedMessages(self, waiting.pending), scheduler, timers,
-            durability.when_safe,
+            "delayed messages", self._waiting, ReleasedMessages(self, self._waiting.pending), scheduler,
+            timers, durability.when_safe,
         )
         self.due = _due_timer.DueTimer(timers, self._are_due)
         self._message = Message()
-        self.on_failed = None
+        self.on_failed = self.may_write = self.schedules = None
         store.listener = self
 
     @property
@@ -84,6 +92,8 @@ class DelayQueue(_routes.Destination):
             self.unable = True
             return 0
         self.unable = False
+        if message.flags & SCHEDULED:
+            return self._publish_schedule(message)
         due_ms = self._scanned_due_ms(message)
         if due_ms <= 0:
             try:
@@ -91,11 +101,14 @@ class DelayQueue(_routes.Destination):
             except Exception as error:
                 QUIET.error(self.name, "%s refuses a message: %s", self.name, described(error))
                 return 0
+        return self._store(message, due_ms)
+
+    def _store(self, message, due_ms):
         expires_at_ms = message.expires_at_ms  # the due time takes its place in the store
         message.expires_at_ms = due_ms
         try:
             self.store.append(message)
-            self._take_newest()
+            self.take_newest()
         except StoreLater as error:
             message.lacking = error.wait
             return _routes.LATER
@@ -111,6 +124,39 @@ class DelayQueue(_routes.Destination):
         if not self.touched:
             self.scheduler.touch(self)
         return 1
+
+    def _publish_schedule(self, message):
+        """Set, replace or, by an empty message, delete a schedule."""
+        if not message.body_length:
+            self.delete_schedule(schedule.of_message(message).name)
+            self.unable = self.closed
+            return not self.closed
+        try:
+            copy = self.made_schedules().first_copy(message)
+        except Exception as error:  # the file of its time zone is gone
+            QUIET.error(self.name, "%s refuses a schedule: %s", self.name, described(error))
+            return 0
+        if copy is None:
+            return 0
+        copy.may_wait = message.may_wait
+        answer = self._store(copy, copy.expires_at_ms)
+        message.lacking = copy.lacking
+        return answer
+
+    def delete_schedule(self, name):
+        """Delete a schedule. Returns False if there is none, or a fault has closed the queue."""
+        try:
+            return not self.closed and self.schedules is not None and self.schedules.delete(name)
+        except StoreError as error:
+            self.fail(error)
+            return False
+
+    def made_schedules(self):
+        """The queue's Schedules."""
+        if self.schedules is None:
+            self.schedules = Schedules(self, self._when_safe, self._waiting.pending, self._are_due)
+            self.schedules.may_write = self.may_write
+        return self.schedules
 
     def _are_due(self):
         self._transfer.start()
@@ -152,12 +198,20 @@ class DelayQueue(_routes.Destination):
         a batch; returns 0.
         """
         if not self._transfer.running:
-            self.due.arm()
+            self.arm()
         return 0
+
+    def arm(self):
+        """Start the timers for what is due first."""
+        self.due.arm()
+        if self.schedules is not None:
+            self.schedules.arm()
 
     def hold_back(self):
         """Release no more messages. Released messages are still removed from the store."""
         self.due.stop()
+        if self.schedules is not None:
+            self.schedules.stop()
         self._transfer.close()
 
     def close(self):
@@ -183,25 +237,41 @@ class DelayQueue(_routes.Destination):
     def rebuild_some(self):
         """Load a slice of the stored messages into the timer. Returns True if more are left."""
         for _ in range(REBUILT_AT_ONCE):
-            if not self.store.ready_count or not self._take_newest():
-                self.due.arm()
+            if not self.store.ready_count or not self.take_newest():
+                self.arm()
                 return False
         return True
 
-    def _take_newest(self):
-        """Add the store's next ready message to the timer. Returns False if the store cannot read one."""
+    def take_newest(self):
+        """Add the store's next ready message to its timer. Returns False if the store cannot read one."""
         message = self._message
         if not self.store.peek(message):
             return False
         self.store.shift()
-        self.due.push(message.expires_at_ms, message.location)
+        if message.flags & SCHEDULED:
+            self.made_schedules().add(message)
+        else:
+            self.due.push(message.expires_at_ms, message.location)
         return True
 
     def wait_again(self, location):
         """Put a due message back into the timer, because its destinations cannot store it now."""
         self.complain("keeps messages that are due: there is no room where they go%s", "")
-        if self.store.read(location, self._message):
+        if self.is_scheduled(location):
+            self.schedules.put_back(location, self.timers.now_ms())
+        elif self.store.read(location, self._message):
             self.due.push(self._message.expires_at_ms, location)
+
+    def put_back(self, location, due_ms):
+        """Put a due message back into its timer."""
+        if self.is_scheduled(location):
+            self.schedules.put_back(location, due_ms)
+        else:
+            self.due.push(due_ms, location)
+
+    def is_scheduled(self, location):
+        """True if the due message at this location has a schedule."""
+        return self.schedules is not None and self.schedules.is_one(location)
 
     def complain(self, text, detail):
         """Log ``text`` with the argument ``detail``, about a full disk; rate-limited."""
@@ -248,15 +318,24 @@ class DueMessages(_engine.Source):
         self._queue = queue
 
     def take(self, message):
+        if self._queue.schedules is not None:
+            item = self._queue.schedules.take()
+            if item is not None:
+                return item
         return self._queue.due.take()
 
     def show(self, item, message):
+        if self._queue.schedules is not None and self._queue.is_scheduled(item):
+            return not self._queue.closed and self._queue.schedules.fill(item, message)
         return not self._queue.closed and self._queue.store.read(item, message)
 
     def drop(self, item):
         queue = self._queue
         if not queue.closed:
-            queue.store.delete(item)
+            if queue.schedules is not None and queue.is_scheduled(item):
+                queue.schedules.dropped(item)
+            else:
+                queue.store.delete(item)
             if not queue.touched:
                 queue.scheduler.touch(queue)
 
@@ -268,7 +347,7 @@ class DueMessages(_engine.Source):
             len(items), error,
         )
         for item in items:
-            self._queue.due.push(self._queue.timers.now_ms(), item)
+            self._queue.put_back(item, self._queue.timers.now_ms())
 
     def no_room(self, item, pending):
         """Put the message back to wait. All other messages wait, too, unless all of ``pending`` are queues
@@ -276,7 +355,7 @@ class DueMessages(_engine.Source):
         """
         self.pending[item] = pending
         if are_closed(pending):
-            self._queue.due.push(self._queue.timers.now_ms() + CLOSED_MS, item)
+            self._queue.put_back(item, self._queue.timers.now_ms() + CLOSED_MS)
             return _engine.LEFT_TO_SOURCE
         self._queue.wait_again(item)
         return _engine.ALL_WAIT
@@ -295,7 +374,7 @@ class DueMessages(_engine.Source):
         queue = self._queue
         if queue.routes is not None and not queue.count:
             queue.routes.forget()  # they refer to queues that may be deleted meanwhile
-        queue.due.arm()
+        queue.arm()
 
 
 def are_closed(destinations):
@@ -317,7 +396,7 @@ class ReleasedMessages(_engine.Target):
 
     def send(self, item, message):
         queue = self._queue
-        if queue.routes is None or self._pending and item in self._pending:
+        if queue.routes is None or message.flags & SCHEDULED or self._pending and item in self._pending:
             return queue.release(message, self._pending.pop(item, None)) or None
         route = self._route(queue.routes, message)
         if route is None or not self._fill(message):

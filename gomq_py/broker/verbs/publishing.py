@@ -17,6 +17,7 @@ from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.route import LATER, Route
 from gomq_py.broker.routing.routing import with_properties
 from gomq_py.broker.signals import tracing
+from gomq_py.broker.verbs import schedules
 from gomq_py.broker.verbs.blocked_publish import BlockedPublish
 from gomq_py.content.fields import encode_shortstr
 from gomq_py.content.properties import Properties
@@ -153,19 +154,24 @@ def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     persistent = envelope.is_persistent()
     caller.access.check_write_topic(exchange, more_keys)  # RabbitMQ does not check CC and BCC
     headers = envelope.headers()
-    if vhost.needs_properties:
-        headers = with_properties(headers, envelope.properties())
-    destinations = vhost.route(exchange, routing_key, headers, more_keys)
+    octets, flags = envelope.octets(), envelope.flags
+    if schedules.is_set(exchange, envelope, headers):
+        octets = schedules.checked(caller, exchange, headers, octets, len(body), now_ms)
+        destinations, flags, persistent = (exchange.delayed_store,), schedules.SCHEDULED, True
+    else:
+        if vhost.needs_properties:
+            headers = with_properties(headers, envelope.properties())
+        destinations = vhost.route(exchange, routing_key, headers, more_keys)
     if headers and len(destinations) > 1:  # a header may make the message a retained one
         # Retained messages come first: other destinations must not change their order in time.
         destinations = sorted(destinations, key=_takes_publishes_only, reverse=True)
     message = Message()
     message.assign(
-        to_octets(exchange.name), to_octets(routing_key), envelope.octets(), body, now_ms,
+        to_octets(exchange.name), to_octets(routing_key), octets, body, now_ms,
         expires_at_ms=0 if lives_ms is None else now_ms + lives_ms, priority=envelope.priority,
         persistent=persistent,
     )
-    message.set_kind(envelope.kind, envelope.flags)
+    message.set_kind(envelope.kind, flags)
     publication = Publication(exchange, message, destinations, more_keys, mandatory)
     if exchange.deduplication is not None:
         publication.seen = exchange.deduplication.read(message.get_properties())

@@ -143,6 +143,8 @@ OPERATIONS = {
     ("unacked.return_message", "POST"): does("return"),
     ("delayed.list_delayed", "GET"): shows(some(ref("Delayed"))),
     ("delayed.list_delayed_messages", "GET"): shows(some(ref("DelayedMessage")), ("count", "truncate")),
+    ("schedules.list_schedules", "GET"): shows(some(ref("Schedule"))),
+    ("schedules.get_schedule", "GET"): shows(ref("ShownSchedule")),
     ("messages.move_messages", "POST"): moves("move", "moved"),
     ("messages.copy_messages", "POST"): moves("move", "copied"),
     ("messages.replay_messages", "POST"): moves("replay", "moved"),

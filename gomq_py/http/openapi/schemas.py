@@ -63,6 +63,13 @@ PROCESS = {
 POLICIES_IN_FORCE = {"policy": MAYBE_TEXT, "operator_policy": MAYBE_TEXT, "effective_policy_definition": OPEN}
 TALLY = {"type": "object", "additionalProperties": COUNT}
 SET_ASIDE = {"messages_set_aside": COUNT, "set_aside_reasons": TALLY}
+SCHEDULE = {
+    **dict.fromkeys(("vhost", "exchange", "name", "routing_key"), TEXT),
+    **dict.fromkeys(("cron", "timezone", "user"), MAYBE_TEXT),
+    **dict.fromkeys(("every", "start", "end"), MAYBE_COUNT),
+    **dict.fromkeys(("jitter", "time", "next", "payload_bytes"), COUNT),
+    "missed": {"enum": ["once", "all", "none"]},
+}
 QUEUE_ITSELF = {
     **texts("name", "vhost", "type", "node", "state"), **truths("durable", "auto_delete", "exclusive"),
     "arguments": OPEN,
@@ -340,6 +347,10 @@ COMPONENTS = {
     "DelayedMessage": record({
         **counts("due", "timestamp", "payload_bytes"), **texts("routing_key", "payload"),
         "payload_encoding": {"enum": ["string", "base64"]}, "properties": OPEN}, {"unreadable": TEXT}),
+    "Schedule": record(SCHEDULE),
+    "ShownSchedule": record({
+        **SCHEDULE, "payload": TEXT, "payload_encoding": {"enum": ["string", "base64"]}, "properties": OPEN},
+        {"unreadable": TEXT}),
     "Trial": record({
         "matches": some(record({
             **texts("destination", "why"), "destination_type": DESTINATION, "via": some(TEXT),

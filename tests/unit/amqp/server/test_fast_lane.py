@@ -585,6 +585,7 @@ def delaying(bench):
     ({"x-deliver-at": 0, "x-delay": 7}, "park"), ({"x-delaz": 5}, "q"), ({}, "q"),
     ({"x-delay": "5"}, None), ({"x-delay": 5.5}, None), ({"x-delay": True}, None), ({"x-delay": [5]}, None),
     ({"x-deliver-at": Seconds(2 ** 63)}, None), ({"x-deliver-at": "soon", "x-delay": 5}, None),
+    ({"x-schedule": {"name": "n", "every": 1000}}, None), ({"x-delay": 5, "x-schedule": 5}, None),
 ])
 def test_messages_that_are_to_wait_go_where_they_do_and_what_is_not_plain_to_the_slow_lane(
         delaying, headers, queue):

@@ -18,6 +18,7 @@ export const PAGES = [
     {path: "/unacked/:vhost/:name", load: () => import("./unacked.js")},
     {path: "/delayed", group: "Messages", label: "Delayed", load: () => import("./delayed.js")},
     {path: "/delayed/:vhost/:name", load: () => import("./delayed.js")},
+    {path: "/schedules", group: "Messages", label: "Schedules", load: () => import("./schedules.js")},
     {path: "/streams/:vhost/:name/timeline", load: () => import("./timeline.js")},
     {path: "/tasks", group: "Messages", label: "Tasks", load: () => import("./tasks.js")},
     {path: "/connections", group: "Clients", label: "Connections", load: () => import("./connections.js")},
