@@ -48,6 +48,10 @@ class VHostPolicies(Job):
         """Find the policies in force for a queue, and apply the resulting settings to it."""
         self._put_under(queue, queue.type, self._configure_queue)
 
+    def definition_for(self, kind, name):
+        """The merged definition of the policies that would be in force for a new queue of this name."""
+        return self._in_force(kind, name).definition
+
     def configure_exchange(self, exchange):
         """Find the policies in force for an exchange, and apply them to it."""
         self._put_under(exchange, EXCHANGE, self._configure_exchange)

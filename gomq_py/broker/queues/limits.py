@@ -166,7 +166,7 @@ class QueueLimits(guard.QueueGuard):
         queue = self.queue
         now_ms = queue.scheduler.now_ms
         left = SLICE
-        while queue.head(message):
+        while queue.show(message):
             due_ms = self._due_ms(message)
             # In the millisecond of its expiry a message is only for consumers that were ready; a returned
             # message has expired.

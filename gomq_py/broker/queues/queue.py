@@ -167,6 +167,12 @@ class Queue(routes.Destination):
         """
         return self.store.peek(message)
 
+    def show(self, message):
+        """Fill ``message`` with the message that is to be delivered next, even if it has expired or must wait
+        for its back-off. Returns as head().
+        """
+        return self.head(message)
+
     def shift_head(self):
         """Take the message that head() or peek() has shown, without a delivery: it becomes unacked."""
         self.store.shift()

@@ -34,7 +34,7 @@ class Browser:
 
     def __init__(self, store):
         self.store = store
-        self._requeued = _sorted_runs(store.requeued)
+        self._requeued = _sorted_runs(store.behind_cursor())
         self._number = self._at = self._run_at = 0
         self._segment = self._own = self._own_acks = None
         self._runs = None
@@ -48,7 +48,7 @@ class Browser:
             location = next(self._requeued, 0)
             if location == 0:
                 self._requeued = None
-            elif self._is_requeued(location) and self.store.read(location, message):
+            elif self.store.is_behind_cursor(location) and self.store.read(location, message):
                 return True
         while self._come_to_segment():
             segment = self._segment
@@ -89,11 +89,6 @@ class Browser:
         self._let_go()
         self._requeued = None
         self._number = 1 << 40
-
-    def _is_requeued(self, location):
-        """Whether the message that was requeued at this location still exists."""
-        requeued = self.store.requeued
-        return requeued is not None and requeued.counts.get(location) > 0
 
     # segments
 
@@ -269,11 +264,10 @@ def _mapped(file, path, end):
         posix.close(fd)
 
 
-def _sorted_runs(requeued):
-    """Iterator over the locations of requeued messages, lowest first; None if there are no such messages."""
-    if requeued is None or requeued.heap.count == 0:
+def _sorted_runs(locations):
+    """Iterator over an array of locations, lowest first; None if it is None."""
+    if locations is None:
         return None
-    locations = requeued.heap.snapshot()
     return heapq.merge(
         *(sorted(locations[at:at + SORTED_AT_ONCE]) for at in range(0, len(locations), SORTED_AT_ONCE))
     )
