@@ -16,7 +16,7 @@ BY_ROUTING_KEY, BY_CORRELATION_ID, BY_HEADER = 1, 2, 3
 
 class GroupKey:
     """Reads the keys of one queue. ``source``: BY_ROUTING_KEY, BY_CORRELATION_ID or BY_HEADER; ``header``: the
-    header's name in octets.
+    header's name in octets, which the object keeps as a table has it, its length first.
     """
 
     __slots__ = ("is_in_routing", "is_header", "header", "header_at", "header_octets")
@@ -24,9 +24,9 @@ class GroupKey:
     def __init__(self, source, header=b""):
         self.is_in_routing = source == BY_ROUTING_KEY
         self.is_header = source == BY_HEADER
-        self.header = header
-        self.header_at = header  # for C: points into ``header``
-        self.header_octets = len(header)
+        self.header = bytes((len(header),)) + header
+        self.header_at = self.header  # for C: points into ``header``
+        self.header_octets = len(self.header)
 
     def in_routing(self, p, at):
         """The key in exchange name and routing key, two adjacent short strings at ``at``; None without one.
