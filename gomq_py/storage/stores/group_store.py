@@ -251,7 +251,10 @@ class GroupStore(message_store.MessageStore):
         at_cursor = self._cursor_location()
         while self._served:
             number, group = self._served[0]
-            is_served = group.number == number and group.count == 0 and not group.is_out
+            is_served = (
+                group.number == number and group.count == 0 and not group.is_out
+                and self._groups.get(group.key) is group
+            )
             if is_served and group.since > at_cursor and len(self._served) <= SERVED_MAX:
                 break
             self._served.popleft()
@@ -400,7 +403,13 @@ class GroupStore(message_store.MessageStore):
     def pick(self, location):
         group = self._waits_in(location)
         if group is None:
-            return message_store.MessageStore.pick(self, location)
+            if not message_store.MessageStore.pick(self, location):
+                return False
+            group = self._out.pop(location, None)
+            if group is not None:  # it was requeued
+                self._removed.add(location)
+                self._come_in(group)
+            return True
         segment = self._segment_of(location, False)
         self._peeked = 0
         if segment is None or not self.waiting.remove(group, location):
@@ -440,6 +449,8 @@ class GroupStore(message_store.MessageStore):
         self._count_waiting(segment.number, 1)
         self._count_taken(-1, segment.body_length_at(record.position_of(location)))
         if not group.is_out and not group.is_ready:
+            self._came_in += 1
+            group.number = self._came_in  # numbers in the heap differ
             self._make_ready(group)
         return 0
 
