@@ -70,3 +70,12 @@ class GroupKey:
         if length <= WHOLE_KEY_OCTETS:
             return whole
         return blake2b(whole, digest_size=WHOLE_KEY_OCTETS + 1).digest()  # longer than a key kept whole
+
+
+def shown(key):
+    """A key as text: octets that are no text, and digests of long keys, in hexadecimal digits."""
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        return key.hex()
+    return text if len(key) <= 32 and text.isprintable() else key.hex()

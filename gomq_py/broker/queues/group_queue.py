@@ -4,6 +4,7 @@ The order is that of its store, a storage.stores.group_store. The queue itself o
 who may take any message, from consumers, who may take none of a group that is out. Never switches.
 """
 from gomq_py.broker.queues import queue as _queue
+from gomq_py.content.group_key import shown
 
 
 class GroupQueue(_queue.Queue):
@@ -32,6 +33,19 @@ class GroupQueue(_queue.Queue):
         if self.closed or self.paused or self.holds:
             return 0
         return self.groups.deliverable()
+
+    def describe_groups(self):
+        if self.closed:
+            return None
+        key, count = self.groups.deepest()
+        since_ms = self.groups.longest_wait_ms()
+        return {
+            "groups_out": self.groups.groups_out, "groups_waiting": int(self.groups.waiting_groups),
+            "messages_waiting": int(self.groups.waiting.count),
+            "longest_wait_s": max(0.0, (self.scheduler.now_ms - since_ms) / 1000) if since_ms else 0.0,
+            "deepest_group": None if key is None else shown(key), "deepest_group_messages": count,
+            "is_full": bool(self.groups.is_full),
+        }
 
     def turn(self):
         if self.closed:

@@ -468,6 +468,10 @@ class Queue(routes.Destination):
         """Count of messages delivered and not settled yet."""
         return 0 if self.closed else self.store.unacked_count
 
+    def describe_groups(self):
+        """What operators see of the queue's message groups, as a dict; None for a queue without groups."""
+        return None
+
     def waiting(self):
         """Return the count of ready messages; 0 while deliveries are paused or held."""
         if self.closed or self.paused or self.holds:

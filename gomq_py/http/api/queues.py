@@ -66,6 +66,9 @@ def get_queue(vhost, name):
         shapes.consumer(consumer, connections[id(consumer.channel)]) for consumer in consumers
     ]
     shape["incoming"], shape["deliveries"] = [], []
+    groups = queue.describe_groups()
+    if groups is not None:
+        shape["message_groups"] = groups
     return json_answer(shape)
 
 

@@ -63,6 +63,10 @@ PROCESS = {
 POLICIES_IN_FORCE = {"policy": MAYBE_TEXT, "operator_policy": MAYBE_TEXT, "effective_policy_definition": OPEN}
 TALLY = {"type": "object", "additionalProperties": COUNT}
 SET_ASIDE = {"messages_set_aside": COUNT, "set_aside_reasons": TALLY}
+MESSAGE_GROUPS = record({
+    **counts("groups_out", "groups_waiting", "messages_waiting", "deepest_group_messages"),
+    "longest_wait_s": NUMBER, "deepest_group": MAYBE_TEXT, "is_full": TRUTH,
+})
 QUEUE_ITSELF = {
     **texts("name", "vhost", "type", "node", "state"), **truths("durable", "auto_delete", "exclusive"),
     "arguments": OPEN,
@@ -193,7 +197,7 @@ COMPONENTS = {
     }, {
         "owner_pid_details": record({}, {**texts("name", "peer_host"), "peer_port": COUNT}),
         "consumer_details": some(ref("Consumer")), "incoming": some(ANYTHING), "deliveries": some(ANYTHING),
-        "delivery_limit": COUNT,
+        "delivery_limit": COUNT, "message_groups": MESSAGE_GROUPS,
     }),
     "Consumer": record({
         **texts("consumer_tag", "activity_status"), "queue": record(texts("name", "vhost")),
