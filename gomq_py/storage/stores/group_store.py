@@ -353,9 +353,8 @@ class GroupStore(message_store.MessageStore):
             count = self.requeued.counts.get(location)
             if count:
                 return count, self.requeued.counts.get_entry(location)
-        if segment.recovered is None:
-            return 0, 0
-        return segment.recovered.failed_before(record.position_of(location))
+        recovered = segment.recovered
+        return (0, 0) if recovered is None else recovered.failed_before(record.position_of(location))
 
     def _key_of(self, message):
         if self.key.is_in_routing:
