@@ -10,6 +10,7 @@ from collections import Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
+from gomq_py.broker.queues.peeking import describe_groups
 from gomq_py.http import sums
 from gomq_py.http.cluster_metrics import cluster_families
 from gomq_py.hub.threads import in_thread
@@ -196,7 +197,7 @@ class OwnFamilies:
         """Yield for each queue with message groups how many are out, and what waits for them."""
         described = [
             ((queue.vhost, queue.name), groups) for queue in paced(self._queues(vhosts), LOOK)
-            if (groups := queue.describe_groups()) is not None
+            if (groups := describe_groups(queue)) is not None
         ]
         for field, name, text in GROUPS:
             yield _series(name, text, LABELS, ((names, groups[field]) for names, groups in described))

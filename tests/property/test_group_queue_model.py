@@ -232,5 +232,5 @@ def test_a_queue_with_groups_equals_a_list_for_each_group(tmp_path, seed):
         model.bench.settle()
         assert sum(map(len, model.ready.values())) == before - 1, "no message of any group is shown"
     groups = model.queue.groups
-    assert (model.queue.ready_count, groups.waiting.count, groups.waiting_groups, groups.groups_out) == (0,) * 4
+    assert (model.queue.ready_count, groups.waiting.count, groups.waiting.group_count, groups.groups_out) == (0,) * 4
     assert len(groups.layout()) <= 1, "a segment without messages is left"

@@ -7,12 +7,12 @@ from functools import partial
 from gomq_py.broker.queues.consumers import Consumer
 from gomq_py.broker.queues.group_queue import GroupQueue
 from gomq_py.broker.queues.queue import Queue
-from gomq_py.content.group_key import BY_HEADER, BY_ROUTING_KEY, GroupKey
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.message import Message
 from gomq_py.storage.segments.pool import SegmentPool
 from gomq_py.storage.stores.group_store import GroupStore
+from gomq_py.storage.stores.groups import GroupKey
 from gomq_py.storage.stores.message_store import MessageStore
 from tests.support.clocks import patient_scheduler
 
@@ -114,7 +114,7 @@ class Bench:
 
     def group_queue(self, by=b"customer", durable=True, segment_bytes=8388608, **options):
         """A new queue whose groups are named by the header ``by``; b"" means by the routing key."""
-        key = GroupKey(BY_HEADER, by) if by else GroupKey(BY_ROUTING_KEY)
+        key = GroupKey("header", by) if by else GroupKey("routing-key")
         store = self.store("groups", durable, 0, partial(GroupStore, key), segment_bytes)
         return GroupQueue("groups", "/", store, self.scheduler, durable, **options)
 

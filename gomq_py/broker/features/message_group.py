@@ -11,49 +11,48 @@ from gomq_py.broker.names import NAME_OCTETS_MAX
 
 MESSAGE_GROUP = "x-message-group"
 POLICY_KEY = "message-group"
-ROUTING_KEY, CORRELATION_ID, HEADER = "routing-key", "correlation-id", "header:"
+ROUTING_KEY, CORRELATION_ID, HEADER = "routing-key", "correlation-id", "header"
 
 
 def group_of(arguments):
-    """What names the groups of a queue with these arguments; None if it has no groups, as with an unusable value
-    in an old definition.
+    """What names the groups of a queue with these arguments: ("routing-key" or "correlation-id", b"") or
+    ("header", its name in octets); None if it has no groups, as with an unusable value in an old definition.
     """
     value = arguments.get(MESSAGE_GROUP)
-    if not isinstance(value, str) or not _is_source(value) or _has_own_order(arguments):
+    if not isinstance(value, str) or _has_own_order(arguments):
         return None
-    return value
-
-
-def header_of(value):
-    """The header's name in octets, of the checked value ``header:NAME``; None for other values."""
-    return value[len(HEADER):].encode("utf-8", "surrogateescape") if value.startswith(HEADER) else None
+    return _parsed(value)
 
 
 def with_policy(existing, arguments, definition):
-    """The arguments of a queue.declare with the value of ``existing``, a dict of arguments or None, or else of
-    the policies' ``definition``, where the client gives no value.
+    """The arguments of a queue.declare with the value of ``existing``, a queue or None, or else of the policies
+    for a new one, ``definition()``, where the client gives no value.
     """
     if MESSAGE_GROUP in arguments:
         return arguments
-    value = definition.get(POLICY_KEY) if existing is None else existing.get(MESSAGE_GROUP)
-    if value is None or (existing is None and _has_own_order(arguments)):
-        return arguments
-    return {**arguments, MESSAGE_GROUP: value}
+    if existing is not None:
+        value = existing.arguments.get(MESSAGE_GROUP)
+    else:
+        value = None if _has_own_order(arguments) else definition().get(POLICY_KEY)
+    return arguments if value is None else {**arguments, MESSAGE_GROUP: value}
 
 
 def _has_own_order(arguments):
     return MAX_PRIORITY in arguments or queue_type_of(arguments) == STREAM
 
 
-def _is_source(value):
-    header = header_of(value)
-    return value in (ROUTING_KEY, CORRELATION_ID) or (
-        header is not None and 0 < len(header) <= NAME_OCTETS_MAX)
+def _parsed(value):
+    """As group_of(), of a text; None if it is none of these."""
+    if value in (ROUTING_KEY, CORRELATION_ID):
+        return value, b""
+    kind, _, name = value.partition(":")
+    name = name.encode("utf-8", "surrogateescape")
+    return (kind, name) if kind == HEADER and 0 < len(name) <= NAME_OCTETS_MAX else None
 
 
 def _check(value, arguments):
     checks.text(value, arguments)
-    if not _is_source(value):
+    if _parsed(value) is None:
         raise checks.WrongValue(f"\"unsupported message group '{value[:300]}'\"")
     if MAX_PRIORITY in arguments:
         raise checks.WrongValue(f"\"not together with '{MAX_PRIORITY}'\"")
@@ -61,16 +60,17 @@ def _check(value, arguments):
 
 def _check_policy(feature, value):
     policy_checks.text(feature, value)
-    if not _is_source(value):
+    if _parsed(value) is None:
         raise policy_checks.PolicyError(
-            f"{value[:300]!r} is not a valid message group: it is header:NAME, {ROUTING_KEY} or {CORRELATION_ID}")
+            f"{value[:300]!r} is not a valid message group: {POLICY_KEY} needs header:NAME, {ROUTING_KEY} or "
+            f"{CORRELATION_ID}")
 
 
 ROWS = (
     Feature(
         argument=MESSAGE_GROUP, place=31, kinds=NO_STREAM, check=_check,
         policy=POLICY_KEY, check_policy=_check_policy, by_queue=False,
-        flag=Flag(name="--message-group", kind=str, help="What names a message's group, as header:customer."),
+        flag=Flag(name="--message-group", kind=str, help="What names a message's group: header:NAME."),
         effect="Messages of one group are delivered in order, one at a time; what names the group: "
                "`header:NAME`, `routing-key` or `correlation-id` ([groups.md](groups.md)).",
     ),

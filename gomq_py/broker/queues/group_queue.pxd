@@ -5,8 +5,9 @@ from gomq_py.storage.stores.group_store cimport GroupStore
 
 cdef class GroupQueue(_queue.Queue):
     cdef readonly GroupStore groups
+    cdef bint _is_peeking
+    cpdef bint peek(self, Message message) except -1
     cpdef bint head(self, Message message) except -1
-    cpdef bint show(self, Message message) except -1
     cpdef shift_head(self)
     cdef Py_ssize_t waiting(self) except -1
     @cython.locals(octets=Py_ssize_t)

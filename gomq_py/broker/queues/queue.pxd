@@ -35,7 +35,6 @@ cdef class Queue(routes.Destination):
     cpdef bint outlives_kill(self) except -1
     cpdef bint peek(self, Message message) except -1
     cpdef bint head(self, Message message) except -1
-    cpdef bint show(self, Message message) except -1
     cpdef shift_head(self)
     cpdef bint may_go(self, Message message) except -1
     cpdef bint spare(self, Message message) except -1

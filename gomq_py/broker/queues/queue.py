@@ -167,12 +167,6 @@ class Queue(routes.Destination):
         """
         return self.store.peek(message)
 
-    def show(self, message):
-        """Fill ``message`` with the message that is to be delivered next, even if it has expired or must wait
-        for its back-off. Returns as head().
-        """
-        return self.head(message)
-
     def shift_head(self):
         """Take the message that head() or peek() has shown, without a delivery: it becomes unacked."""
         self.store.shift()
@@ -467,10 +461,6 @@ class Queue(routes.Destination):
     def unacked_count(self):
         """Count of messages delivered and not settled yet."""
         return 0 if self.closed else self.store.unacked_count
-
-    def describe_groups(self):
-        """What operators see of the queue's message groups, as a dict; None for a queue without groups."""
-        return None
 
     def waiting(self):
         """Return the count of ready messages; 0 while deliveries are paused or held."""

@@ -17,7 +17,7 @@ from gevent.lock import BoundedSemaphore
 
 from gomq_py.broker.exchanges import delayed
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
-from gomq_py.broker.features.message_group import ROUTING_KEY, group_of, header_of
+from gomq_py.broker.features.message_group import group_of
 from gomq_py.broker.features.queue_type import MAX_PRIORITY
 from gomq_py.broker.features.stream_retention import SEGMENT_BYTES
 from gomq_py.broker.policies.queue_settings import PLAIN
@@ -200,7 +200,7 @@ class QueueFactory:
             from gomq_py.storage.stores.group_store import open_group_store
 
             store, report = how(
-                open_group_store, *shared, _group_key(group_of(arguments)), self._segment_bytes, durable)
+                open_group_store, *shared, group_of(arguments), self._segment_bytes, durable)
         else:
             store, report = how(open_store, *shared, self._segment_bytes, durable)
         if report.lost:
@@ -480,18 +480,7 @@ def _import_for(arguments):
     elif group_of(arguments) is not None:
         with importing("a queue with message groups"):
             import gomq_py.broker.queues.group_queue
-            import gomq_py.content.group_key
             import gomq_py.storage.stores.group_store  # noqa: F401
-
-
-def _group_key(value):
-    from gomq_py.content import group_key
-
-    header = header_of(value)
-    if header is not None:
-        return group_key.GroupKey(group_key.BY_HEADER, header)
-    return group_key.GroupKey(
-        group_key.BY_ROUTING_KEY if value == ROUTING_KEY else group_key.BY_CORRELATION_ID)
 
 
 def _call(function, *arguments):

@@ -290,8 +290,7 @@ class VHost(Routing):
         if self.default_queue_type != CLASSIC and not unnamed:
             arguments = self._with_default_type(existing, durable and not auto_delete, arguments)
         arguments = message_group.with_policy(
-            None if existing is None else existing.arguments, arguments,
-            {} if existing is not None else self.policies.definition_for(queue_type_of(arguments), name))
+            existing, arguments, lambda: self.policies.definition_for(queue_type_of(arguments), name))
         if existing is not None:
             if existing.exclusive_owner is not (owner if exclusive else None):
                 raise ResourceLocked(locked(existing, self.name))

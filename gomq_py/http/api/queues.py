@@ -5,6 +5,7 @@ from itertools import islice
 
 from flask import Blueprint, request
 
+from gomq_py.broker.queues.peeking import describe_groups
 from gomq_py.broker.verbs import queues
 from gomq_py.broker.verbs.taking import take
 from gomq_py.content.properties import Properties
@@ -66,7 +67,7 @@ def get_queue(vhost, name):
         shapes.consumer(consumer, connections[id(consumer.channel)]) for consumer in consumers
     ]
     shape["incoming"], shape["deliveries"] = [], []
-    groups = queue.describe_groups()
+    groups = describe_groups(queue)
     if groups is not None:
         shape["message_groups"] = groups
     return json_answer(shape)

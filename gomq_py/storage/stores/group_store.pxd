@@ -1,14 +1,13 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from gomq_py.content.group_key cimport GroupKey
 from gomq_py.storage.format cimport record
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.segments.recovered cimport Recovered
 from gomq_py.storage.segments.segment cimport Segment
 from gomq_py.storage.stores cimport message_store
+from gomq_py.storage.stores.groups cimport Group, GroupKey, WaitingLists
 from gomq_py.storage.stores.requeued cimport DeliveryCounts
-from gomq_py.storage.stores.waiting cimport Group, WaitingLists
 
 cdef unsigned char BASIC
 cdef int _FROM_GROUP
@@ -19,13 +18,11 @@ cdef class GroupStore(message_store.MessageStore):
     cdef readonly WaitingLists waiting
     cdef readonly bint passes_on, is_full
     cdef public Py_ssize_t waiting_max, groups_max, look_ahead
-    cdef readonly Py_ssize_t waiting_groups
-    cdef dict _groups, _out, _waiting_in
+    cdef dict _groups, _out
     cdef list _ready
     cdef object _served
     cdef uint64_t _came_in
     cdef set _removed
-    cdef list _heads
     cdef Py_ssize_t _passes_left
     cdef uint64_t _shown_location
     cdef bytes _shown_key
@@ -66,7 +63,6 @@ cdef class GroupStore(message_store.MessageStore):
     cdef uint64_t _cursor_location(self) except? 0
     @cython.locals(location=uint64_t, segment=Segment)
     cdef int _pass_over(self, Group group) except -1
-    cdef int _count_waiting(self, Py_ssize_t number, Py_ssize_t more) except -1
     @cython.locals(location=uint64_t, segment=Segment, at=Py_ssize_t)
     cdef bint _peek_group(self, Message message, Group group) except -1
     cdef int _take_waiting(self, Group group) except -1
@@ -101,5 +97,3 @@ cdef class GroupStore(message_store.MessageStore):
     cpdef uint64_t longest_wait_ms(self) except? 0
     @cython.locals(group=Group, deepest=Group)
     cpdef tuple deepest(self)
-    @cython.locals(group=Group)
-    cdef Group _oldest_waiting(self)

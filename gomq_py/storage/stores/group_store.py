@@ -3,7 +3,7 @@ x-message-group (docs/decisions/0034).
 
 A group is *out* while one of its messages is taken, and until that message is deleted: a requeued message is
 the next of its group. The cursor passes over messages whose group is out or has older messages; they *wait*
-in lists of their group (storage.stores.waiting) and still count as ready. When a message is deleted, its group
+in lists of their group (storage.stores.groups) and still count as ready. When a message is deleted, its group
 is *in* again, and *ready* if it has waiting messages. Of two groups that may be delivered the one is first that
 waits longer: since it came in, or since its message came if that is later. So messages of a stuck group cost
 one look each, and nothing after that. Files are those of a message store: the order is in memory, and a later
@@ -19,8 +19,8 @@ from gomq_py.errors import Malformed
 from gomq_py.storage.format import record
 from gomq_py.storage.message import Message
 from gomq_py.storage.stores import message_store
+from gomq_py.storage.stores.groups import Group, GroupKey, WaitingLists
 from gomq_py.storage.stores.recovery import open_store
-from gomq_py.storage.stores.waiting import Group, WaitingLists
 
 BASIC = forms.BASIC  # so that its .pxd can type it
 
@@ -44,23 +44,18 @@ class GroupStore(message_store.MessageStore):
 
         waiting       the WaitingLists
         passes_on     the cursor has passed over PASSED_IN_A_TURN messages, and must go on in the next turn
-        waiting_groups
-                      how many groups have waiting messages
         _groups       {key: Group} of the groups that are out, ready or served
         _out          {location of a taken or requeued message: its Group}
         _ready        heap of (since, number, Group) of the groups that are ready; others in it count for nothing
         _served       deque of (number, Group): groups that came in without waiting messages while the cursor
                       had messages before it
-        _waiting_in   {number of a segment: count of its waiting messages}
         _removed      locations picked out of a list
-        _heads        heap of (location, key): where the oldest waiting message of each group lies, or before
-                      it; None until oldest() needs it
     """
 
     __slots__ = (
-        "key", "waiting", "waiting_groups", "passes_on", "is_full", "_groups", "_out", "_ready", "_served",
-        "_came_in", "_waiting_in", "_removed",
-        "_heads", "_passes_left", "_shown_location", "_shown_key", "_shown_group", "_awaited", "_looked_at",
+        "key", "waiting", "passes_on", "is_full", "_groups", "_out", "_ready", "_served", "_came_in",
+        "_removed",
+        "_passes_left", "_shown_location", "_shown_key", "_shown_group", "_awaited", "_looked_at",
         "_opened", "waiting_max", "groups_max", "look_ahead",
     )
 
@@ -74,10 +69,9 @@ class GroupStore(message_store.MessageStore):
         self._out = {}
         self._ready = []
         self._served = deque()
-        self._came_in = self.waiting_groups = 0
-        self._waiting_in = {}
+        self._came_in = 0
         self._removed = set()
-        self._heads = self._shown_group = self._shown_key = self._awaited = self._opened = None
+        self._shown_group = self._shown_key = self._awaited = self._opened = None
         self._passes_left = PASSED_IN_A_TURN
         self._shown_location = 0
         self._looked_at = Message()
@@ -138,7 +132,7 @@ class GroupStore(message_store.MessageStore):
 
     def oldest(self, message):
         """Set ``message`` to the oldest ready message, even if its group is out. Follow with leave()."""
-        group = self._oldest_waiting()
+        group = self.waiting.oldest(self._groups)
         if self.requeued is not None and self.requeued.heap.count and (
             group is None or self.requeued.heap.first() < self.waiting.first(group)
         ):
@@ -286,10 +280,6 @@ class GroupStore(message_store.MessageStore):
     def _pass_over(self, group):
         """Let the message that the cursor shows wait for its group, and move the cursor on."""
         location = self._peeked_location
-        if group.count == 0:
-            self.waiting_groups += 1
-            if self._heads is not None:
-                heapq.heappush(self._heads, (location, group.key))
         self.waiting.push(group, location)
         if not group.is_out and not group.is_ready:
             self._make_ready(group)
@@ -297,18 +287,9 @@ class GroupStore(message_store.MessageStore):
         segment.take(self.read_at)
         self.read_at += self._peeked_size
         self._peeked = 0
-        self._count_waiting(segment.number, 1)
         self._passes_left -= 1
         if self._passes_left <= 0:
             self.passes_on = True
-        return 0
-
-    def _count_waiting(self, number, more):
-        count = self._waiting_in.get(number, 0) + more
-        if count:
-            self._waiting_in[number] = count
-        else:
-            del self._waiting_in[number]
         return 0
 
     def _peek_group(self, message, group):
@@ -331,8 +312,6 @@ class GroupStore(message_store.MessageStore):
     def _take_waiting(self, group):
         """Take the group's first message, which _peek_group() has shown."""
         self.waiting.pop(group)
-        self.waiting_groups -= group.count == 0
-        self._count_waiting(record.number_of(self._peeked_location), -1)
         self._peeked = 0
         self._shown_group = None
         if self._peeked_count:
@@ -385,14 +364,14 @@ class GroupStore(message_store.MessageStore):
         # waiting messages need no open file
         return (
             segment is not self.read_segment and segment is not self._run.segment
-            and segment.taken - self._waiting_in.get(segment.number, 0) == segment.acked
+            and segment.taken - self.waiting.in_segment(segment.number) == segment.acked
         )
 
     def _pass(self, segment):
         message_store.MessageStore._pass(self, segment)
         if (
             segment.is_open and not self.durable and segment is not self._write
-            and segment.number in self._waiting_in and self._is_idle(segment)
+            and self.waiting.in_segment(segment.number) and self._is_idle(segment)
         ):
             self._close_segment(segment)  # a durable one is closed after its flush
         return 0
@@ -417,8 +396,6 @@ class GroupStore(message_store.MessageStore):
         if failed:  # kept in case it comes back again
             self._have_requeued().counts.put(location, failed, entry)
         self._removed.add(location)
-        self.waiting_groups -= group.count == 0
-        self._count_waiting(segment.number, -1)
         self._count_taken(1, segment.body_length_at(record.position_of(location)))
         if group.count == 0:
             self._forget(group)
@@ -441,11 +418,7 @@ class GroupStore(message_store.MessageStore):
         if failed:
             counts = self._have_requeued().counts
             counts.put(location, counts.get(location) + failed, counts.get_entry(location))
-        self.waiting_groups += group.count == 0
         self.waiting.insert(group, location)
-        if self._heads is not None:
-            heapq.heappush(self._heads, (location, group.key))
-        self._count_waiting(segment.number, 1)
         self._count_taken(-1, segment.body_length_at(record.position_of(location)))
         if not group.is_out and not group.is_ready:
             self._came_in += 1
@@ -455,7 +428,7 @@ class GroupStore(message_store.MessageStore):
 
     def _waits_in(self, location):
         """The Group in whose list a location is; None if it is in none."""
-        if record.number_of(location) not in self._waiting_in or location in self._removed:
+        if not self.waiting.in_segment(record.number_of(location)) or location in self._removed:
             return None
         if self._before_cursor(location) is not None or location in self._out:
             return None
@@ -501,9 +474,6 @@ class GroupStore(message_store.MessageStore):
         self._groups = {group.key: group for group in self._out.values()}
         self._ready.clear()
         self._served.clear()
-        self._waiting_in = {}
-        self._heads = None
-        self.waiting_groups = 0
         self.begin_turn()
         return message_store.MessageStore.purge(self)
 
@@ -533,7 +503,7 @@ class GroupStore(message_store.MessageStore):
 
     def longest_wait_ms(self):
         """When the message came that waits longest behind its group, in Unix milliseconds; 0 without one."""
-        group = self._oldest_waiting()
+        group = self.waiting.oldest(self._groups)
         if group is None:
             return 0
         location = self.waiting.first(group)
@@ -548,30 +518,11 @@ class GroupStore(message_store.MessageStore):
                 deepest = group
         return (None, 0) if deepest is None else (deepest.key, deepest.count)
 
-    def _oldest_waiting(self):
-        """The Group that has the oldest waiting message; None without one."""
-        if self.waiting.count == 0:
-            self._heads = None
-            return None
-        if self._heads is None or len(self._heads) > 2 * len(self._groups) + 1000:
-            self._heads = [
-                (self.waiting.first(group), group.key) for group in self._groups.values() if group.count]
-            heapq.heapify(self._heads)
-        while True:
-            location, key = self._heads[0]
-            group = self._groups.get(key)
-            if group is None or group.count == 0:
-                heapq.heappop(self._heads)
-            elif self.waiting.first(group) == location:
-                return group
-            else:
-                heapq.heapreplace(self._heads, (self.waiting.first(group), key))
-
 
 def open_group_store(
-    folder, files, pool, committer, incarnation, key, segment_bytes=8388608, durable=True, listener=None
+    folder, files, pool, committer, incarnation, named_by, segment_bytes=8388608, durable=True, listener=None
 ):
-    """Create or open a store with groups by ``key``, a GroupKey; otherwise as recovery.open_store."""
+    """Create or open a store with groups ``named_by`` the arguments of GroupKey; otherwise as open_store."""
     return open_store(
         folder, files, pool, committer, incarnation, segment_bytes, durable, 0, listener,
-        partial(GroupStore, key))
+        partial(GroupStore, GroupKey(*named_by)))

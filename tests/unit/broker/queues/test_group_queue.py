@@ -368,6 +368,6 @@ def test_operators_see_groups_out_the_longest_wait_and_the_deepest_group(bench, 
     publish(bench, queue, b"b2", b"b3")
 
     groups = queue.groups
-    assert (groups.groups_out, groups.waiting_groups) == (2, 2)
+    assert (groups.groups_out, groups.waiting.group_count) == (2, 2)
     assert groups.longest_wait_ms() == began_ms
     assert groups.deepest() == (b"b", 2)

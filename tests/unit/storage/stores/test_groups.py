@@ -2,8 +2,8 @@
 import pytest
 
 from gomq_py.content.fields import Int64, UInt8
-from gomq_py.content.group_key import BY_CORRELATION_ID, BY_HEADER, GroupKey
 from gomq_py.content.properties import Properties
+from gomq_py.storage.stores.groups import GroupKey
 
 
 @pytest.mark.parametrize("value, key", [
@@ -15,14 +15,14 @@ def test_a_header_of_text_octets_or_an_integer_is_a_key(value, key):
     properties = Properties(
         content_type="text/plain", headers={"other": 1, "customer": value, "customers": 2}, priority=3)
 
-    assert GroupKey(BY_HEADER, b"customer").of_octets(properties.encode()) == key
+    assert GroupKey("header", b"customer").of_octets(properties.encode()) == key
 
 
 @pytest.mark.parametrize("properties", [
     Properties(), Properties(headers={}), Properties(headers={"customers": 1}), Properties(message_id="m"),
 ])
 def test_a_message_without_the_header_has_no_key(properties):
-    assert GroupKey(BY_HEADER, b"customer").of_octets(properties.encode()) is None
+    assert GroupKey("header", b"customer").of_octets(properties.encode()) is None
 
 
 @pytest.mark.parametrize("properties, key", [
@@ -32,11 +32,11 @@ def test_a_message_without_the_header_has_no_key(properties):
     (Properties(reply_to="r"), None), (Properties(correlation_id=""), None),
 ])
 def test_the_correlation_id_is_found_behind_the_other_properties(properties, key):
-    assert GroupKey(BY_CORRELATION_ID).of_octets(properties.encode()) == key
+    assert GroupKey("correlation-id").of_octets(properties.encode()) == key
 
 
 def test_long_keys_take_little_memory_and_stay_different():
-    reader = GroupKey(BY_HEADER, b"k")
+    reader = GroupKey("header", b"k")
     texts = ["k" * 32, "k" * (33), "k" * 60_000, "k" * 59_999 + "l"]
 
     keys = [reader.of_octets(Properties(headers={"k": text}).encode()) for text in texts]
