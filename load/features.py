@@ -187,8 +187,8 @@ def delayed(broker, count):
 
 
 def stuck_group(broker, stuck, count):
-    """Messages of a thousand groups taken and acked, alone and behind ``stuck`` messages of a group whose first
-    message nobody acks.
+    """Messages of a thousand groups taken and acked, alone and behind ``stuck`` messages of a group whose
+    first message nobody acks.
     """
     figures = []
     with Connection(broker.uri, timeout_s=300) as connection:

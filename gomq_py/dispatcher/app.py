@@ -62,7 +62,8 @@ class AppTask:
         return self.send(args, kwargs)
 
     def send(
-        self, args=(), kwargs=None, *, delay_s=0.0, eta=None, priority=None, unique=None, headers=None, key=None,
+        self, args=(), kwargs=None, *, delay_s=0.0, eta=None, priority=None, unique=None, headers=None,
+        key=None,
     ):
         """Send the task, and wait for the broker's confirm. Returns the task's uuid. The task runs after
         ``delay_s`` seconds or at ``eta`` (datetime or Unix seconds), higher ``priority`` first. The broker
@@ -99,7 +100,7 @@ class AppTask:
     def _group(self, key):
         """The message group of a task with this key: with a concurrency of n, one of n in turn."""
         if not self.app.is_keyed:
-            raise BadTask(f"task {self.name!r} has a key: Dispatcher(keyed=True) declares queues that know keys")
+            raise BadTask(f"task {self.name!r} has a key, which needs Dispatcher(keyed=True)")
         if not isinstance(key, (str, int)) or isinstance(key, bool) or key == "":
             raise BadTask(f"task {self.name!r}: a key is a text or an integer, not {shown(key)}")
         return (
@@ -180,8 +181,8 @@ class Dispatcher:
         if not isinstance(key_concurrency, int) or key_concurrency < 1:
             raise ValueError(f"task {name!r}: key_concurrency is a number from 1 on, not {key_concurrency!r}")
         task = AppTask(
-            self, function, name, queue or self.queue, priority, unique, run_in, key_concurrency, timeout_s=timeout_s,
-            retries=retries, backoff=backoff, task_uuid_as_first_arg=with_uuid)
+            self, function, name, queue or self.queue, priority, unique, run_in, key_concurrency,
+            timeout_s=timeout_s, retries=retries, backoff=backoff, task_uuid_as_first_arg=with_uuid)
         config = task.config()
         config.check_limits(name)
         check_kind(name, function, config.run_in)

@@ -30,7 +30,7 @@ LABELS = ("vhost", "queue")
 GROUPS = (
     ("groups_out", "queue_message_groups_out", "Groups of which a message is delivered or requeued"),
     ("groups_waiting", "queue_message_groups_waiting", "Groups with messages that wait for an earlier one"),
-    ("messages_waiting", "queue_message_groups_messages", "Messages that wait for an earlier one of their group"),
+    ("messages_waiting", "queue_message_groups_messages", "Messages that wait for one of their group"),
     ("longest_wait_s", "queue_message_groups_longest_wait_seconds", "Age of the oldest of these messages"),
     ("deepest_group_messages", "queue_message_groups_deepest", "Waiting messages of the group with the most"),
 )

@@ -1,9 +1,9 @@
 """A queue with groups equals a list for each group: any mix of publishing, delivering, settling, requeueing,
 picking and purging gives the messages of one group in order, and never two of them at a time.
 
-The queue is one with groups on a real store of small segments, with up to three consumers of limited credit and
-small limits of what may wait. The model is a list of ready numbers for each group, the oldest first; key 0 is
-no group.
+The queue is one with groups on a real store of small segments, with up to three consumers of limited credit
+and small limits of what may wait. The model is a list of ready numbers for each group, the oldest first; key
+0 is no group.
 """
 from random import Random
 
@@ -27,7 +27,7 @@ LIMITS = (1000, 1000), (5, 1000), (1000, 3), (2, 2)
 
 
 class Model:
-    """``ready``: {key: numbers}; ``held``: (key, number, location) that somebody has; ``picked``: likewise."""
+    """``ready``: {key: numbers}; ``held``, ``picked``: (key, number, location) that somebody has."""
 
     def __init__(self, bench, limits):
         self.bench = bench
@@ -39,8 +39,8 @@ class Model:
         self.consumers = []
         self.published = 0
         self.returned = set()
-        # Picked and put back: those without a group are marked if the cursor went by, as in a plain store, and
-        # a returned message of their group may come before them.
+        # Picked and put back: those without a group are marked if the cursor went by, as in a plain store;
+        # a returned message of their group may come before the others.
         self.put_back = set()
 
     def step(self, verb, number, count):
@@ -232,5 +232,6 @@ def test_a_queue_with_groups_equals_a_list_for_each_group(tmp_path, seed):
         model.bench.settle()
         assert sum(map(len, model.ready.values())) == before - 1, "no message of any group is shown"
     groups = model.queue.groups
-    assert (model.queue.ready_count, groups.waiting.count, groups.waiting.group_count, groups.groups_out) == (0,) * 4
+    waiting = groups.waiting
+    assert (model.queue.ready_count, waiting.count, waiting.group_count, groups.groups_out) == (0, 0, 0, 0)
     assert len(groups.layout()) <= 1, "a segment without messages is left"

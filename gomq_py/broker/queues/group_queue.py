@@ -1,7 +1,7 @@
 """Group queue: a queue with x-message-group, which delivers one message of each group at a time.
 
-The order is that of its store, a storage.stores.group_store. The queue itself only tells limits and operators,
-who may take any message, from consumers, who may take none of a group that is out. Never switches.
+The order is that of its store, a storage.stores.group_store. The queue tells limits and operators, who may
+take any message, from consumers, who may take none of a group that is out. Never switches.
 """
 from gomq_py.broker.queues import queue as _queue
 from gomq_py.storage.stores.groups import shown

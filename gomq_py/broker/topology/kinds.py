@@ -204,7 +204,8 @@ def _unknown_exchange_type(name):
 def _plain_queue(parts):
     kind = Queue
     if group_of(parts.arguments) is not None:
-        from gomq_py.broker.queues.group_queue import GroupQueue as kind  # imported here: few queues have groups
+        # imported here: few queues have groups
+        from gomq_py.broker.queues.group_queue import GroupQueue as kind
 
     return kind(
         parts.name, parts.vhost, parts.store, parts.scheduler, parts.durable, parts.owner, parts.auto_delete,

@@ -93,7 +93,7 @@ cdef class GroupStore(message_store.MessageStore):
     cpdef bint is_behind_cursor(self, uint64_t location) except -1
     @cython.locals(oldest=uint64_t, waiting=uint64_t)
     cpdef uint64_t oldest_ready_ms(self) except? 0
-    @cython.locals(group=Group, location=uint64_t, segment=Segment)
+    @cython.locals(group=Group, location=uint64_t, segment=Segment, at=Py_ssize_t)
     cpdef uint64_t longest_wait_ms(self) except? 0
     @cython.locals(group=Group, deepest=Group)
     cpdef tuple deepest(self)

@@ -4,8 +4,8 @@ x-message-group (docs/decisions/0034).
 A group is *out* while one of its messages is taken, and until that message is deleted: a requeued message is
 the next of its group. The cursor passes over messages whose group is out or has older messages; they *wait*
 in lists of their group (storage.stores.groups) and still count as ready. When a message is deleted, its group
-is *in* again, and *ready* if it has waiting messages. Of two groups that may be delivered the one is first that
-waits longer: since it came in, or since its message came if that is later. So messages of a stuck group cost
+is *in* again, and *ready* if it has waiting messages. Of two groups that may be delivered the one is first
+that waits longer: since it came in, or since its message came if that is later. So messages of a stuck group cost
 one look each, and nothing after that. Files are those of a message store: the order is in memory, and a later
 run reads the keys again. Never switches, never flushes.
 """
@@ -46,7 +46,7 @@ class GroupStore(message_store.MessageStore):
         passes_on     the cursor has passed over PASSED_IN_A_TURN messages, and must go on in the next turn
         _groups       {key: Group} of the groups that are out, ready or served
         _out          {location of a taken or requeued message: its Group}
-        _ready        heap of (since, number, Group) of the groups that are ready; others in it count for nothing
+        _ready        heap of (since, number, Group) of the groups that are ready; it may hold others
         _served       deque of (number, Group): groups that came in without waiting messages while the cursor
                       had messages before it
         _removed      locations picked out of a list
@@ -79,8 +79,8 @@ class GroupStore(message_store.MessageStore):
     # taking messages
 
     def peek(self, message):
-        """Set ``message`` to the next message whose group is not out: a requeued one, or the first of the group
-        that has been ready longest, unless a message of another group came before it was ready.
+        """Set ``message`` to the next message whose group is not out: a requeued one, or the first of the
+        group that has been ready longest, unless a message of another group came before it was ready.
 
         Returns False if there is none, or while is_waiting().
         """
@@ -508,7 +508,8 @@ class GroupStore(message_store.MessageStore):
             return 0
         location = self.waiting.first(group)
         segment = self._segments[record.number_of(location)]
-        return segment.timestamp_at(record.position_of(location)) if segment.is_open else segment.timestamps[0]
+        at = record.position_of(location)
+        return segment.timestamp_at(at) if segment.is_open else segment.timestamps[0]
 
     def deepest(self):
         """(key, count of waiting messages) of the group with the most of them; (None, 0) without one."""

@@ -150,7 +150,8 @@ def test_dead_letter_exchange_must_be_a_name():
     ("quorum", "x-max-age", "1D"),
     ("stream", "x-message-ttl", 5), ("stream", "x-expires", 5), ("stream", "x-dead-letter-exchange", "x"),
     ("stream", "x-overflow", "drop-head"),
-    ("stream", "x-max-priority", 5), ("stream", "x-message-group", "routing-key"), ("stream", "x-delivery-limit", 5),
+    ("stream", "x-message-group", "routing-key"), ("stream", "x-max-priority", 5),
+    ("stream", "x-delivery-limit", 5),
 ])
 def test_refused_on_that_type_of_queue(kind, key, value):
     assert reason(
