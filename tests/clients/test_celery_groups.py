@@ -54,7 +54,8 @@ def test_tasks_of_one_customer_run_in_order(module, tmp_path):
     with log.open("w") as out:
         worker = subprocess.Popen(
             [sys.executable, "-m", "celery", "-A", "shop", "worker", "--pool", "threads",
-             "--concurrency", "8", "--loglevel", "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat"],
+             "--concurrency", "8", "--loglevel", "WARNING", "--without-gossip", "--without-mingle",
+             "--without-heartbeat"],
             cwd=tmp_path, stdout=out, stderr=subprocess.STDOUT)
     try:
         def done():

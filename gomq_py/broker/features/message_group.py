@@ -25,8 +25,8 @@ def group_of(arguments):
 
 
 def with_policy(existing, arguments, definition):
-    """The arguments of a queue.declare. Where the client gives no value they get that of ``existing``, a queue
-    or None, or else that of ``definition()``, the policies for a new queue.
+    """The arguments of a queue.declare. Where the client gives no value they get that of ``existing``, a
+    queue or None, or else that of ``definition()``, the policies for a new queue.
     """
     if MESSAGE_GROUP in arguments:
         return arguments

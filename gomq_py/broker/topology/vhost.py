@@ -10,7 +10,6 @@ from gomq_py.broker import names
 from gomq_py.broker.envelope import EXTRA_KEYS
 from gomq_py.broker.exchanges.direct import DefaultExchange
 from gomq_py.broker.exchanges.types import COMPARED_ARGUMENTS, check_exchange_arguments
-from gomq_py.broker.features import message_group
 from gomq_py.broker.features.arguments import (
     CLASSIC, QUEUE_TYPE, check_may_be_unnamed, check_queue_arguments, check_same_arguments, queue_type_of,
 )
@@ -285,12 +284,10 @@ class VHost(Routing):
         else:
             check_not_reserved("queue", name)  # also for an existing queue, as in RabbitMQ
             check_length("queue", name)
-        entity = described("queue", name, self.name)
-        existing = self.queues.get(name)
+        entity, existing = described("queue", name, self.name), self.queues.get(name)
         if self.default_queue_type != CLASSIC and not unnamed:
             arguments = self._with_default_type(existing, durable and not auto_delete, arguments)
-        arguments = message_group.with_policy(
-            existing, arguments, lambda: self.policies.definition_for(queue_type_of(arguments), name))
+        arguments = self.policies.with_group(existing, name, arguments)
         if existing is not None:
             if existing.exclusive_owner is not (owner if exclusive else None):
                 raise ResourceLocked(locked(existing, self.name))

@@ -8,6 +8,7 @@ import heapq
 import mmap
 import os
 import posix
+from array import array
 
 from gomq_py import octets
 from gomq_py.storage.disk.pages import read_range
@@ -34,7 +35,7 @@ class Browser:
 
     def __init__(self, store):
         self.store = store
-        self._requeued = _sorted_runs(store.behind_cursor())
+        self._requeued = _sorted_runs(store)
         self._number = self._at = self._run_at = 0
         self._segment = self._own = self._own_acks = None
         self._runs = None
@@ -48,7 +49,7 @@ class Browser:
             location = next(self._requeued, 0)
             if location == 0:
                 self._requeued = None
-            elif self.store.is_behind_cursor(location) and self.store.read(location, message):
+            elif self._is_requeued(location) and self.store.read(location, message):
                 return True
         while self._come_to_segment():
             segment = self._segment
@@ -89,6 +90,12 @@ class Browser:
         self._let_go()
         self._requeued = None
         self._number = 1 << 40
+
+    def _is_requeued(self, location):
+        """Whether the message that was requeued or passed over at this location still exists."""
+        requeued = self.store.requeued
+        return (
+            requeued is not None and requeued.counts.get(location) > 0 or self.store.is_passed_over(location))
 
     # segments
 
@@ -264,9 +271,14 @@ def _mapped(file, path, end):
         posix.close(fd)
 
 
-def _sorted_runs(locations):
-    """Iterator over an array of locations, lowest first; None if it is None."""
-    if locations is None:
+def _sorted_runs(store):
+    """Iterator over the locations of requeued messages and of those passed over, lowest first; None if there
+    are no such messages.
+    """
+    locations = array("Q", store.passed_over())
+    if store.requeued is not None:
+        locations.extend(store.requeued.heap.snapshot())
+    if not locations:
         return None
     return heapq.merge(
         *(sorted(locations[at:at + SORTED_AT_ONCE]) for at in range(0, len(locations), SORTED_AT_ONCE))

@@ -6,7 +6,7 @@ from gomq_py.storage.message cimport Message
 from gomq_py.storage.segments.recovered cimport Recovered
 from gomq_py.storage.segments.segment cimport Segment
 from gomq_py.storage.stores cimport message_store
-from gomq_py.storage.stores.groups cimport Group, GroupKey, WaitingLists
+from gomq_py.storage.stores.groups cimport Group, GroupKey, GroupsIn, WaitingLists
 from gomq_py.storage.stores.requeued cimport DeliveryCounts
 
 cdef unsigned char BASIC
@@ -19,9 +19,7 @@ cdef class GroupStore(message_store.MessageStore):
     cdef readonly bint passes_on, is_full
     cdef public Py_ssize_t waiting_max, groups_max, look_ahead
     cdef dict _groups, _out
-    cdef list _ready
-    cdef object _served
-    cdef uint64_t _came_in
+    cdef GroupsIn _in
     cdef set _removed
     cdef Py_ssize_t _passes_left
     cdef uint64_t _shown_location
@@ -30,7 +28,7 @@ cdef class GroupStore(message_store.MessageStore):
     cdef Segment _awaited, _opened
     cdef Message _looked_at
 
-    @cython.locals(group=Group)
+    @cython.locals(group=Group, first=Group)
     cpdef bint peek(self, Message message) except -1
     @cython.locals(location=uint64_t, group=Group, came_now=bint)
     cpdef int shift(self) except -1
@@ -54,11 +52,6 @@ cdef class GroupStore(message_store.MessageStore):
     cdef int _go_out(self, Group group, uint64_t location) except -1
     @cython.locals(ahead=Py_ssize_t)
     cdef int _come_in(self, Group group) except -1
-    @cython.locals(at_cursor=uint64_t, number=uint64_t, group=Group, is_served=bint)
-    cdef int _forget_served(self) except -1
-    cdef int _make_ready(self, Group group) except -1
-    @cython.locals(group=Group)
-    cdef int _drop_stale(self) except -1
     cdef uint64_t _end_location(self) except? 0
     cdef uint64_t _cursor_location(self) except? 0
     @cython.locals(location=uint64_t, segment=Segment)
@@ -89,8 +82,9 @@ cdef class GroupStore(message_store.MessageStore):
     cdef bytes _key_in(self, Segment segment, uint64_t location)
     @cython.locals(group=Group, location=uint64_t)
     cpdef Py_ssize_t purge(self) except -1
-    cpdef behind_cursor(self)
-    cpdef bint is_behind_cursor(self, uint64_t location) except -1
+    @cython.locals(group=Group)
+    cpdef passed_over(self)
+    cpdef bint is_passed_over(self, uint64_t location) except -1
     @cython.locals(oldest=uint64_t, waiting=uint64_t)
     cpdef uint64_t oldest_ready_ms(self) except? 0
     @cython.locals(group=Group, location=uint64_t, segment=Segment, at=Py_ssize_t)

@@ -5,13 +5,12 @@ A group is *out* while one of its messages is taken, and until that message is d
 the next of its group. The cursor passes over messages whose group is out or has older messages; they *wait*
 in lists of their group (storage.stores.groups) and still count as ready. When a message is deleted, its group
 is *in* again, and *ready* if it has waiting messages. Of two groups that may be delivered the one is first
-that waits longer: since it came in, or since its message came if that is later. So messages of a stuck group cost
-one look each, and nothing after that. Files are those of a message store: the order is in memory, and a later
-run reads the keys again. Never switches, never flushes.
+that waits longer: since it came in, or since its message came if that is later. So messages of a stuck group
+cost one look each, and nothing after that. Files are those of a message store: the order is in memory, and a
+later run reads the keys again. Never switches, never flushes.
 """
 import heapq
 from array import array
-from collections import deque
 from functools import partial
 
 from gomq_py.content import forms
@@ -19,7 +18,7 @@ from gomq_py.errors import Malformed
 from gomq_py.storage.format import record
 from gomq_py.storage.message import Message
 from gomq_py.storage.stores import message_store
-from gomq_py.storage.stores.groups import Group, GroupKey, WaitingLists
+from gomq_py.storage.stores.groups import Group, GroupKey, GroupsIn, WaitingLists
 from gomq_py.storage.stores.recovery import open_store
 
 BASIC = forms.BASIC  # so that its .pxd can type it
@@ -31,8 +30,6 @@ WAITING_MAX = 4 << 20
 GROUPS_MAX = 1 << 16
 # With a ready group the cursor passes over no more messages if so many wait: nobody needs it then.
 LOOK_AHEAD = 100_000
-# Most groups without waiting messages that are remembered, so that their next messages are behind others.
-SERVED_MAX = 10_000
 # Messages that the cursor passes over in one turn of the queue: about a millisecond.
 PASSED_IN_A_TURN = 2000
 
@@ -46,15 +43,12 @@ class GroupStore(message_store.MessageStore):
         passes_on     the cursor has passed over PASSED_IN_A_TURN messages, and must go on in the next turn
         _groups       {key: Group} of the groups that are out, ready or served
         _out          {location of a taken or requeued message: its Group}
-        _ready        heap of (since, number, Group) of the groups that are ready; it may hold others
-        _served       deque of (number, Group): groups that came in without waiting messages while the cursor
-                      had messages before it
+        _in           the GroupsIn: groups that are ready, or came in while the cursor had messages before it
         _removed      locations picked out of a list
     """
 
     __slots__ = (
-        "key", "waiting", "passes_on", "is_full", "_groups", "_out", "_ready", "_served", "_came_in",
-        "_removed",
+        "key", "waiting", "passes_on", "is_full", "_groups", "_out", "_in", "_removed",
         "_passes_left", "_shown_location", "_shown_key", "_shown_group", "_awaited", "_looked_at",
         "_opened", "waiting_max", "groups_max", "look_ahead",
     )
@@ -67,9 +61,7 @@ class GroupStore(message_store.MessageStore):
         self.passes_on = self.is_full = False
         self._groups = {}
         self._out = {}
-        self._ready = []
-        self._served = deque()
-        self._came_in = 0
+        self._in = GroupsIn()
         self._removed = set()
         self._shown_group = self._shown_key = self._awaited = self._opened = None
         self._passes_left = PASSED_IN_A_TURN
@@ -87,11 +79,11 @@ class GroupStore(message_store.MessageStore):
         self._awaited = None
         if self.requeued is not None and self.requeued.heap.count:
             return self._peek_requeued(message)
-        self._drop_stale()
-        while not self.passes_on and not (self._ready and self.waiting.count >= self.look_ahead):
+        first = self._in.first()
+        while not self.passes_on and (first is None or self.waiting.count < self.look_ahead):
             if not message_store.MessageStore.peek(self, message):
                 break
-            if self._ready and self._peeked_location >= self._ready[0][0]:
+            if first is not None and self._peeked_location >= first.since:
                 break
             if self._peeked_location != self._shown_location:
                 self._shown_location = self._peeked_location
@@ -100,7 +92,7 @@ class GroupStore(message_store.MessageStore):
                 return True
             group = self._groups.get(self._shown_key)
             if group is None:
-                if len(self._groups) - len(self._served) < self.groups_max:
+                if len(self._groups) - self._in.served_count() < self.groups_max:
                     return True
                 self.is_full = True
                 break
@@ -110,9 +102,9 @@ class GroupStore(message_store.MessageStore):
                 self.is_full = True
                 break
             self._pass_over(group)
-        if self._ready:
-            return self._peek_group(message, self._ready[0][2])
-        return False
+            if group.is_ready:
+                first = self._in.first()
+        return False if first is None else self._peek_group(message, first)
 
     def shift(self):
         """Take the message of the last peek; its group is out then."""
@@ -121,7 +113,6 @@ class GroupStore(message_store.MessageStore):
             group = self._shown_group
             self._take_waiting(group)
             group.is_ready = False
-            self._drop_stale()
             self._go_out(group, location)
             return 0
         came_now = self._peeked == message_store._FROM_CURSOR
@@ -159,7 +150,7 @@ class GroupStore(message_store.MessageStore):
     def deliverable(self):
         """Count of messages that peek() may show now: of those that the cursor has not reached, none may be.
         """
-        count = len(self._ready)
+        count = self._in.ready_count()
         if not self.passes_on and not self.is_full:
             count += self.ready_count - self.waiting.count
         elif self.requeued is not None:
@@ -169,7 +160,7 @@ class GroupStore(message_store.MessageStore):
     def is_waiting(self):
         if self._awaited is not None:
             return self.opener is not None and self.opener.is_awaited(self._awaited)
-        if self._ready or (self.requeued is not None and self.requeued.heap.count):
+        if self._in.first() is not None or (self.requeued is not None and self.requeued.heap.count):
             return False
         return self.passes_on or message_store.MessageStore.is_waiting(self)
 
@@ -223,51 +214,15 @@ class GroupStore(message_store.MessageStore):
     def _come_in(self, group):
         """The group's message was deleted: its next messages may be delivered."""
         group.is_out = False
-        self._came_in += 1
-        group.number = self._came_in
-        if group.count:
-            group.since = self._end_location()
-            return self._make_ready(group)
         ahead = self.ready_count - self.waiting.count
         if self.requeued is not None:
             ahead -= self.requeued.heap.count
-        if ahead <= 0:  # the cursor has no message before it
+        if group.count == 0 and ahead <= 0:  # the cursor has no message before it
             del self._groups[group.key]
             return 0
-        group.since = self._end_location()
-        self._served.append((group.number, group))
-        if len(self._served) > SERVED_MAX or self._served[0][1].since <= self._cursor_location():
-            self._forget_served()
-        return 0
-
-    def _forget_served(self):
-        """Forget groups that came in before the messages that the cursor comes to; of others, the first."""
-        at_cursor = self._cursor_location()
-        while self._served:
-            number, group = self._served[0]
-            is_served = (
-                group.number == number and group.count == 0 and not group.is_out
-                and self._groups.get(group.key) is group
-            )
-            if is_served and group.since > at_cursor and len(self._served) <= SERVED_MAX:
-                break
-            self._served.popleft()
-            if is_served:
-                del self._groups[group.key]
-        return 0
-
-    def _make_ready(self, group):
-        group.is_ready = True
-        heapq.heappush(self._ready, (group.since, group.number, group))
-        return 0
-
-    def _drop_stale(self):
-        """Remove groups that are not ready any more from the top of the heap."""
-        while self._ready:
-            group = self._ready[0][2]
-            if group.is_ready:
-                break
-            heapq.heappop(self._ready)
+        self._in.come_in(group, self._end_location())
+        if group.count == 0:
+            self._in.forget_served(self._cursor_location(), self._groups)
         return 0
 
     def _end_location(self):
@@ -282,7 +237,7 @@ class GroupStore(message_store.MessageStore):
         location = self._peeked_location
         self.waiting.push(group, location)
         if not group.is_out and not group.is_ready:
-            self._make_ready(group)
+            self._in.make_ready(group)
         segment = self.read_segment
         segment.take(self.read_at)
         self.read_at += self._peeked_size
@@ -421,9 +376,7 @@ class GroupStore(message_store.MessageStore):
         self.waiting.insert(group, location)
         self._count_taken(-1, segment.body_length_at(record.position_of(location)))
         if not group.is_out and not group.is_ready:
-            self._came_in += 1
-            group.number = self._came_in  # numbers in the heap differ
-            self._make_ready(group)
+            self._in.come_in(group, group.since)
         return 0
 
     def _waits_in(self, location):
@@ -472,22 +425,18 @@ class GroupStore(message_store.MessageStore):
             for location in self.waiting.drain(group):
                 requeued.heap.push(location)
         self._groups = {group.key: group for group in self._out.values()}
-        self._ready.clear()
-        self._served.clear()
+        self._in.clear()
         self.begin_turn()
         return message_store.MessageStore.purge(self)
 
-    def behind_cursor(self):
-        behind = message_store.MessageStore.behind_cursor(self)
-        if self.waiting.count:
-            behind = array("Q") if behind is None else behind
-            for group in self._groups.values():
-                behind.extend(self.waiting.all(group))
-        return behind
+    def passed_over(self):
+        locations = array("Q")
+        for group in self._groups.values():
+            locations.extend(self.waiting.all(group))
+        return locations
 
-    def is_behind_cursor(self, location):
-        return message_store.MessageStore.is_behind_cursor(self, location) or (
-            self._waits_in(location) is not None)
+    def is_passed_over(self, location):
+        return self._waits_in(location) is not None
 
     def oldest_ready_ms(self):
         oldest = message_store.MessageStore.oldest_ready_ms(self)

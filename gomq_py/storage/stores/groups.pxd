@@ -5,7 +5,7 @@ from gomq_py cimport octets
 from gomq_py.content cimport fields, properties
 from gomq_py.storage.format cimport record
 
-cdef Py_ssize_t FIRST_SLOTS, LARGE_SLOTS, WHOLE_KEY_OCTETS
+cdef Py_ssize_t FIRST_SLOTS, LARGE_SLOTS, WHOLE_KEY_OCTETS, SERVED_MAX
 
 @cython.final
 cdef class GroupKey:
@@ -62,3 +62,18 @@ cdef class WaitingLists:
     cdef int _begin(self) except -1
     @cython.locals(room=Py_ssize_t)
     cdef int _grow(self) except -1
+
+@cython.final
+cdef class GroupsIn:
+    cdef list _ready
+    cdef object _served
+    cdef uint64_t _came_in
+    @cython.locals(number=uint64_t, group=Group)
+    cpdef Group first(self)
+    cpdef Py_ssize_t ready_count(self) except -1
+    cpdef Py_ssize_t served_count(self) except -1
+    cpdef int come_in(self, Group group, uint64_t since) except -1
+    cpdef int make_ready(self, Group group) except -1
+    @cython.locals(number=uint64_t, group=Group, is_served=bint)
+    cpdef int forget_served(self, uint64_t at_cursor, dict groups) except -1
+    cpdef clear(self)

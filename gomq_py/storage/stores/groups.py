@@ -7,6 +7,7 @@ store lie in two typed arrays, without an object per message: twelve octets for 
 """
 import heapq
 from array import array
+from collections import deque
 
 from gomq_py import octets
 from gomq_py.content import fields, properties
@@ -16,6 +17,8 @@ from gomq_py.storage.format import record
 FIRST_SLOTS = 64
 # Longer keys are kept as digests: a group takes the same memory whatever its key.
 WHOLE_KEY_OCTETS = 32
+# Most groups without waiting messages that are remembered, so that their next messages are behind others.
+SERVED_MAX = 10_000
 # From here on full arrays grow by an eighth, so that a long list is not kept twice.
 LARGE_SLOTS = 1 << 18
 
@@ -284,3 +287,74 @@ class WaitingLists:
         self._next = following
         self._room = room
         return 0
+
+
+class GroupsIn:
+    """Groups that are in, in the order in which they came in.
+
+        _ready      heap of (since, number, Group) of groups with messages; it may hold others
+        _served     deque of (number, Group) of groups that came in without messages
+        _came_in    how many have come in
+    """
+
+    __slots__ = ("_ready", "_served", "_came_in")
+
+    def __init__(self):
+        self._ready = []
+        self._served = deque()
+        self._came_in = 0
+
+    def first(self):
+        """The Group with messages that waits longest; None without one."""
+        while self._ready:
+            _, number, group = self._ready[0]
+            if group.is_ready and group.number == number:
+                return group
+            heapq.heappop(self._ready)
+        return None
+
+    def ready_count(self):
+        """How many groups with messages there are, or a little more."""
+        return len(self._ready)
+
+    def served_count(self):
+        """How many groups without messages there are, or a little more."""
+        return len(self._served)
+
+    def come_in(self, group, since):
+        """Add a group whose wait begins at the location ``since``, as the last one."""
+        self._came_in += 1
+        group.number = self._came_in  # so that no two entries are equal
+        group.since = since
+        if group.count:
+            return self.make_ready(group)
+        self._served.append((group.number, group))
+        return 0
+
+    def make_ready(self, group):
+        """A group that came in has messages now."""
+        group.is_ready = True
+        heapq.heappush(self._ready, (group.since, group.number, group))
+        return 0
+
+    def forget_served(self, at_cursor, groups):
+        """Remove groups without messages from here and from the dict ``groups``: those that came in before
+        the message at the location ``at_cursor``, and the oldest of too many.
+        """
+        while self._served:
+            number, group = self._served[0]
+            is_served = (
+                group.number == number and group.count == 0 and not group.is_out
+                and groups.get(group.key) is group
+            )
+            if is_served and group.since > at_cursor and len(self._served) <= SERVED_MAX:
+                break
+            self._served.popleft()
+            if is_served:
+                del groups[group.key]
+        return 0
+
+    def clear(self):
+        """Remove all groups."""
+        self._ready.clear()
+        self._served.clear()

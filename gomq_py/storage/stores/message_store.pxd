@@ -74,8 +74,6 @@ cdef class MessageStore(segment_log.SegmentLog):
     cpdef bint pick(self, uint64_t location) except -1
     @cython.locals(at=Py_ssize_t, segment=Segment)
     cpdef int unpick(self, uint64_t location) except -1
-    cpdef behind_cursor(self)
-    cpdef bint is_behind_cursor(self, uint64_t location) except -1
     @cython.locals(number=Py_ssize_t, segment=Segment)
     cdef Segment _before_cursor(self, uint64_t location)
     cdef int _count_taken(self, int count, uint64_t body_length) except -1

@@ -364,18 +364,6 @@ class MessageStore(segment_log.SegmentLog):
 
     # called by Browser
 
-    def behind_cursor(self):
-        """Locations of the ready messages that the cursor has passed, as an array in no order; None if there
-        are none.
-        """
-        if self.requeued is None or self.requeued.heap.count == 0:
-            return None
-        return self.requeued.heap.snapshot()
-
-    def is_behind_cursor(self, location):
-        """Whether a message that the cursor has passed still exists, and may be ready."""
-        return self.requeued is not None and self.requeued.counts.get(location) > 0
-
     def end_of_log(self):
         """Return (segment number, position) of the end of the newest message; (0, 0) without segments."""
         self._end_stage()

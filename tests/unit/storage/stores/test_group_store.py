@@ -1,5 +1,5 @@
-"""A store with groups keeps no file open for messages that only wait, and reads them again: in this run, in the
-next one, and after a crash.
+"""A store with groups keeps no file open for messages that only wait, and reads them again: in this run, in
+the next one, and after a crash.
 """
 from functools import partial
 
@@ -52,7 +52,7 @@ def open_count(store):
 
 
 def stuck(bench):
-    """A group whose first message is out, many of its messages over many segments, and one of another group."""
+    """A group whose first message is out, its messages over many segments, and one of another group."""
     for number in range(STUCK):
         append(bench.store, b"stuck", number)
     append(bench.store, b"free", 1000)
