@@ -51,8 +51,8 @@ class VHostPolicies(Job):
         self._put_under(queue, queue.type, self._configure_queue)
 
     def with_group(self, existing, name, arguments):
-        """The arguments of a queue.declare, with message groups if the ``existing`` queue has them, or a policy
-        that would be in force gives them to a new queue.
+        """The arguments of a queue.declare, with message groups if the ``existing`` queue has them, or the
+        policies give them to a new queue.
         """
         return with_policy(
             existing, arguments, lambda: self._in_force(queue_type_of(arguments), name).definition)

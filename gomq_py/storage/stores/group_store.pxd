@@ -14,7 +14,7 @@ cdef int _FROM_GROUP
 cdef Py_ssize_t PASSED_IN_A_TURN
 
 cdef class GroupStore(message_store.MessageStore):
-    cdef readonly GroupKey key
+    cdef readonly GroupKey group_key
     cdef readonly WaitingLists waiting
     cdef readonly bint passes_on, is_full
     cdef public Py_ssize_t waiting_max, groups_max, look_ahead

@@ -9,7 +9,6 @@ that waits longer: since it came in, or since its message came if that is later.
 cost one look each, and nothing after that. Files are those of a message store: the order is in memory, and a
 later run reads the keys again. Never switches, never flushes.
 """
-import heapq
 from array import array
 from functools import partial
 
@@ -37,7 +36,7 @@ _FROM_GROUP = 3  # beside message_store's
 
 
 class GroupStore(message_store.MessageStore):
-    """The messages of one queue with groups. Made by open_group_store. ``key``: the GroupKey.
+    """The messages of one queue with groups. Made by open_group_store. ``group_key``: the GroupKey.
 
         waiting       the WaitingLists
         passes_on     the cursor has passed over PASSED_IN_A_TURN messages, and must go on in the next turn
@@ -48,14 +47,14 @@ class GroupStore(message_store.MessageStore):
     """
 
     __slots__ = (
-        "key", "waiting", "passes_on", "is_full", "_groups", "_out", "_in", "_removed",
+        "group_key", "waiting", "passes_on", "is_full", "_groups", "_out", "_in", "_removed",
         "_passes_left", "_shown_location", "_shown_key", "_shown_group", "_awaited", "_looked_at",
         "_opened", "waiting_max", "groups_max", "look_ahead",
     )
 
     def __init__(self, key, *arguments):
         message_store.MessageStore.__init__(self, *arguments)
-        self.key = key
+        self.group_key = key
         self.waiting = WaitingLists()
         self.waiting_max, self.groups_max, self.look_ahead = WAITING_MAX, GROUPS_MAX, LOOK_AHEAD
         self.passes_on = self.is_full = False
@@ -291,12 +290,12 @@ class GroupStore(message_store.MessageStore):
         return (0, 0) if recovered is None else recovered.failed_before(record.position_of(location))
 
     def _key_of(self, message):
-        if self.key.is_in_routing:
-            return self.key.in_routing(message.buffer, message.routing_at)
+        if self.group_key.is_in_routing:
+            return self.group_key.in_routing(message.buffer, message.routing_at)
         if message.kind == BASIC:
-            return self.key.in_properties(message.buffer, message.properties_at)
+            return self.group_key.in_properties(message.buffer, message.properties_at)
         try:
-            return self.key.of_octets(message.get_properties())
+            return self.group_key.of_octets(message.get_properties())
         except Malformed:
             return None
 

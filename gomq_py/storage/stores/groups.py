@@ -124,6 +124,7 @@ class WaitingLists:
         self.count = self.group_count = 0
         self._in_segments = {}
         self._heads = None
+        self._room = self._used = self._free = 0
         self._begin()
 
     def in_segment(self, number):

@@ -9,7 +9,7 @@ from gomq_py.storage.message import Message
 from gomq_py.storage.segments.pool import FIRST_SEGMENT_BYTES
 from gomq_py.storage.stores.group_store import GroupStore
 from gomq_py.storage.stores.groups import GroupKey
-from tests.support.stores import StoreBench
+from tests.support.stores import INCARNATION, StoreBench
 from tests.support.waiting import wait_until
 
 # Some ten fill a segment.
@@ -110,3 +110,7 @@ def test_a_purge_drops_waiting_messages_of_closed_segments(bench):
     bench.store.delete(location)
     append(bench.store, b"stuck", 5)
     assert take(bench)[0] == 5
+
+
+def test_other_files_name_it_as_any_store(bench):
+    assert bench.store.key == int.from_bytes(INCARNATION[:8], "little")
