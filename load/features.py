@@ -27,8 +27,9 @@ BEGIN, END = "<!-- features: written by load.features -->", "<!-- end of feature
 # What a kind of queue may cost beside its plain twin: limits of our own.
 TWINS = {
     "priority": ("plain", 1.5), "ttl": ("plain", 1.25), "length": ("plain", 1.25), "limit": ("acked", 1.25),
-    "stream": ("hundreds", 1.5),
+    "stream": ("hundreds", 1.5), "groups": ("keyed", 2),
 }
+KEYED = "-y 100 -a 1 -P 10 -e keyed --exchange-type fanout --key-count 1000"
 STREAM = """--queue-args '{"x-queue-type": "stream"}'"""
 ROWS = (
     Row("plain", "plain queue", "-V"),
@@ -45,6 +46,11 @@ ROWS = (
     ),
     Row("hundreds", "plain queue, persistent, acks of 100, prefetch 1000", "-V -p -a 100 -P 1000"),
     Row("stream", "stream, the same", f"-V -p -a 100 -P 1000 {STREAM}"),
+    Row("keyed", "plain queue, 1000 keys, 100 consumers with a prefetch of 10, each message acked", KEYED),
+    Row(
+        "groups", "x-message-group, the same",
+        KEYED + " --queue-args '{\"x-message-group\": \"routing-key\"}'",
+    ),
 )
 QUEUES = BINDINGS = 10_000
 # Messages of one write, and so the confirms that are outstanding.
@@ -81,7 +87,7 @@ def main(arguments=None):
                     )
             figures = [
                 *levels(broker, options.messages), *dead_letters(broker, options.messages),
-                *delayed(broker, options.delayed),
+                *delayed(broker, options.delayed), *stuck_group(broker, options.delayed, options.messages),
                 *hashed(broker, options.messages), *many_bindings(broker), *worst_topics(broker)]
         finally:
             broker.stop()
@@ -178,6 +184,44 @@ def delayed(broker, count):
             f"{_per_message(count, elapsed_s, cpu_s, MOST_US['delayed'])}, {kept}",
         ),
     ]
+
+
+def stuck_group(broker, stuck, count):
+    """Messages of a thousand groups taken and acked, alone and behind ``stuck`` messages of a group whose
+    first message nobody acks.
+    """
+    figures = []
+    with Connection(broker.uri, timeout_s=300) as connection:
+        for name, before in (("alone", 0), ("behind", stuck)):
+            channel = connection.channel()
+            channel.exchange_declare("keyed", "fanout", durable=True)
+            channel.queue_declare("groups", durable=True, arguments={"x-message-group": "routing-key"})
+            channel.queue_bind("groups", "keyed")
+            if before:
+                _publish(channel, "keyed", lambda _: "stuck", before)
+                assert channel.get("groups") is not None
+            _publish(channel, "keyed", lambda number: f"key{number % 1000}", count)
+            elapsed_s, cpu_s = _timed(broker, lambda: _take_all(connection, "groups", count))
+            title = f"behind {before:,} of a stuck group" if before else "with x-message-group"
+            figures.append(Figure(
+                f"{count:,} messages of 1000 groups, {title}, taken and acked",
+                _per_message(count, elapsed_s, cpu_s)))
+            channel.queue_delete("groups")
+            channel.exchange_delete("keyed")
+            channel.close()
+    return figures
+
+
+def _take_all(connection, queue, count):
+    """Take and ack ``count`` messages, with a prefetch of 1000."""
+    channel = connection.channel()
+    channel.qos(1000)
+    channel.consume(queue)
+    for taken in range(1, count + 1):
+        delivery = channel.next_delivery(60)
+        if taken % 100 == 0 or taken == count:
+            channel.ack(delivery.delivery_tag, multiple=True)
+    channel.close()
 
 
 def hashed(broker, count):

@@ -12,7 +12,9 @@ Nothing connects before the first task is sent or the worker starts.
 """
 
 import inspect
+import itertools
 import os
+import random
 import threading
 import time
 from datetime import datetime, timezone
@@ -20,17 +22,18 @@ from functools import partial, update_wrapper
 
 from gomq_py.client.backoff import Backoff
 from gomq_py.client.url import DEFAULT_URL
+from gomq_py.dispatcher.arguments import shown
 from gomq_py.dispatcher.errors import BadTask
 from gomq_py.dispatcher.server import InitQueue, Server, ServerConfig
 from gomq_py.dispatcher.signatures import Signature
-from gomq_py.dispatcher.tasks import Task, TaskConfig, check_kind
+from gomq_py.dispatcher.tasks import KEY_HEADER, Task, TaskConfig, check_kind
 from gomq_py.dispatcher.worker import DEFAULT_LIMIT, WorkerConfig
 
 
 class AppTask:
     """A function decorated as a task. Calls run it here; ``delay`` and ``send`` run it in a worker."""
 
-    def __init__(self, app, function, name, queue, priority, unique, run_in, **options):
+    def __init__(self, app, function, name, queue, priority, unique, run_in, key_concurrency=1, **options):
         """``options``: further fields of the TaskConfig."""
         self.app = app
         self.function = function
@@ -40,6 +43,8 @@ class AppTask:
         self._priority = priority
         self._unique = unique
         self._run_in = run_in
+        self._key_concurrency = key_concurrency
+        self._sent = itertools.count(random.randrange(key_concurrency))
         self._options = options
         update_wrapper(self, function, ("__module__", "__name__", "__doc__"), ())
 
@@ -56,18 +61,24 @@ class AppTask:
         """
         return self.send(args, kwargs)
 
-    def send(self, args=(), kwargs=None, *, delay_s=0.0, eta=None, priority=None, unique=None, headers=None):
+    def send(
+        self, args=(), kwargs=None, *, delay_s=0.0, eta=None, priority=None, unique=None, headers=None,
+        key=None,
+    ):
         """Send the task, and wait for the broker's confirm. Returns the task's uuid. The task runs after
         ``delay_s`` seconds or at ``eta`` (datetime or Unix seconds), higher ``priority`` first. The broker
-        drops it if a recent task had the same text ``unique``. Raises BadArgument, NotDelivered.
+        drops it if a recent task had the same text ``unique``. Tasks with the same ``key`` (a text or an
+        integer) run in order, one at a time. Raises BadArgument, NotDelivered.
         """
-        return self.app.server.publish(self.task(args, kwargs, delay_s, eta, priority, unique, headers))
+        return self.app.server.publish(self.task(args, kwargs, delay_s, eta, priority, unique, headers, key))
 
     def submit(self, *args, **kwargs):
         """Send the task without waiting. Returns a concurrent.futures.Future of the task's uuid."""
         return self.app.server.submit(self.task(args, kwargs))
 
-    def task(self, args=(), kwargs=None, delay_s=0.0, eta=None, priority=None, unique=None, headers=None):
+    def task(
+        self, args=(), kwargs=None, delay_s=0.0, eta=None, priority=None, unique=None, headers=None, key=None,
+    ):
         """Return the Task that ``send`` would send, with the same arguments. Raises BadArgument."""
         if eta is not None:
             try:
@@ -78,10 +89,22 @@ class AppTask:
         arguments = self.signature.arguments(args, kwargs or {})
         if unique is None and self._unique:
             unique = f"{self.name}:{[each.value for each in arguments]!r}"
+        headers = dict(headers or {})
+        if key is not None:
+            headers[KEY_HEADER] = self._group(key)
         return Task(
-            self.name, arguments, routing_key=self.queue, headers=headers or {}, delay_s=delay_s,
+            self.name, arguments, routing_key=self.queue, headers=headers, delay_s=delay_s,
             unique=unique or "", priority=self._priority if priority is None else priority,
         )
+
+    def _group(self, key):
+        """The message group of a task with this key: with a concurrency of n, one of n in turn."""
+        if not self.app.is_keyed:
+            raise BadTask(f"task {self.name!r} has a key, which needs Dispatcher(keyed=True)")
+        if not isinstance(key, (str, int)) or isinstance(key, bool) or key == "":
+            raise BadTask(f"task {self.name!r}: a key is a text or an integer, not {shown(key)}")
+        return (
+            str(key) if self._key_concurrency == 1 else f"{key}/{next(self._sent) % self._key_concurrency}")
 
     def call(self, *values):
         return self.signature.call(self.function, values)
@@ -104,12 +127,15 @@ class Dispatcher:
                           dead-letters the task; gomq-py only
         priorities        the highest priority of the queues (0: no priorities)
         unique_s          for how many seconds after a unique task the broker drops equal tasks
+        keyed             tasks may have keys; gomq-py only, and without priorities
     """
 
     def __init__(
         self, url=DEFAULT_URL, *, queue="tasks", concurrency=DEFAULT_LIMIT, prefetch=0, delivery_limit=20,
-        priorities=0, unique_s=None, **server_options,
+        priorities=0, unique_s=None, keyed=False, **server_options,
     ):
+        if keyed and priorities:
+            raise ValueError("queues have priorities or keys, not both")
         if not 0 <= priorities <= 255:
             raise ValueError(f"a queue has up to 255 priorities, not {priorities}")
         self.url = url
@@ -119,6 +145,7 @@ class Dispatcher:
         self.tasks: dict = {}
         self._delivery_limit = delivery_limit
         self._priorities = priorities
+        self.is_keyed = keyed
         self._unique_s = unique_s
         self._server_options = server_options
         self._hooks: dict = {"before_task": [], "after_task": [], "failed_task": []}
@@ -126,18 +153,20 @@ class Dispatcher:
 
     def task(
         self, function=None, *, name=None, queue=None, timeout_s=0.0, retries=0, backoff=None, run_in=None,
-        priority=None, unique=False, with_uuid=False,
+        priority=None, unique=False, with_uuid=False, key_concurrency=1,
     ):
         """Decorator: make a function a task. ``name``: the function's name by default.
 
         ``retries``: how often the task is run again after an error; ``backoff``: the waits before (a Backoff,
         or the first wait in s, which doubles). ``unique``: drop a task sent with equal arguments within
-        ``unique_s``. ``with_uuid``: pass the task's uuid as the first argument.
+        ``unique_s``. ``with_uuid``: pass the task's uuid as the first argument. ``key_concurrency``: how many
+        tasks with the same key run at once; above 1 in no order.
         """
         if function is None:
             return partial(
                 self.task, name=name, queue=queue, timeout_s=timeout_s, retries=retries, backoff=backoff,
-                run_in=run_in, priority=priority, unique=unique, with_uuid=with_uuid)
+                run_in=run_in, priority=priority, unique=unique, with_uuid=with_uuid,
+                key_concurrency=key_concurrency)
         name = name or function.__name__
         if not isinstance(name, str):
             raise ValueError(f"a task's name is a text, not {name!r}")
@@ -149,9 +178,11 @@ class Dispatcher:
             backoff = Backoff(backoff, max(backoff, 3600.0))
         if priority is not None and priority not in range(256):
             raise ValueError(f"task {name!r}: a priority is from 0 to 255, not {priority!r}")
+        if not isinstance(key_concurrency, int) or key_concurrency < 1:
+            raise ValueError(f"task {name!r}: key_concurrency is a number from 1 on, not {key_concurrency!r}")
         task = AppTask(
-            self, function, name, queue or self.queue, priority, unique, run_in, timeout_s=timeout_s,
-            retries=retries, backoff=backoff, task_uuid_as_first_arg=with_uuid)
+            self, function, name, queue or self.queue, priority, unique, run_in, key_concurrency,
+            timeout_s=timeout_s, retries=retries, backoff=backoff, task_uuid_as_first_arg=with_uuid)
         config = task.config()
         config.check_limits(name)
         check_kind(name, function, config.run_in)
@@ -217,6 +248,8 @@ class Dispatcher:
         arguments = {}
         if self._priorities:
             arguments["x-max-priority"] = self._priorities
+        if self.is_keyed:
+            arguments["x-message-group"] = f"header:{KEY_HEADER}"
         if self._delivery_limit is not None and delays.can_be_unique:
             arguments |= {
                 "x-delivery-limit": self._delivery_limit,

@@ -28,6 +28,8 @@ ATTEMPT_HEADER = "x-task-attempt"
 UNKNOWN_HEADER = "x-task-unknown"
 #: Milliseconds since 1970 before which the task must not run, if its delay is made of several waits.
 DUE_HEADER = "x-task-due"
+#: The key of a task, of which one at a time runs.
+KEY_HEADER = "x-task-key"
 #: Why the task is among the dead letters, and the error's name.
 REASON_HEADER, ERROR_HEADER = "x-task-reason", "x-task-error"
 #: The queue and worker that gave the task up.

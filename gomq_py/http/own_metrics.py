@@ -10,6 +10,7 @@ from collections import Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
+from gomq_py.broker.queues.peeking import describe_groups
 from gomq_py.http import sums
 from gomq_py.http.cluster_metrics import cluster_families
 from gomq_py.hub.threads import in_thread
@@ -25,6 +26,14 @@ LOOKED_AT = 2000
 # Turns of the loop that are timed.
 LAG_SAMPLES = 5
 LABELS = ("vhost", "queue")
+# (field of describe_groups(), metric, help)
+GROUPS = (
+    ("groups_out", "queue_message_groups_out", "Groups of which a message is delivered or requeued"),
+    ("groups_waiting", "queue_message_groups_waiting", "Groups with messages that wait for an earlier one"),
+    ("messages_waiting", "queue_message_groups_messages", "Messages that wait for one of their group"),
+    ("longest_wait_s", "queue_message_groups_longest_wait_seconds", "Age of the oldest of these messages"),
+    ("deepest_group_messages", "queue_message_groups_deepest", "Waiting messages of the group with the most"),
+)
 SET_ASIDE = "Messages that are set aside, because they cannot go where they should"
 # Queues between two checks of the clock: some 2 us each, more if messages came back.
 LOOK = 10
@@ -184,9 +193,21 @@ class OwnFamilies:
         yield _series("queue_messages_set_aside", SET_ASIDE, LABELS, (
             ((queue.vhost, queue.name), queue.aside.count) for queue in queues if queue.aside is not None))
 
+    def groups(self, vhosts=None):
+        """Yield for each queue with message groups how many are out, and what waits for them."""
+        described = [
+            ((queue.vhost, queue.name), groups) for queue in paced(self._queues(vhosts), LOOK)
+            if (groups := describe_groups(queue)) is not None
+        ]
+        for field, name, text in GROUPS:
+            yield _series(name, text, LABELS, ((names, groups[field]) for names, groups in described))
+
     def per_object(self, vhosts=None):
         """Yield all families that have samples per queue or consumer."""
-        for part in (self.ages(vhosts), self.returns(vhosts), self.lags(vhosts), self.set_aside(vhosts)):
+        for part in (
+            self.ages(vhosts), self.returns(vhosts), self.lags(vhosts), self.set_aside(vhosts),
+            self.groups(vhosts),
+        ):
             yield from part
 
     def _queues(self, vhosts=None):

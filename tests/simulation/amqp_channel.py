@@ -12,6 +12,7 @@ from gomq_py.amqp.wire.frames import content_frames, method_frame
 from gomq_py.content.properties import Properties
 from tests.simulation.amqp_clients import awaited
 from tests.simulation.book import Held
+from tests.simulation.queue_ledger import GROUPS
 
 MOST_UNCONFIRMED = 50
 DELAYED = "delayed"  # the exchange
@@ -264,6 +265,8 @@ class Channel:
             what["size"] = self._random.choice(SIZES)
         if "transient" in ledger.traits and self._random.random() < 0.5:
             properties.delivery_mode, what["is_transient"] = 1, True
+        if "grouped" in ledger.traits and self._random.random() < 0.8:
+            headers["group"] = what["group"] = self._random.randrange(GROUPS)
         if "delays" in ledger.traits and self._random.random() < 0.5:
             headers["x-delay"], exchange = self._random.choice(DELAYS_MS), DELAYED
             what["delay_s"] = headers["x-delay"] / 1000

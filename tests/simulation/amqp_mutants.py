@@ -6,6 +6,7 @@ from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.routing import Routing
 from gomq_py.broker.topology.vhost import VHost
 from gomq_py.broker.verbs import publishing
+from gomq_py.storage.stores.group_store import GroupStore
 
 
 def no_ack_counts_as_to_be_acked():
@@ -49,6 +50,11 @@ def consumer_priority_ignored():
         init(consumer, *arguments, **{**options, "priority": 0})
 
     AMQPConsumer.__init__ = equal
+
+
+def messages_of_a_group_are_free():
+    """The next message of a group may go while one of it is delivered."""
+    GroupStore._key_of = lambda store, message: None
 
 
 def unbind_answered_and_still_routed():

@@ -18,7 +18,7 @@ class Message:
     routed = route = None  # of a RoutingLedger: how it was published, and once it is accepted where it went
 
     def __init__(self, number, source, queues, now_s, ends, priority=0, ttl_s=math.inf, delay_s=0.0,
-                 is_open=False, size=None, is_transient=False):
+                 is_open=False, size=None, is_transient=False, group=None):
         self.number = number
         self.source = source
         self.queues = queues
@@ -31,6 +31,7 @@ class Message:
         self.is_open = is_open
         self.size = size
         self.is_transient = is_transient
+        self.group = group
         self.is_returned = False
         self.connections = {queue: queue.connections for queue in queues}
 

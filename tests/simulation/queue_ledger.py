@@ -34,7 +34,9 @@ MORE_TRAITS = {
     "transient": {},  # some of its messages
     "sized": {},  # bodies of SIZES
     "expires": {"x-expires": 300},
+    "grouped": {"x-message-group": "header:group"},
 }
+GROUPS = 4  # of the messages of such a queue
 DROPPING = frozenset({"short", "narrow"})
 REFUSING = frozenset({"refusing", "brimful", "passing on"})
 FLEETING = frozenset({"expiring", "at once"})
@@ -224,6 +226,7 @@ class QueueLedger(Ledger):
                 hand.suspect(f"{copy} came again, and not as redelivered")
         if not may_be_two and not is_late and not self.is_ill():
             self._check_nobody_has(copy, hand)
+            self._check_group_is_in(message, copy, hand)
         if not copy.deaths:
             self._check_is_due(message, copy)
         if hand.cuts == self.cuts and not self.is_ill():  # a closed queue forgets that it was
@@ -241,6 +244,17 @@ class QueueLedger(Ledger):
         for other in self.hands:
             if other.keeps(copy) and (other is hand or other.end is not None and other.end.is_sound()):
                 hand.suspect(f"{copy} came, while a client has it in hand")
+
+    def _check_group_is_in(self, message, copy, hand):
+        """What one client has in hand is the only message of its group that anybody has."""
+        if "grouped" not in self.traits or message.group is None:
+            return
+        self.exercised["of groups"] += 1
+        for other in self.hands:
+            if other is hand or other.end is not None and other.end.is_sound():
+                for held in (*other.held, *other.pending):
+                    if self.book.messages[held.number].group == message.group and other.keeps(held):
+                        hand.suspect(f"{copy} came, while a client has {held} of its group in hand")
 
     def _check_is_due(self, message, copy):
         if self not in message.queues:
@@ -414,7 +428,7 @@ class Hand:
         """
         if redelivered and not (self._ledger.is_sole and self._is_alone and not self._ledger.is_ill()):
             return
-        source = message.source, message.priority
+        source = message.source, message.priority, "grouped" in self._ledger.traits and message.group
         newest = self._newest.get(source, -1)
         if message.number < newest and not (self._ledger.traits & DISORDER and redelivered):
             self._ledger.find(f"{message.number} came after {newest}")

@@ -51,6 +51,7 @@ OPTIONAL = sorted({*OF_PUBLISHERS, *OF_CONSUMERS, "tx"})
 FEW = (0, 0, 1, 2, 3)
 FLOW_SHARE = 0.2
 HTTP_SHARE = 0.15
+GROUPED_SHARE = 0.15
 
 # The clients of a topic, by the first letter of its name.
 OF_TOPICS = {
@@ -162,6 +163,13 @@ class Scenario(Faults):
         names = self._left(f"http{number}" for number in range(random.choice((1, 1, 2))))
         return [DefinitionsLedger(self.world, name) for name in names]
 
+    def _give_groups(self, queues):
+        """Some queues have groups, in a part of the seeds."""
+        random = self.world.random("groups of queues")  # another one would change all seeds
+        for name in self._left(f"{queue.name}-groups" for queue in queues if random.random() < GROUPED_SHARE):
+            queue = next(queue for queue in queues if name == f"{queue.name}-groups")
+            queue.traits = queue.traits - {"priority"} | {"grouped"}
+
     def _amqp_clients(self):
         random, book = self._random, self._book
         uses = self._left(random.sample(OPTIONAL, random.randrange(len(OPTIONAL) + 1)))
@@ -170,6 +178,7 @@ class Scenario(Faults):
             QueueLedger(self.world, name, book, self._left(random.sample(list(TRAITS), random.choice(FEW))))
             for name in names
         ]
+        self._give_groups(queues)
         for queue, following in zip(queues, [*queues[1:], None]):
             if "retries" in queue.traits:
                 queue.dies_to = QueueLedger(

@@ -2,13 +2,17 @@
 for tests of scheduling and of queue kinds.
 """
 import os
+from functools import partial
 
 from gomq_py.broker.queues.consumers import Consumer
+from gomq_py.broker.queues.group_queue import GroupQueue
 from gomq_py.broker.queues.queue import Queue, QuorumQueue
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.message import Message
 from gomq_py.storage.segments.pool import SegmentPool
+from gomq_py.storage.stores.group_store import GroupStore
+from gomq_py.storage.stores.groups import GroupKey
 from gomq_py.storage.stores.message_store import MessageStore
 from tests.support.clocks import patient_scheduler
 
@@ -96,17 +100,23 @@ class Bench:
         self.scheduler = patient_scheduler(self.loop, lambda: self.now_ms)
         self.timers = HandTimers(self)
 
-    def store(self, name="q", durable=True, level=0):
+    def store(self, name="q", durable=True, level=0, make=MessageStore, segment_bytes=8388608):
         """A new store in a folder of its own."""
         folder = os.path.join(self.folder, f"{name}.{level}")
         os.makedirs(folder, exist_ok=True)
-        return MessageStore(
-            folder, self.files, self.pool, self.committer, os.urandom(16), durable=durable, level=level
+        return make(
+            folder, self.files, self.pool, self.committer, os.urandom(16), segment_bytes, durable, level
         )
 
     def queue(self, name="q", kind=Queue, durable=True, **options):
         """A new queue of this kind."""
         return kind(name, "/", self.store(name, durable), self.scheduler, durable, **options)
+
+    def group_queue(self, by=b"customer", durable=True, segment_bytes=8388608, **options):
+        """A new queue whose groups are named by the header ``by``; b"" means by the routing key."""
+        key = GroupKey("header", by) if by else GroupKey("routing-key")
+        store = self.store("groups", durable, 0, partial(GroupStore, key), segment_bytes)
+        return GroupQueue("groups", "/", store, self.scheduler, durable, **options)
 
     def publish(self, queue, *bodies, **fields):
         """Publish these bodies in one batch; returns what the queue answered."""

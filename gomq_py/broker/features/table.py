@@ -1,13 +1,13 @@
 """Table: collects all descriptions of features, and indexes them by argument, policy key and setting."""
 from gomq_py.broker.features import (
     alternate_exchange, consumer_priority, consumer_timeout, dead_lettering, deduplication, delivery_limit,
-    elsewhere, expiry, federation, length, queue_type, retry, stream_filter, stream_offset, stream_prefetch,
-    stream_retention, tee,
+    elsewhere, expiry, federation, length, message_group, queue_type, retry, stream_filter, stream_offset,
+    stream_prefetch, stream_retention, tee,
 )
 
 FEATURES = tuple(row for module in (
     expiry, length, delivery_limit, dead_lettering, consumer_timeout, retry, deduplication, stream_retention,
-    queue_type, alternate_exchange, tee, federation, elsewhere,
+    message_group, queue_type, alternate_exchange, tee, federation, elsewhere,
 ) for row in module.ROWS)
 
 # Rows by argument, in RabbitMQ's order of checks.

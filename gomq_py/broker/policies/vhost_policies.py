@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from gomq_py.broker.features import alternate_exchange, tee
 from gomq_py.broker.features.deduplication import ExchangeIds, deduplication_of
+from gomq_py.broker.features.message_group import with_policy
+from gomq_py.broker.features.queue_type import queue_type_of
 from gomq_py.broker.policies.parameters import Component
 from gomq_py.broker.policies.policy import EXCHANGE, UNDER_NONE, InForce, PolicySet, policy_of
 from gomq_py.broker.policies.queue_settings import PLAIN, QueueSettings
@@ -47,6 +49,13 @@ class VHostPolicies(Job):
     def configure_queue(self, queue):
         """Find the policies in force for a queue, and apply the resulting settings to it."""
         self._put_under(queue, queue.type, self._configure_queue)
+
+    def with_group(self, existing, name, arguments):
+        """The arguments of a queue.declare, with message groups if the ``existing`` queue has them, or the
+        policies give them to a new queue.
+        """
+        return with_policy(
+            existing, arguments, lambda: self._in_force(queue_type_of(arguments), name).definition)
 
     def configure_exchange(self, exchange):
         """Find the policies in force for an exchange, and apply them to it."""

@@ -199,7 +199,7 @@ class QueueLimits(guard.QueueGuard):
             return
         if self.is_bounded and self.drops:
             self._trim()
-        if self.peek(self.message):
+        if queue.peek(self.message):
             due_ms = self._due_ms(self.message)
             if due_ms and due_ms >= queue.scheduler.now_ms:  # a head that is due must stay
                 self._wait_for(due_ms)

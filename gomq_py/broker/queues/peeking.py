@@ -36,3 +36,8 @@ def count_refusal(queue):
             queue.requeue(message.describe()["location"])
     except StoreError as error:
         queue.fail(error)
+
+
+def describe_groups(queue):
+    """What operators see of a queue's message groups, as a dict; None for a queue without groups."""
+    return queue.describe_groups() if hasattr(queue, "describe_groups") else None

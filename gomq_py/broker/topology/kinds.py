@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from gomq_py.broker.exchanges.types import EXCHANGE_TYPES, PREDECLARED
 from gomq_py.broker.features import consumer_timeout
 from gomq_py.broker.features.arguments import CLASSIC, QUORUM, STREAM, queue_type_of
+from gomq_py.broker.features.message_group import group_of
 from gomq_py.broker.features.table import POLICY_KEYS
 from gomq_py.broker.queues.queue import Queue, QuorumQueue
 from gomq_py.errors import UnknownType
@@ -201,6 +202,10 @@ def _unknown_exchange_type(name):
 
 
 def _plain_queue(parts, kind=Queue):
+    if group_of(parts.arguments) is not None:
+        # imported here: few queues have groups
+        from gomq_py.broker.queues.group_queue import GroupQueue as kind
+
     return kind(
         parts.name, parts.vhost, parts.store, parts.scheduler, parts.durable, parts.owner, parts.auto_delete,
         parts.arguments,

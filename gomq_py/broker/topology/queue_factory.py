@@ -17,6 +17,7 @@ from gevent.lock import BoundedSemaphore
 
 from gomq_py.broker.exchanges import delayed
 from gomq_py.broker.features.arguments import QUORUM, STREAM, queue_type_of
+from gomq_py.broker.features.message_group import group_of
 from gomq_py.broker.features.queue_type import MAX_PRIORITY
 from gomq_py.broker.features.stream_retention import SEGMENT_BYTES
 from gomq_py.broker.policies.queue_settings import PLAIN
@@ -197,6 +198,11 @@ class QueueFactory:
 
             store, report = how(
                 open_priority_store, *shared, int(arguments[MAX_PRIORITY]), self._segment_bytes, durable)
+        elif group_of(arguments) is not None:
+            from gomq_py.storage.stores.group_store import open_group_store
+
+            store, report = how(
+                open_group_store, *shared, group_of(arguments), self._segment_bytes, durable)
         elif queue_type_of(arguments) == QUORUM:
             from gomq_py.broker.queues.quorum import open_with_levels
 
@@ -475,6 +481,10 @@ def _import_for(arguments):
         with importing("a stream"):
             import gomq_py.broker.queues.stream_queue
             import gomq_py.storage.stores.stream_recovery  # noqa: F401
+    elif group_of(arguments) is not None:
+        with importing("a queue with message groups"):
+            import gomq_py.broker.queues.group_queue
+            import gomq_py.storage.stores.group_store  # noqa: F401
     elif MAX_PRIORITY in arguments or queue_type_of(arguments) == QUORUM:
         with importing("a queue with priorities"):
             import gomq_py.broker.queues.quorum  # noqa: F401

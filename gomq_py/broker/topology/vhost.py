@@ -283,10 +283,10 @@ class VHost(Routing):
         else:
             check_not_reserved("queue", name)  # also for an existing queue, as in RabbitMQ
             check_length("queue", name)
-        entity = described("queue", name, self.name)
-        existing = self.queues.get(name)
+        entity, existing = described("queue", name, self.name), self.queues.get(name)
         if self.default_queue_type != CLASSIC and not unnamed:
             arguments = self._with_default_type(existing, durable and not auto_delete, arguments)
+        arguments = self.policies.with_group(existing, name, arguments)
         if existing is not None:
             if existing.exclusive_owner is not (owner if exclusive else None):
                 raise ResourceLocked(locked(existing, self.name))

@@ -6,6 +6,7 @@ from itertools import islice
 from flask import Blueprint, request
 
 from gomq_py.broker.features.arguments import QUORUM, queue_type_of
+from gomq_py.broker.queues.peeking import describe_groups
 from gomq_py.broker.verbs import queues
 from gomq_py.broker.verbs.taking import take
 from gomq_py.content.properties import Properties
@@ -67,6 +68,9 @@ def get_queue(vhost, name):
         shapes.consumer(consumer, connections[id(consumer.channel)]) for consumer in consumers
     ]
     shape["incoming"], shape["deliveries"] = [], []
+    groups = describe_groups(queue)
+    if groups is not None:
+        shape["message_groups"] = groups
     return json_answer(shape)
 
 

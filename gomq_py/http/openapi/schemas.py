@@ -70,6 +70,10 @@ SCHEDULE = {
     **dict.fromkeys(("jitter", "time", "next", "payload_bytes"), COUNT),
     "missed": {"enum": ["once", "all", "none"]},
 }
+MESSAGE_GROUPS = record({
+    **counts("groups_out", "groups_waiting", "messages_waiting", "deepest_group_messages"),
+    "longest_wait_s": NUMBER, "deepest_group": MAYBE_TEXT, "is_full": TRUTH,
+})
 QUEUE_ITSELF = {
     **texts("name", "vhost", "type", "node", "state"), **truths("durable", "auto_delete", "exclusive"),
     "arguments": OPEN,
@@ -201,6 +205,7 @@ COMPONENTS = {
         "owner_pid_details": record({}, {**texts("name", "peer_host"), "peer_port": COUNT}),
         "consumer_details": some(ref("Consumer")), "incoming": some(ANYTHING), "deliveries": some(ANYTHING),
         "delivery_limit": COUNT, "messages_by_priority": OPEN, "messages_active_priorities": COUNT,
+        "message_groups": MESSAGE_GROUPS,
     }),
     "Member": record({
         **texts("Node Name", "Raft State", "Membership"),

@@ -8,6 +8,7 @@ import heapq
 import mmap
 import os
 import posix
+from array import array
 
 from gomq_py import octets
 from gomq_py.storage.disk.pages import read_range
@@ -34,7 +35,7 @@ class Browser:
 
     def __init__(self, store):
         self.store = store
-        self._requeued = _sorted_runs(store.requeued)
+        self._requeued = _sorted_runs(store)
         self._number = self._at = self._run_at = 0
         self._segment = self._own = self._own_acks = None
         self._runs = None
@@ -91,9 +92,10 @@ class Browser:
         self._number = 1 << 40
 
     def _is_requeued(self, location):
-        """Whether the message that was requeued at this location still exists."""
+        """Whether the message that was requeued or passed over at this location still exists."""
         requeued = self.store.requeued
-        return requeued is not None and requeued.counts.get(location) > 0
+        return (
+            requeued is not None and requeued.counts.get(location) > 0 or self.store.is_passed_over(location))
 
     # segments
 
@@ -269,11 +271,15 @@ def _mapped(file, path, end):
         posix.close(fd)
 
 
-def _sorted_runs(requeued):
-    """Iterator over the locations of requeued messages, lowest first; None if there are no such messages."""
-    if requeued is None or requeued.heap.count == 0:
+def _sorted_runs(store):
+    """Iterator over the locations of requeued messages and of those passed over, lowest first; None if there
+    are no such messages.
+    """
+    locations = array("Q", store.passed_over())
+    if store.requeued is not None:
+        locations.extend(store.requeued.heap.snapshot())
+    if not locations:
         return None
-    locations = requeued.heap.snapshot()
     return heapq.merge(
         *(sorted(locations[at:at + SORTED_AT_ONCE]) for at in range(0, len(locations), SORTED_AT_ONCE))
     )

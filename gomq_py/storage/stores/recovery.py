@@ -50,13 +50,14 @@ class RecoveryReport(NamedTuple):
 
 
 def open_store(
-    folder, files, pool, committer, incarnation, segment_bytes=8388608, durable=True, level=0, listener=None
+    folder, files, pool, committer, incarnation, segment_bytes=8388608, durable=True, level=0, listener=None,
+    make=MessageStore,
 ):
-    """Create a queue's store, or open the store that an earlier run left in the folder.
+    """Create a queue's store, or open the store that an earlier run left in the folder. ``make``: the class.
 
     Returns (MessageStore, RecoveryReport). Raises StoreError if the disk cannot be read.
     """
-    store = MessageStore(folder, files, pool, committer, incarnation, segment_bytes, durable, level, listener)
+    store = make(folder, files, pool, committer, incarnation, segment_bytes, durable, level, listener)
     if not durable:
         return store, RecoveryReport()
     try:

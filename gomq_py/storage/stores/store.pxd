@@ -33,5 +33,7 @@ cdef class Store:
     cpdef bint pick(self, uint64_t location) except -1
     cpdef int unpick(self, uint64_t location) except -1
     cpdef Py_ssize_t purge(self) except -1
+    cpdef passed_over(self)
+    cpdef bint is_passed_over(self, uint64_t location) except -1
     cpdef uint64_t oldest_ready_ms(self) except? 0
     cpdef Py_ssize_t ready_octets(self) except -1

@@ -192,6 +192,14 @@ class Store:
         """
         return [0] * (len(bounds) + 1)
 
+    def passed_over(self):
+        """Locations of the ready messages that were passed over and not requeued, as an array in no order."""
+        return ()
+
+    def is_passed_over(self, location):
+        """Whether the message at ``location`` was passed over, and is still ready."""
+        return False
+
     def browsed(self):
         """The stores that hold the messages, in order of delivery: this one, or its levels of priority."""
         return (self,)

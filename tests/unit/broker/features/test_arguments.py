@@ -56,6 +56,8 @@ def reason(arguments, **properties):
     {"x-queue-type": "quorum", "x-max-in-memory-length": 0, "x-max-in-memory-bytes": 0},
     {"x-delivery-limit": 1 << 40}, {"x-delivery-limit": -1},
     {"x-max-length": 1 << 62},
+    {"x-message-group": "header:customer"}, {"x-message-group": "header:" + 255 * "h"},
+    {"x-message-group": "routing-key", "x-queue-type": "quorum"}, {"x-message-group": "correlation-id"},
     {"x-never-heard-of": [1, {"a": None}]},
 ])
 def test_accepted(arguments):
@@ -111,6 +113,11 @@ def test_accepted(arguments):
     ("x-cache-size", "9", '"expected integer, got longstr"'), ("x-cache-ttl", -1, "{value_negative,-1}"),
     ("x-cache-ttl", YEARS_10_MS + 1, f"{{value_too_large,{YEARS_10_MS + 1}}}"),
     ("x-deduplication-header", 1, "{unacceptable_type,signedint}"),
+    ("x-message-group", 1, "{unacceptable_type,signedint}"),
+    ("x-message-group", "customer", "\"unsupported message group 'customer'\""),
+    ("x-message-group", "header:", "\"unsupported message group 'header:'\""),
+    ("x-message-group", "", "\"unsupported message group ''\""),
+    ("x-message-group", "header:" + 256 * "h", f"\"unsupported message group 'header:{256 * 'h'}'\""),
 ])
 def test_refused(key, value, text):
     assert reason({key: value}) == f"invalid arg '{key}' for {ENTITY}: {text}"
@@ -146,7 +153,8 @@ def test_dead_letter_exchange_must_be_a_name():
     ("quorum", "x-max-age", "1D"),
     ("stream", "x-message-ttl", 5), ("stream", "x-expires", 5), ("stream", "x-dead-letter-exchange", "x"),
     ("stream", "x-overflow", "drop-head"),
-    ("stream", "x-max-priority", 5), ("stream", "x-delivery-limit", 5),
+    ("stream", "x-message-group", "routing-key"), ("stream", "x-max-priority", 5),
+    ("stream", "x-delivery-limit", 5),
 ])
 def test_refused_on_that_type_of_queue(kind, key, value):
     assert reason(
@@ -190,3 +198,10 @@ def test_max_age_is_a_number_above_0_and_a_unit(value):
 ])
 def test_refused_on_a_stream(key, value, text):
     assert reason({"x-queue-type": "stream", key: value}) == f"invalid arg '{key}' for {ENTITY}: {text}"
+
+
+def test_groups_and_priorities_are_refused_together():
+    arguments = {"x-message-group": "routing-key", "x-max-priority": 5}
+
+    assert reason(arguments) == (
+        f"invalid arg 'x-message-group' for {ENTITY}: \"not together with 'x-max-priority'\"")

@@ -39,7 +39,7 @@ const FEATURES = [
 ];
 const ARGUMENTS = {
     "x-message-ttl": "TTL", "x-expires": "Exp", "x-max-length": "Lim", "x-max-length-bytes": "Lim B", "x-dead-letter-exchange": "DLX",
-    "x-dead-letter-routing-key": "DLK", "x-max-priority": "Pri", "x-single-active-consumer": "SAC", "x-delivery-limit": "DL",
+    "x-dead-letter-routing-key": "DLK", "x-max-priority": "Pri", "x-single-active-consumer": "SAC", "x-delivery-limit": "DL", "x-message-group": "Grp",
     "x-overflow": "Ovfl", "alternate-exchange": "AE", "x-message-deduplication": "Dedup", "x-max-age": "Age", "x-delayed-type": "Delay",
 };
 

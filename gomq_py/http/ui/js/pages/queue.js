@@ -2,9 +2,9 @@
 
 import {at, get, send} from "../core/api.js";
 import {curve, lineChart, rates} from "../core/chart.js";
-import {badge, facts, h, name, panel, replace} from "../core/dom.js";
+import {badge, facts, h, name, panel, replace, visible} from "../core/dom.js";
 import {tell} from "../core/dialog.js";
-import {ago, number, octets, rate, short, time} from "../core/format.js";
+import {ago, duration, number, octets, rate, short, time} from "../core/format.js";
 import {go, link} from "../core/router.js";
 import {table} from "../core/table.js";
 import {tabs} from "../core/tabs.js";
@@ -95,10 +95,23 @@ async function overview(root, context, given, load) {
             ["Redelivered", number(stats.redeliver)],
             ["Exclusive to", queue.owner_pid_details?.name ? name(queue.owner_pid_details.name) : null],
             ["Single active consumer", queue.single_active_consumer_tag ? name(queue.single_active_consumer_tag) : null],
+            ...groups(queue.message_groups),
             ["Set aside, and why", queue.messages_set_aside ? argumentsList(queue.set_aside_reasons) : null],
         ])));
     }
     await context.every(EVERY_MS, draw);
+}
+
+/** What is out of the groups of a queue with x-message-group, and what waits for it. */
+function groups(shown) {
+    if (!shown) return [];
+    return [
+        ["Groups out", number(shown.groups_out)],
+        ["Messages waiting for their group", `${number(shown.messages_waiting)} of ${number(shown.groups_waiting)} groups`],
+        ["Longest wait", shown.messages_waiting ? duration(shown.longest_wait_s) : "none"],
+        ["Deepest group", shown.deepest_group === null ? "none" : `${visible(shown.deepest_group)}: ${number(shown.deepest_group_messages)}`],
+        ["Too many wait", shown.is_full ? "others are not looked for" : null],
+    ];
 }
 
 async function consumers(root, context, given, load) {

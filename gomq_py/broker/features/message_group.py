@@ -1,0 +1,77 @@
+"""Message groups: a queue delivers the messages of one group in order, and one at a time. Applied by
+broker.topology.queue_factory, which gives such a queue a storage.stores.group_store.
+
+The argument says what names a message's group: ``header:NAME``, ``routing-key`` or ``correlation-id``. The
+policy key has effect only when a queue is declared, which then keeps the value as its argument.
+"""
+from gomq_py.broker.features import checks, policy_checks
+from gomq_py.broker.features.feature import NO_STREAM, STREAM, Feature, Flag
+from gomq_py.broker.features.queue_type import MAX_PRIORITY, queue_type_of
+from gomq_py.broker.names import NAME_OCTETS_MAX
+
+MESSAGE_GROUP = "x-message-group"
+POLICY_KEY = "message-group"
+ROUTING_KEY, CORRELATION_ID, HEADER = "routing-key", "correlation-id", "header"
+
+
+def group_of(arguments):
+    """What names the groups of a queue with these arguments: ("routing-key" or "correlation-id", b"") or
+    ("header", its name in octets); None if it has no groups, as with an unusable value in an old definition.
+    """
+    value = arguments.get(MESSAGE_GROUP)
+    if not isinstance(value, str) or _has_own_order(arguments):
+        return None
+    return _parsed(value)
+
+
+def with_policy(existing, arguments, definition):
+    """The arguments of a queue.declare. Where the client gives no value they get that of ``existing``, a
+    queue or None, or else that of ``definition()``, the policies for a new queue.
+    """
+    if MESSAGE_GROUP in arguments:
+        return arguments
+    if existing is not None:
+        value = existing.arguments.get(MESSAGE_GROUP)
+    else:
+        value = None if _has_own_order(arguments) else definition().get(POLICY_KEY)
+    return arguments if value is None else {**arguments, MESSAGE_GROUP: value}
+
+
+def _has_own_order(arguments):
+    return MAX_PRIORITY in arguments or queue_type_of(arguments) == STREAM
+
+
+def _parsed(value):
+    """As group_of(), of a text; None if it is none of these."""
+    if value in (ROUTING_KEY, CORRELATION_ID):
+        return value, b""
+    kind, _, name = value.partition(":")
+    name = name.encode("utf-8", "surrogateescape")
+    return (kind, name) if kind == HEADER and 0 < len(name) <= NAME_OCTETS_MAX else None
+
+
+def _check(value, arguments):
+    checks.text(value, arguments)
+    if _parsed(value) is None:
+        raise checks.WrongValue(f"\"unsupported message group '{value[:300]}'\"")
+    if MAX_PRIORITY in arguments:
+        raise checks.WrongValue(f"\"not together with '{MAX_PRIORITY}'\"")
+
+
+def _check_policy(feature, value):
+    policy_checks.text(feature, value)
+    if _parsed(value) is None:
+        raise policy_checks.PolicyError(
+            f"{value[:300]!r} is not a valid message group: {POLICY_KEY} needs header:NAME, {ROUTING_KEY} or "
+            f"{CORRELATION_ID}")
+
+
+ROWS = (
+    Feature(
+        argument=MESSAGE_GROUP, place=31, kinds=NO_STREAM, check=_check,
+        policy=POLICY_KEY, check_policy=_check_policy, by_queue=False,
+        flag=Flag(name="--message-group", kind=str, help="What names a message's group: header:NAME."),
+        effect="Messages of one group are delivered in order, one at a time; what names the group: "
+               "`header:NAME`, `routing-key` or `correlation-id` ([groups.md](groups.md)).",
+    ),
+)

@@ -1,0 +1,477 @@
+"""Group store: a message store that shows the messages of one group one after the other, for queues with
+x-message-group (docs/decisions/0034).
+
+A group is *out* while one of its messages is taken, and until that message is deleted: a requeued message is
+the next of its group. The cursor passes over messages whose group is out or has older messages; they *wait*
+in lists of their group (storage.stores.groups) and still count as ready. When a message is deleted, its group
+is *in* again, and *ready* if it has waiting messages. Of two groups that may be delivered the one is first
+that waits longer: since it came in, or since its message came if that is later. So messages of a stuck group
+cost one look each, and nothing after that. Files are those of a message store: the order is in memory, and a
+later run reads the keys again. Never switches, never flushes.
+"""
+from array import array
+from functools import partial
+
+from gomq_py.content import forms
+from gomq_py.errors import Malformed
+from gomq_py.storage.format import record
+from gomq_py.storage.message import Message
+from gomq_py.storage.stores import message_store
+from gomq_py.storage.stores.groups import Group, GroupKey, GroupsIn, WaitingLists
+from gomq_py.storage.stores.recovery import open_store
+
+BASIC = forms.BASIC  # so that its .pxd can type it
+
+# Most messages that wait behind their group, twelve octets each: 48 MiB. If they are that many, the cursor
+# rests until some of them are delivered.
+WAITING_MAX = 4 << 20
+# Most groups that are out or have waiting messages: some 300 octets each. Further groups wait.
+GROUPS_MAX = 1 << 16
+# With a ready group the cursor passes over no more messages if so many wait: nobody needs it then.
+LOOK_AHEAD = 100_000
+# Messages that the cursor passes over in one turn of the queue: about a millisecond.
+PASSED_IN_A_TURN = 2000
+
+_FROM_GROUP = 3  # beside message_store's
+
+
+class GroupStore(message_store.MessageStore):
+    """The messages of one queue with groups. Made by open_group_store. ``group_key``: the GroupKey.
+
+        waiting       the WaitingLists
+        passes_on     the cursor has passed over PASSED_IN_A_TURN messages, and must go on in the next turn
+        _groups       {key: Group} of the groups that are out, ready or served
+        _out          {location of a taken or requeued message: its Group}
+        _in           the GroupsIn: groups that are ready, or came in while the cursor had messages before it
+        _removed      locations picked out of a list
+    """
+
+    __slots__ = (
+        "group_key", "waiting", "passes_on", "is_full", "_groups", "_out", "_in", "_removed",
+        "_passes_left", "_shown_location", "_shown_key", "_shown_group", "_awaited", "_looked_at",
+        "_opened", "waiting_max", "groups_max", "look_ahead",
+    )
+
+    def __init__(self, key, *arguments):
+        message_store.MessageStore.__init__(self, *arguments)
+        self.group_key = key
+        self.waiting = WaitingLists()
+        self.waiting_max, self.groups_max, self.look_ahead = WAITING_MAX, GROUPS_MAX, LOOK_AHEAD
+        self.passes_on = self.is_full = False
+        self._groups = {}
+        self._out = {}
+        self._in = GroupsIn()
+        self._removed = set()
+        self._shown_group = self._shown_key = self._awaited = self._opened = None
+        self._passes_left = PASSED_IN_A_TURN
+        self._shown_location = 0
+        self._looked_at = Message()
+
+    # taking messages
+
+    def peek(self, message):
+        """Set ``message`` to the next message whose group is not out: a requeued one, or the first of the
+        group that has been ready longest, unless a message of another group came before it was ready.
+
+        Returns False if there is none, or while is_waiting().
+        """
+        self._awaited = None
+        if self.requeued is not None and self.requeued.heap.count:
+            return self._peek_requeued(message)
+        first = self._in.first()
+        while not self.passes_on and (first is None or self.waiting.count < self.look_ahead):
+            if not message_store.MessageStore.peek(self, message):
+                break
+            if first is not None and self._peeked_location >= first.since:
+                break
+            if self._peeked_location != self._shown_location:
+                self._shown_location = self._peeked_location
+                self._shown_key = self._key_of(message)
+            if self._shown_key is None:
+                return True
+            group = self._groups.get(self._shown_key)
+            if group is None:
+                if len(self._groups) - self._in.served_count() < self.groups_max:
+                    return True
+                self.is_full = True
+                break
+            if not group.is_out and group.count == 0 and group.since <= self._peeked_location:
+                return True
+            if self.waiting.count >= self.waiting_max:
+                self.is_full = True
+                break
+            self._pass_over(group)
+            if group.is_ready:
+                first = self._in.first()
+        return False if first is None else self._peek_group(message, first)
+
+    def shift(self):
+        """Take the message of the last peek; its group is out then."""
+        location = self._peeked_location
+        if self._peeked == _FROM_GROUP:
+            group = self._shown_group
+            self._take_waiting(group)
+            group.is_ready = False
+            self._go_out(group, location)
+            return 0
+        came_now = self._peeked == message_store._FROM_CURSOR
+        message_store.MessageStore.shift(self)
+        if came_now and self._shown_location == location and self._shown_key is not None:
+            self._go_out(self._group(self._shown_key), location)
+        return 0
+
+    def oldest(self, message):
+        """Set ``message`` to the oldest ready message, even if its group is out. Follow with leave()."""
+        group = self.waiting.oldest(self._groups)
+        if self.requeued is not None and self.requeued.heap.count and (
+            group is None or self.requeued.heap.first() < self.waiting.first(group)
+        ):
+            return self._peek_requeued(message)
+        if group is not None:
+            return self._peek_group(message, group)
+        return message_store.MessageStore.peek(self, message)
+
+    def leave(self):
+        """Take the message of the last peek() or oldest() without a delivery: its group is not out for it."""
+        if self._peeked != _FROM_GROUP:
+            return message_store.MessageStore.shift(self)
+        group = self._shown_group
+        self._take_waiting(group)
+        if group.count == 0:
+            self._forget(group)
+        return 0
+
+    def begin_turn(self):
+        """Let the cursor pass over messages again."""
+        self.passes_on = self.is_full = False
+        self._passes_left = PASSED_IN_A_TURN
+
+    def deliverable(self):
+        """Count of messages that peek() may show now: of those that the cursor has not reached, none may be.
+        """
+        count = self._in.ready_count()
+        if not self.passes_on and not self.is_full:
+            count += self.ready_count - self.waiting.count
+        elif self.requeued is not None:
+            count += self.requeued.heap.count
+        return count
+
+    def is_waiting(self):
+        if self._awaited is not None:
+            return self.opener is not None and self.opener.is_awaited(self._awaited)
+        if self._in.first() is not None or (self.requeued is not None and self.requeued.heap.count):
+            return False
+        return self.passes_on or message_store.MessageStore.is_waiting(self)
+
+    def shows_recovered(self):
+        if self._peeked == _FROM_GROUP:
+            return self._peeked_count > 0 and (
+                self.requeued is None or self.requeued.counts.get(self._peeked_location) == 0)
+        return message_store.MessageStore.shows_recovered(self)
+
+    def peeked_due_s(self, now_s):
+        if self._peeked != _FROM_GROUP:
+            return message_store.MessageStore.peeked_due_s(self, now_s)
+        segment = self._find(self._peeked_location)
+        if segment is None or segment.recovered is None:
+            return 0
+        recovered = segment.recovered
+        return recovered.due_before(record.position_of(self._peeked_location), self._peeked_count, now_s)
+
+    def delete(self, location):
+        """Remove an unacked message. If its group was out for it, the group is ready, or is forgotten."""
+        message_store.MessageStore.delete(self, location)
+        if self._removed:
+            self._removed.discard(location)
+        group = self._out.pop(location, None)
+        if group is not None:
+            self._come_in(group)
+        return 0
+
+    def requeue(self, location):
+        """Make an unacked message ready again: the next one of its group."""
+        if location not in self._out:
+            key = self._key_at(location)
+            if key is not None:  # it was taken by leave()
+                group = self._group(key)
+                if group.is_out or group.count:
+                    return self._wait_again(location, group, 1)
+                self._go_out(group, location)
+        return message_store.MessageStore.requeue(self, location)
+
+    def _group(self, key):
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Group(key)
+        return group
+
+    def _go_out(self, group, location):
+        group.is_out = True
+        self._out[location] = group
+        return 0
+
+    def _come_in(self, group):
+        """The group's message was deleted: its next messages may be delivered."""
+        group.is_out = False
+        ahead = self.ready_count - self.waiting.count
+        if self.requeued is not None:
+            ahead -= self.requeued.heap.count
+        if group.count == 0 and ahead <= 0:  # the cursor has no message before it
+            del self._groups[group.key]
+            return 0
+        self._in.come_in(group, self._end_location())
+        if group.count == 0:
+            self._in.forget_served(self._cursor_location(), self._groups)
+        return 0
+
+    def _end_location(self):
+        """Location at which the next message would lie in the last segment."""
+        return record.location_of(self._level_bits, self._last.number, self._last.end + self._staged)
+
+    def _cursor_location(self):
+        return record.location_of(self._level_bits, self.read_segment.number, self.read_at)
+
+    def _pass_over(self, group):
+        """Let the message that the cursor shows wait for its group, and move the cursor on."""
+        location = self._peeked_location
+        self.waiting.push(group, location)
+        if not group.is_out and not group.is_ready:
+            self._in.make_ready(group)
+        segment = self.read_segment
+        segment.take(self.read_at)
+        self.read_at += self._peeked_size
+        self._peeked = 0
+        self._passes_left -= 1
+        if self._passes_left <= 0:
+            self.passes_on = True
+        return 0
+
+    def _peek_group(self, message, group):
+        """Set ``message`` to the group's first waiting message. Returns False if its file must be opened."""
+        location = self.waiting.first(group)
+        segment = self._segment_of(location, True)
+        if segment is None:
+            return False
+        at = record.position_of(location)
+        self._peeked_size = segment.fill(at, message)
+        self._peeked = _FROM_GROUP
+        self._shown_group = group
+        self._peeked_body = message.body_length
+        self._peeked_location = message.location = location
+        self._peeked_count, self._peeked_entry = self._counts_of(segment, location)
+        message.delivery_count = self._peeked_count
+        message.redelivered = self._peeked_count > 0
+        return True
+
+    def _take_waiting(self, group):
+        """Take the group's first message, which _peek_group() has shown."""
+        self.waiting.pop(group)
+        self._peeked = 0
+        self._shown_group = None
+        if self._peeked_count:
+            self._remember_count()
+        self._count_taken(1, self._peeked_body)
+        return 0
+
+    def _forget(self, group):
+        """Drop a group without waiting messages, unless it is out."""
+        group.is_ready = False
+        if not group.is_out:
+            del self._groups[group.key]
+        return 0
+
+    def _counts_of(self, segment, location):
+        """(failed deliveries, index + 1 of the COUNT entry or 0) of a waiting message."""
+        if self.requeued is not None:
+            count = self.requeued.counts.get(location)
+            if count:
+                return count, self.requeued.counts.get_entry(location)
+        recovered = segment.recovered
+        return (0, 0) if recovered is None else recovered.failed_before(record.position_of(location))
+
+    def _key_of(self, message):
+        if self.group_key.is_in_routing:
+            return self.group_key.in_routing(message.buffer, message.routing_at)
+        if message.kind == BASIC:
+            return self.group_key.in_properties(message.buffer, message.properties_at)
+        try:
+            return self.group_key.of_octets(message.get_properties())
+        except Malformed:
+            return None
+
+    # files
+
+    def _segment_of(self, location, can_wait):
+        """The Segment of a waiting message, open and read; None if a thread opens it, or after a fault."""
+        segment = self._segments[record.number_of(location)]
+        if not segment.is_open and not self._try_to_open(segment, can_wait):
+            if self.failure is None:
+                self._awaited = segment
+            return None
+        recovered = segment.recovered
+        if recovered is not None and segment is not self.read_segment and recovered.proven < segment.end:
+            if not recovered.prove_all(self, segment):
+                return None
+        return segment
+
+    def _is_idle(self, segment):
+        # waiting messages need no open file
+        return (
+            segment is not self.read_segment and segment is not self._run.segment
+            and segment.taken - self.waiting.in_segment(segment.number) == segment.acked
+        )
+
+    def _pass(self, segment):
+        message_store.MessageStore._pass(self, segment)
+        if (
+            segment.is_open and not self.durable and segment is not self._write
+            and self.waiting.in_segment(segment.number) and self._is_idle(segment)
+        ):
+            self._close_segment(segment)  # a durable one is closed after its flush
+        return 0
+
+    # out of turn
+
+    def pick(self, location):
+        group = self._waits_in(location)
+        if group is None:
+            if not message_store.MessageStore.pick(self, location):
+                return False
+            group = self._out.pop(location, None)
+            if group is not None:  # it was requeued
+                self._removed.add(location)
+                self._come_in(group)
+            return True
+        segment = self._segment_of(location, False)
+        self._peeked = 0
+        if segment is None or not self.waiting.remove(group, location):
+            return False
+        failed, entry = self._counts_of(segment, location)
+        if failed:  # kept in case it comes back again
+            self._have_requeued().counts.put(location, failed, entry)
+        self._removed.add(location)
+        self._count_taken(1, segment.body_length_at(record.position_of(location)))
+        if group.count == 0:
+            self._forget(group)
+        return True
+
+    def unpick(self, location):
+        if location in self._out or self._before_cursor(location) is not None:
+            return message_store.MessageStore.unpick(self, location)
+        self._removed.discard(location)
+        key = self._key_at(location)
+        if key is None:
+            return message_store.MessageStore.unpick(self, location)
+        return self._wait_again(location, self._group(key), 0)
+
+    def _wait_again(self, location, group, failed):
+        """Put an unacked message back into its group's list, with ``failed`` more failed deliveries."""
+        segment = self._find(location)
+        if segment is None:
+            return 0
+        if failed:
+            counts = self._have_requeued().counts
+            counts.put(location, counts.get(location) + failed, counts.get_entry(location))
+        self.waiting.insert(group, location)
+        self._count_taken(-1, segment.body_length_at(record.position_of(location)))
+        if not group.is_out and not group.is_ready:
+            self._in.come_in(group, group.since)
+        return 0
+
+    def _waits_in(self, location):
+        """The Group in whose list a location is; None if it is in none."""
+        if not self.waiting.in_segment(record.number_of(location)) or location in self._removed:
+            return None
+        if self._before_cursor(location) is not None or location in self._out:
+            return None
+        was_open = self._segments[record.number_of(location)].is_open
+        segment = self._segment_of(location, False)
+        if segment is None:
+            return None
+        if not was_open:
+            self._close_again()
+            self._opened = segment
+        key = self._key_in(segment, location)
+        group = None if key is None else self._groups.get(key)
+        if group is None or group.count == 0 or self.waiting.first(group) > location:
+            return None
+        return group
+
+    def _close_again(self):
+        """Close the segment that was opened last to look at a waiting message."""
+        # A browser may look at each message of a long queue, and must not leave all its files open.
+        segment, self._opened = self._opened, None
+        if segment is not None and segment.is_open and not segment.unsynced and self._is_idle(segment):
+            self._close_segment(segment)
+
+    def _key_at(self, location):
+        segment = self._find(location)
+        return None if segment is None else self._key_in(segment, location)
+
+    def _key_in(self, segment, location):
+        segment.fill(record.position_of(location), self._looked_at)
+        return self._key_of(self._looked_at)
+
+    # the slow verbs
+
+    def purge(self):
+        """Drop all ready messages, but no unacked messages. Returns the number of dropped messages."""
+        requeued = self._have_requeued()
+        for location in requeued.heap.snapshot():
+            self._out.pop(location, None)
+        for group in self._groups.values():
+            group.is_ready = False
+            for location in self.waiting.drain(group):
+                requeued.heap.push(location)
+        self._groups = {group.key: group for group in self._out.values()}
+        self._in.clear()
+        self.begin_turn()
+        return message_store.MessageStore.purge(self)
+
+    def passed_over(self):
+        locations = array("Q")
+        for group in self._groups.values():
+            locations.extend(self.waiting.all(group))
+        return locations
+
+    def is_passed_over(self, location):
+        return self._waits_in(location) is not None
+
+    def oldest_ready_ms(self):
+        oldest = message_store.MessageStore.oldest_ready_ms(self)
+        waiting = self.longest_wait_ms()
+        return waiting if waiting and (oldest == 0 or waiting < oldest) else oldest
+
+    # shown to operators
+
+    @property
+    def groups_out(self):
+        """How many groups are out."""
+        return len(self._out)
+
+    def longest_wait_ms(self):
+        """When the message came that waits longest behind its group, in Unix milliseconds; 0 without one."""
+        group = self.waiting.oldest(self._groups)
+        if group is None:
+            return 0
+        location = self.waiting.first(group)
+        segment = self._segments[record.number_of(location)]
+        at = record.position_of(location)
+        return segment.timestamp_at(at) if segment.is_open else segment.timestamps[0]
+
+    def deepest(self):
+        """(key, count of waiting messages) of the group with the most of them; (None, 0) without one."""
+        deepest = None
+        for group in self._groups.values():
+            if group.count > (0 if deepest is None else deepest.count):
+                deepest = group
+        return (None, 0) if deepest is None else (deepest.key, deepest.count)
+
+
+def open_group_store(
+    folder, files, pool, committer, incarnation, named_by, segment_bytes=8388608, durable=True, listener=None
+):
+    """Create or open a store with groups ``named_by`` the arguments of GroupKey; otherwise as open_store."""
+    return open_store(
+        folder, files, pool, committer, incarnation, segment_bytes, durable, 0, listener,
+        partial(GroupStore, GroupKey(*named_by)))

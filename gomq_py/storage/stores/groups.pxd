@@ -1,0 +1,79 @@
+cimport cython
+from libc.stdint cimport uint32_t, uint64_t
+
+from gomq_py cimport octets
+from gomq_py.content cimport fields, properties
+from gomq_py.storage.format cimport record
+
+cdef Py_ssize_t FIRST_SLOTS, LARGE_SLOTS, WHOLE_KEY_OCTETS, SERVED_MAX
+
+@cython.final
+cdef class GroupKey:
+    cdef readonly bint is_in_routing, is_header
+    cdef readonly bytes header
+    cdef const unsigned char* header_at
+    cdef Py_ssize_t header_octets
+    cdef bytes in_routing(self, const unsigned char* p, Py_ssize_t at)
+    @cython.locals(flags=cython.uint)
+    cdef bytes in_properties(self, const unsigned char* p, Py_ssize_t at)
+    cpdef bytes of_octets(self, bytes octets_)
+    cdef bytes _in_headers(self, const unsigned char* p, Py_ssize_t at)
+    @cython.locals(whole=bytes)
+    cdef bytes _key(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t length)
+
+@cython.final
+cdef class Group:
+    cdef readonly bytes key
+    cdef uint32_t head, tail
+    cdef readonly Py_ssize_t count
+    cdef public uint64_t since, number
+    cdef public bint is_out, is_ready
+
+@cython.final
+cdef class WaitingLists:
+    cdef readonly Py_ssize_t count, group_count
+    cdef dict _in_segments
+    cdef list _heads
+    cdef uint64_t[::1] _locations
+    cdef uint32_t[::1] _next
+    cdef Py_ssize_t _room, _used
+    cdef uint32_t _free
+    cpdef Py_ssize_t in_segment(self, Py_ssize_t number) except -1
+    @cython.locals(location=uint64_t, key=bytes, group=Group)
+    cpdef Group oldest(self, dict groups)
+    cpdef uint64_t first(self, Group group) except? 0
+    @cython.locals(slot=uint32_t)
+    cpdef int push(self, Group group, uint64_t location) except -1
+    @cython.locals(slot=uint32_t, location=uint64_t)
+    cpdef uint64_t pop(self, Group group) except? 0
+    @cython.locals(slot=uint32_t, before=uint32_t)
+    cpdef int insert(self, Group group, uint64_t location) except -1
+    @cython.locals(slot=uint32_t, before=uint32_t)
+    cpdef bint remove(self, Group group, uint64_t location) except -1
+    @cython.locals(slot=uint32_t)
+    cpdef all(self, Group group)
+    @cython.locals(slot=uint32_t, before=uint32_t)
+    cdef uint32_t _before(self, Group group, uint64_t location)
+    @cython.locals(slot=uint32_t, number=Py_ssize_t)
+    cdef uint32_t _slot(self, uint64_t location) except? 0
+    cdef int _note_head(self, Group group, uint64_t location) except -1
+    @cython.locals(number=Py_ssize_t, left=Py_ssize_t)
+    cdef int _give_back(self, uint32_t slot) except -1
+    cdef int _begin(self) except -1
+    @cython.locals(room=Py_ssize_t)
+    cdef int _grow(self) except -1
+
+@cython.final
+cdef class GroupsIn:
+    cdef list _ready
+    cdef object _served
+    cdef uint64_t _came_in
+    @cython.locals(number=uint64_t, group=Group)
+    cpdef Group first(self)
+    cpdef Py_ssize_t ready_count(self) except -1
+    cpdef Py_ssize_t served_count(self) except -1
+    cpdef int come_in(self, Group group, uint64_t since) except -1
+    cpdef int make_ready(self, Group group) except -1
+    @cython.locals(number=uint64_t, group=Group, is_served=bint)
+    cpdef int forget_served(self, uint64_t at_cursor, dict groups) except -1
+    cpdef clear(self)
