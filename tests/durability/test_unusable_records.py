@@ -124,7 +124,7 @@ def test_whatever_one_definition_brings_about_the_others_are_there(root, owner, 
     """
     node = Node(root)
     node.vhost.declare_exchange("x", "topic", durable=True)
-    node.vhost.declare_queue("last", durable=True, arguments={"x-max-length": 5})
+    node.vhost.declare_queue("last", durable=True, arguments={"x-max-length": 5}, by="guest")
     node.vhost.bindings.bind_queue("last", "x", "k")
     node.broker.parameters.set(node.vhost, "policy", "p", {"pattern": ".*", "definition": {
         "alternate-exchange": "amq.topic", "max-length": 7, "tee-to-stream": "log"}})

@@ -8,7 +8,7 @@ from gomq_py.storage.stores.message_store cimport MessageStore
 from gomq_py.storage.stores.store cimport Store
 cimport cython
 
-cdef Py_ssize_t TURN_OCTETS
+cdef Py_ssize_t TURN_OCTETS, QUORUM_PRIORITY
 cdef int LOST
 
 cdef class Queue(routes.Destination):

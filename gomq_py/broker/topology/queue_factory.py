@@ -487,7 +487,8 @@ def _import_for(arguments):
             import gomq_py.storage.stores.group_store  # noqa: F401
     elif MAX_PRIORITY in arguments or queue_type_of(arguments) == QUORUM:
         with importing("a queue with priorities"):
-            import gomq_py.broker.queues.quorum  # noqa: F401
+            import gomq_py.broker.queues.quorum
+            import gomq_py.storage.stores.priority_store  # noqa: F401
 
 
 def _call(function, *arguments):
