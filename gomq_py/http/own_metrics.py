@@ -34,6 +34,13 @@ GROUPS = (
     ("longest_wait_s", "queue_message_groups_longest_wait_seconds", "Age of the oldest of these messages"),
     ("deepest_group_messages", "queue_message_groups_deepest", "Waiting messages of the group with the most"),
 )
+# (field of broker.transfer.schedules.Schedules, kind of family, end of the name, help)
+SCHEDULES = (
+    ("count", GaugeMetricFamily, "schedules", "Schedules of the exchange"),
+    ("sent_count", CounterMetricFamily, "schedule_messages_sent", "Messages that schedules have sent"),
+    ("missed_count", CounterMetricFamily, "schedule_times_missed",
+     "Times of schedules that were left out, successive ones as one"),
+)
 SET_ASIDE = "Messages that are set aside, because they cannot go where they should"
 # Queues between two checks of the clock: some 2 us each, more if messages came back.
 LOOK = 10
@@ -75,6 +82,8 @@ class OwnFamilies:
         asides = [one.aside for one in paced(self._movers(), LOOK) if one.aside is not None]
         yield _gauge("messages_set_aside", f"{SET_ASIDE}, of all queues and delayed exchanges",
                      sum(aside.count for aside in asides))
+        yield _gauge("schedules", "Schedules of all delayed exchanges", sum(
+            schedules.count for _, schedules in self._schedules()))
         now_ms = time.time() * 1000
         ready = max(
             (_age_s(_oldest_ready_ms(queue), now_ms) for queue in paced(self._queues(), LOOK)), default=0
@@ -202,11 +211,19 @@ class OwnFamilies:
         for field, name, text in GROUPS:
             yield _series(name, text, LABELS, ((names, groups[field]) for names, groups in described))
 
+    def schedules(self, vhosts=None):
+        """Yield for each delayed exchange with schedules their number, and what they have sent and left out.
+        """
+        found = list(self._schedules(vhosts))
+        for field, family, name, text in SCHEDULES:
+            yield family(f"{PREFIX}exchange_{name}", text, labels=("vhost", "exchange")), (
+                (names, getattr(schedules, field)) for names, schedules in found)
+
     def per_object(self, vhosts=None):
-        """Yield all families that have samples per queue or consumer."""
+        """Yield all families that have samples per queue, consumer or exchange."""
         for part in (
             self.ages(vhosts), self.returns(vhosts), self.lags(vhosts), self.set_aside(vhosts),
-            self.groups(vhosts),
+            self.groups(vhosts), self.schedules(vhosts),
         ):
             yield from part
 
@@ -217,14 +234,22 @@ class OwnFamilies:
                 found += vhost.queues.values()
         return found
 
+    def _delayed(self, vhosts=None):
+        """The delayed exchanges."""
+        return [
+            one for vhost in list(self._node.broker.vhosts.values())
+            if vhosts is None or vhost.name in vhosts
+            for one in list(vhost.exchanges.values()) if one.delayed_store is not None]
+
+    def _schedules(self, vhosts=None):
+        """Yield ((vhost, exchange), Schedules) of the delayed exchanges that have or had some. May switch."""
+        for one in paced(self._delayed(vhosts), LOOK):
+            if one.delayed_store.schedules is not None:
+                yield (one.vhost, one.name), one.delayed_store.schedules
+
     def _movers(self):
         """The queues, and the stores of delayed exchanges, all things that may have set messages aside."""
-        exchanges = [
-            one for vhost in list(self._node.broker.vhosts.values()) for one in list(vhost.exchanges.values())
-        ]
-        found = self._queues()
-        found += [one.delayed_store for one in exchanges if getattr(one, "delayed_store", None) is not None]
-        return found
+        return self._queues() + [one.delayed_store for one in self._delayed()]
 
     def oldest_unacked(self):
         """Return {queue: delivery time of its oldest unacknowledged message, Unix seconds}, found by a search

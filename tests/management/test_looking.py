@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pika
 import pytest
+import requests
 
 from tests.support.waiting import in_time, wait_until
 
@@ -283,6 +284,28 @@ def test_schedules_are_listed_shown_and_deleted(api, channel, name):
     assert [api.get(path).status_code for path in (
         "schedules/%2F/amq.topic/a", f"schedules/none/{name}/a", "schedules/%2F/none/a")] == [404, 404, 404]
     assert [one["name"] for one in api.get("schedules/%2F").json() if one["exchange"] == name] == ["a/b"]
+
+
+def test_metrics_count_schedules(api, channel, name):
+    for schedule in ("a", "b"):
+        scheduled(channel, name, schedule, every=1000)
+
+    def metrics(path):
+        text = requests.get(
+            f"{api.base}/metrics{path}", auth=("guest", "guest"), timeout=in_time(60)).text
+        return [line for line in text.splitlines() if line.startswith("gomq_")]
+
+    def counted():
+        return {
+            line.partition("{")[0]: float(line.rpartition(" ")[2])
+            for line in metrics("/detailed?family=gomq_schedules") if f'exchange="{name}"' in line}
+
+    wait_until(lambda: counted()["gomq_exchange_schedule_messages_sent_total"] >= 2)
+    found = counted()
+    assert found.pop("gomq_exchange_schedule_messages_sent_total") >= 2
+    assert found.pop("gomq_exchange_schedule_times_missed_total") >= 0
+    assert found == {"gomq_exchange_schedules": 2}
+    assert [float(line.split()[1]) for line in metrics("") if line.startswith("gomq_schedules ")][0] >= 2
 
 
 def test_schedule_is_published_by_http_and_refused_by_its_field(api, name):

@@ -5,6 +5,7 @@ A table with a ``name``, and ``cron`` and ``timezone`` or ``every``; ``start``, 
 ``time`` for which the message is sent next. broker.transfer.schedules keeps the messages.
 """
 from datetime import datetime, timezone
+from itertools import islice
 from random import randrange
 
 from gomq_py.broker.values import MAX_TIMER_MS, is_integer, type_name
@@ -31,6 +32,8 @@ MOST_JITTER_MS = 24 * 3600 * 1000
 MOST_OCTETS = 64 * 1024
 # Schedules of one exchange: each costs some 1 KiB of memory, and is decoded at boot.
 MOST_SCHEDULES = 10_000
+# Late times that a schedule with ``missed`` = all sends: the last ones, so that a year of seconds ends soon.
+MOST_MISSED = 1000
 # The flag of a stored message that has a schedule. Bit 0 is the record's own.
 SCHEDULED = 2
 
@@ -64,6 +67,15 @@ class Schedule:
             return self._within(self._cron_ms(max(past_ms, self.time_ms)))
         return self._within(self._after_ms(self.time_ms, max(past_ms, self.time_ms)))
 
+    def late_ms(self, now_ms):
+        """The first of the last MOST_MISSED times up to now; of fewer, the first behind ``time_ms``."""
+        until_ms = min(now_ms, self._end_ms or now_ms)
+        if self._every_ms is None:
+            first_ms = next(islice(self._cron_back(until_ms), MOST_MISSED - 1, None), 0)
+        else:
+            first_ms = self._after_ms(self.time_ms, until_ms) - MOST_MISSED * self._every_ms
+        return self.next_ms(first_ms - 1)
+
     def due_ms(self, time_ms):
         """When the message of this time is sent: behind it by a random part of the jitter."""
         return time_ms + randrange(self.table.get(JITTER, 0) + 1)
@@ -81,10 +93,22 @@ class Schedule:
     def _after_ms(self, time_ms, past_ms):
         return time_ms + ((past_ms - time_ms) // self._every_ms + 1) * self._every_ms
 
-    def _cron_ms(self, past_ms):
+    def _cron_back(self, until_ms):
+        """Yield the times up to ``until_ms``, the latest first, that are later than the present one."""
+        for at in _cron(self.table[CRON], until_ms + 1000, self._zone(), reverse=True):
+            time_ms = int(at.timestamp()) * 1000
+            if time_ms <= self.time_ms:
+                return
+            if time_ms <= until_ms:
+                yield time_ms
+
+    def _zone(self):
         zone = self.table.get(TIMEZONE)
+        return timezone.utc if zone is None else _zone(zone)
+
+    def _cron_ms(self, past_ms):
         try:
-            for at in _cron(self.table[CRON], past_ms, timezone.utc if zone is None else _zone(zone)):
+            for at in _cron(self.table[CRON], past_ms, self._zone()):
                 time_ms = int(at.timestamp()) * 1000
                 if time_ms > past_ms:  # in an hour that comes twice, a time may be the first hour's
                     return time_ms
@@ -149,10 +173,10 @@ def _check_cron(table):
         raise _fault(CRON, f"must be a cron line: {str(error).lower()}") from None
 
 
-def _cron(line, past_ms, zone):
+def _cron(line, from_ms, zone, reverse=False):
     with importing("a schedule"):
         from cronsim import CronSim
-    return CronSim(line, datetime.fromtimestamp(past_ms // 1000, zone))
+    return CronSim(line, datetime.fromtimestamp(from_ms // 1000, zone), reverse)
 
 
 def _zone(name):

@@ -32,13 +32,14 @@ STALE = 64
 class Entry:
     """One schedule. ``location``: where its message is stored; ``former``: locations of older messages with
     its name, not acknowledged yet. ``is_sent``: it was sent for its time, and is not stored again yet.
+    ``late_left``: late times that it sends before those to come are counted again.
     """
 
-    __slots__ = ("name", "location", "due_ms", "former", "is_sent")
+    __slots__ = ("name", "location", "due_ms", "former", "is_sent", "late_left")
 
     def __init__(self, name):
         self.name = name
-        self.location = self.due_ms = 0
+        self.location = self.due_ms = self.late_left = 0
         self.former = deque()
         self.is_sent = False
 
@@ -47,10 +48,13 @@ class Schedules:
     """The schedules of a DelayQueue. ``pending``: {location: destinations that lack the message}.
 
     ``may_write(user)``, if set, returns False if the user of this name may no longer publish to the exchange.
+    ``sent_count``: messages sent; ``missed_count``: times left out, successive ones
+    as one.
     """
 
     def __init__(self, queue, when_safe, pending, on_due):
         self.may_write = None
+        self.sent_count = self.missed_count = 0
         self._queue = queue
         self._when_safe = when_safe
         self._pending = pending
@@ -205,7 +209,10 @@ class Schedules:
         entry = self._by_location.get(location)
         if entry is None or not self._queue.store.read(location, message):
             return False
-        if entry.is_sent or location not in self._pending and self._is_left_out(message):
+        if not entry.is_sent and location not in self._pending and self._is_left_out(message):
+            self.missed_count += 1
+            entry.is_sent = True
+        if entry.is_sent:
             self._store_again(entry, message)
             return False
         self._sent[location] = entry
@@ -215,8 +222,10 @@ class Schedules:
         """Have a message stored again with its next time: its copies are safe."""
         if location in self._gone:
             self._gone.remove(location)
+            self.sent_count += 1
             return
         entry = self._sent.pop(location)
+        self.sent_count += 1
         if entry.location != location:  # replaced meanwhile
             self._acknowledge(entry, location)
             return
@@ -266,7 +275,7 @@ class Schedules:
     def _store_again(self, entry, message):
         schedule = _schedule.of_message(message)
         now_ms = self._queue.timers.now_ms()
-        time_ms = schedule.next_ms(0 if schedule.missed == _schedule.ALL else now_ms)
+        time_ms = self._next_ms(entry, schedule, now_ms)
         if not time_ms:
             self.delete(entry.name)
             return
@@ -280,6 +289,22 @@ class Schedules:
         if not self._queue.take_newest():
             raise StoreError(self._queue.store.folder, 0, "a message that was just stored cannot be read")
         self._touch()
+
+    def _next_ms(self, entry, schedule, now_ms):
+        """The schedule's next time, after its rule for missed times; 0 if it has none."""
+        time_ms = next_ms = schedule.next_ms(0)
+        if not 0 < next_ms <= now_ms:
+            entry.late_left = 0
+            return next_ms
+        if schedule.missed != _schedule.ALL:
+            next_ms = schedule.next_ms(now_ms)
+        elif entry.late_left:
+            entry.late_left -= 1
+        else:
+            next_ms, entry.late_left = schedule.late_ms(now_ms), _schedule.MOST_MISSED - 1
+        if next_ms != time_ms:
+            self.missed_count += 1
+        return next_ms
 
     def _touch(self):
         if not self._queue.touched:

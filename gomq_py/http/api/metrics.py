@@ -39,7 +39,7 @@ DETAILED = {
 OWN = {
     "gomq_queue_ages": OwnFamilies.ages, "gomq_queue_returns": OwnFamilies.returns,
     "gomq_stream_consumer_lag": OwnFamilies.lags, "gomq_queue_set_aside": OwnFamilies.set_aside,
-    "gomq_message_groups": OwnFamilies.groups,
+    "gomq_message_groups": OwnFamilies.groups, "gomq_schedules": OwnFamilies.schedules,
     "gomq_sync": OwnFamilies.sync, "gomq_damage": OwnFamilies.damage, "gomq_event_loop": OwnFamilies.loop,
 }
 OF_LINKS = {"gomq_shovels": LinkFamilies.shovels, "gomq_federation_links": LinkFamilies.federation}

@@ -57,6 +57,25 @@ def test_cron_line_has_seconds_in_front_or_not():
     assert times(1, NOW_MS, cron="0 6 * * mon-fri") == [ms(2023, 11, 15, 6)]
 
 
+@pytest.mark.parametrize("days, fields", [
+    (0.01, {"every": 1000}), (0.03, {"every": 1000}), (0.01, {"cron": "* * * * * *"}),
+    (0.03, {"cron": "* * * * * *"}), (9, {"cron": "*/7 */3 * * *"}), (400, {"cron": "30 2 * * *"}),
+    (200, {"cron": "30 2 * * *", "timezone": "Europe/Berlin"}),
+    (150, {"cron": "59 */4 * * *", "timezone": "America/New_York"})])
+@pytest.mark.parametrize("has_end", [False, True])
+def test_late_times_are_the_last_ones_of_all_that_were_missed(monkeypatch, days, fields, has_end):
+    monkeypatch.setattr(schedule, "MOST_MISSED", 300)
+    start_ms = NOW_MS // 1000 * 1000
+    now_ms = start_ms + int(days * DAY_MS)
+    if has_end:
+        fields = {**fields, "end": start_ms + int(days * DAY_MS / 2)}
+    missed = [made(**fields, time=start_ms).next_ms(0)]
+    while 0 < missed[-1] <= now_ms:
+        missed.append(made(**fields, time=missed[-1]).next_ms(0))
+
+    assert made(**fields, time=start_ms).late_ms(now_ms) == missed[:-1][-300:][0]
+
+
 def test_hour_that_a_zone_leaves_out_comes_right_after_it():
     """Berlin, 31 March 2024: 02:00 to 03:00 is not there."""
     found = times(3, ms(2024, 3, 30, zone=BERLIN), cron="30 2 * * *", timezone="Europe/Berlin")

@@ -170,6 +170,50 @@ def test_times_that_passed_while_the_broker_was_away(bench, park, missed, sent):
     assert [time - start for _, time, *_ in found.sent[len(sent):]] == [6000]
 
 
+def is_ahead(bench, park):
+    """True if the schedule "a" has sent what is due, or is over."""
+    due_ms = park.schedules.show("a", Message())
+    return due_ms is None or due_ms > bench.now_ms
+
+
+YEAR_MS = 365 * 24 * 3600 * 1000
+
+
+@pytest.mark.parametrize("fields", [{"every": 1000}, {"cron": "* * * * * *"}])
+@pytest.mark.parametrize("end", ["none", "passed"])
+def test_all_times_of_a_year_are_the_last_ones(bench, park, monkeypatch, fields, end):
+    monkeypatch.setattr(schedule, "MOST_MISSED", 20)
+    start = bench.now_ms = bench.now_ms // 1000 * 1000
+    last = start + YEAR_MS
+    if end == "passed":
+        last -= YEAR_MS // 2
+        fields = {**fields, "end": last + 1}
+    put(bench, park, "a", missed="all", **fields)
+    bench.now_ms += YEAR_MS
+
+    found = again(bench, park)
+    until(bench, lambda: is_ahead(bench, found))
+
+    times = [time for _, time, *_ in found.sent]
+    assert times == [start + 1000, *range(last - (schedule.MOST_MISSED - 1) * 1000, last + 1, 1000)]
+    assert (found.schedules.sent_count, found.schedules.missed_count) == (len(times), 1)
+    assert found.schedules.count == (end == "none")
+
+
+@pytest.mark.parametrize("fields", [{"every": 1000}, {"cron": "* * * * * *"}])
+def test_schedule_that_is_late_again_and_again_sends_the_last_times_of_each(
+        bench, park, monkeypatch, fields):
+    monkeypatch.setattr(schedule, "MOST_MISSED", 3)
+    start = bench.now_ms = bench.now_ms // 1000 * 1000
+    put(bench, park, "a", missed="all", **fields)
+    for _ in range(3):
+        leap(bench, 5000)
+        until(bench, lambda: is_ahead(bench, park))
+
+    assert [(time - start) // 1000 for _, time, *_ in park.sent] == [1, 3, 4, 5, 6, 8, 9, 10, 11, 13, 14, 15]
+    assert (park.schedules.sent_count, park.schedules.missed_count) == (12, 3)
+
+
 def test_one_time_that_is_a_little_late_is_not_missed(bench, park):
     for late_ms, count in ((schedules.LATE_MS, 1), (schedules.LATE_MS + 1, 0)):
         put(bench, park, "a", every=3_600_000, missed="none")
@@ -338,6 +382,7 @@ def test_user_without_the_right_sends_nothing_and_has_it_back(bench, park):
     put(bench, park, "of a token", every=1000)
     bench.advance(2100)
     assert [name for name, *_ in park.sent] == ["of a token"] * 2
+    assert (park.schedules.sent_count, park.schedules.missed_count) == (2, 2)
     allowed.add("ann")
 
     bench.advance(1000)
