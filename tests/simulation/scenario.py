@@ -17,6 +17,7 @@ from tests.simulation.amqp_exchanges import clients_of_exchanges
 from tests.simulation.amqp_heartbeats import beating_clients
 from tests.simulation.amqp_limits import limited_clients
 from tests.simulation.amqp_owners import owners
+from tests.simulation.amqp_schedules import scheduling_clients
 from tests.simulation.book import Book
 from tests.simulation.clock import CLOCK
 from tests.simulation.crossing import clients_that_cross
@@ -124,6 +125,8 @@ class Scenario(Faults):
         self.clients += clients
         self.clients += owners(world, self._network, self._book, self._left)
         self.clients += delaying_clients(world, self._network, self._book, self._left)
+        clients, schedules = scheduling_clients(world, self._network, self._book, self._left)
+        self.clients += clients
         self.clients += limited_clients(world, self._network, self._book, self._left)
         self.clients += clients_of_ends(world, self._network, self._book, self._left)
         self.clients += clients_of_cycles(world, self._network, self._book, self._left)
@@ -141,7 +144,7 @@ class Scenario(Faults):
             self.machine.doors["http"] = HTTP_PORT
         self.ledgers = [
             *self._book.queues.values(), *self._streams, *topics, *flows, *options, *crossed, *operators,
-            *routers, *governed, *heartbeats]
+            *routers, *governed, *heartbeats, *schedules]
         self._others = [
             Other(self, self._network, folder, reduction, self._left)
             for _ in self._left(["other"] * (world.random("other").random() < LINKS_SHARE))]
