@@ -1,10 +1,12 @@
 """Mutants of what AMQP clients ask for: as those in mutants, of which they are a part."""
 from gomq_py.amqp.server import connection
 from gomq_py.amqp.server.delivery import AMQPConsumer
+from gomq_py.broker.exchanges.schedule import Schedule
 from gomq_py.broker.queues.consumers import ConsumerRing
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.routing import Routing
 from gomq_py.broker.topology.vhost import VHost
+from gomq_py.broker.transfer.schedules import Schedules
 from gomq_py.broker.verbs import publishing
 from gomq_py.storage.stores.group_store import GroupStore
 
@@ -55,6 +57,39 @@ def consumer_priority_ignored():
 def messages_of_a_group_are_free():
     """The next message of a group may go while one of it is delivered."""
     GroupStore._key_of = lambda store, message: None
+
+
+def schedule_comes_early():
+    """Half of a second before its time."""
+    Schedule.due_ms = lambda schedule, time_ms: time_ms - 500
+
+
+def schedule_sent_twice():
+    """Every fifth time of one is."""
+    dropped, count = Schedules.dropped, iter(range(1, 1 << 40))
+
+    def again(schedules, location):
+        if next(count) % 5:
+            dropped(schedules, location)
+        else:
+            schedules.put_back(location, schedules._queue.timers.now_ms())
+
+    Schedules.dropped = again
+
+
+def schedule_leaves_out_what_came_meanwhile():
+    """Whatever its rule is."""
+    Schedules._next_ms = lambda schedules, entry, schedule, now_ms: schedule.next_ms(now_ms)
+
+
+def schedule_acknowledged_before_its_next_time_is_safe():
+    """A power cut may find neither."""
+    Schedules._acknowledge = lambda schedules, entry, location: schedules._safe(entry, location, None)
+
+
+def schedule_outlives_its_deletion():
+    """It is sent once more."""
+    Schedules.delete = lambda schedules, name: True
 
 
 def unbind_answered_and_still_routed():

@@ -14,6 +14,7 @@ SHARE = 0.1
 EXCHANGE = QUEUE = "schedules"
 NAMES = ("a", "b")
 EVERY_MS = 1000
+RULES = ("all", "all", "once", "none")
 SIZE = 100
 TIMES = ({"every": EVERY_MS}, {"cron": "* * * * * *"})
 SLACK_MS = 10  # what looks at the clock cost between two readings of it
@@ -165,13 +166,17 @@ class SchedulingChannel(PatientChannel):
         self._ledger = ledger
         super().__init__(client, number, None, None, False, False, actions)
         self._actions |= {
-            "rest": (100, SchedulingChannel._rest), "set": (3, SchedulingChannel._set),
-            "delete": (0.5, SchedulingChannel._delete)}
+            "rest": (100, SchedulingChannel._rest), "set": (1.5, SchedulingChannel._set),
+            "delete": (0.3, SchedulingChannel._delete)}
 
     def shut(self):
         super().shut()
+        self._is_shut = True
         self._consumes_since_s = None  # None: it has no consumer
         self._pending = set()  # names that are being deleted
+
+    def _begins(self, _method):
+        self._is_shut = False
 
     def _declare(self, ledgers, declared):
         self._ask(methods.ExchangeDeclare(
@@ -185,15 +190,18 @@ class SchedulingChannel(PatientChannel):
     def _opened(self, _method):
         super()._opened(_method)
         self._consumes_since_s = self._client.world.now_s
+        if not self._ledger.orders:
+            for name in NAMES:
+                self._set(name)
 
     # what it does
 
     def _rest(self):
         """Let time pass, or no schedule would live to see its second."""
 
-    def _set(self):
-        fields = {**self._random.choice(TIMES), "missed": self._random.choice(("all", "all", "once", "none"))}
-        self._order(self._random.choice(NAMES), fields)
+    def _set(self, name=None):
+        fields = {**self._random.choice(TIMES), "missed": self._random.choice(RULES)}
+        self._order(name or self._random.choice(NAMES), fields)
 
     def _delete(self):
         self._order(self._random.choice(NAMES), None)
@@ -233,8 +241,8 @@ class SchedulingChannel(PatientChannel):
         self._pending.clear()
 
     def _delivered(self, method, properties, body):
-        if not self._is_open and self._end is None:
-            return
+        if self._is_shut:
+            return  # it has gone back
         number = self._ledger.number_of(body)
         headers = Properties.decode(properties).headers
         name, time_ms = headers["x-schedule-name"], headers["x-schedule-time"]
@@ -255,7 +263,7 @@ class SchedulingChannel(PatientChannel):
 
 def scheduling_clients(world, network, book, left):
     """(clients, ledgers) of a seed that has them, or none."""
-    random = world.random("schedules")
+    random = world.random("repeats")
     if random.random() >= SHARE or not left(["schedules"]):
         return [], []
     ledger = ScheduleLedger(world, "schedules")

@@ -96,6 +96,9 @@ def test_seed_by_itself_shows_its_trace(output):
     ("right_to_read_withdrawn_in_vain", "may read, while right", "16"),
     ("refusal_told_behind_its_batch", "accepted and lost", "61"),
     ("messages_of_a_group_are_free", "of its group in hand", "6"),
+    ("schedule_acknowledged_before_its_next_time_is_safe", "sends nothing any more", "25"),
+    ("schedule_leaves_out_what_came_meanwhile", "has left out a time", "25"),
+    ("schedule_sent_twice", "came twice", "49"),
 ])
 def test_known_fault_is_found(mutant, finding, seeds):
     printed, code = simulate("--no-shrink", "--mutant", mutant, seeds)
