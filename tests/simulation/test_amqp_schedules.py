@@ -14,10 +14,10 @@ def world():
 
 @pytest.fixture
 def ledger(world):
-    """A schedule "a" was set at 0 s, and four seconds have passed."""
+    """A schedule "a" was set, and four seconds have passed."""
     ledger = ScheduleLedger(world, "s")
     accepted(ledger, FIELDS)
-    world.run(4.0)
+    until(ledger, 4)
     return ledger
 
 
@@ -27,9 +27,14 @@ def accepted(ledger, fields):
     return order
 
 
-def come(ledger, *seconds, number=0, redelivered=False):
+def until(ledger, at_s):
+    """Seconds since it was set, as below."""
+    ledger.world.run(ledger.orders[0].asked_s + at_s)
+
+
+def come(ledger, *seconds, redelivered=False):
     for at_s in seconds:
-        ledger.deliver(number, "a", round(unix_ms(at_s)), redelivered)
+        ledger.deliver(0, "a", round(unix_ms(ledger.orders[0].asked_s + at_s)), redelivered)
 
 
 def found(world, text):
@@ -88,11 +93,11 @@ def test_kill_and_ill_disk_may_repeat_one(world, ledger, shake):
 
 def test_schedule_that_goes_on_behind_its_deletion_is_found_once_the_disk_knows(world, ledger):
     accepted(ledger, None)
-    world.run(4.5)
+    until(ledger, 4.5)
     come(ledger, 4.4)
     assert not world.findings
 
-    world.run(6.0)
+    until(ledger, 6)
     come(ledger, 5.4)
 
     assert found(world, "was deleted or replaced before that")
@@ -100,7 +105,7 @@ def test_schedule_that_goes_on_behind_its_deletion_is_found_once_the_disk_knows(
 
 def test_schedule_that_goes_on_behind_its_successor_is_found(world, ledger):
     accepted(ledger, FIELDS)
-    world.run(4.5)
+    until(ledger, 4.5)
     come(ledger, 4.4)
 
     assert found(world, "was deleted or replaced before that")
