@@ -132,7 +132,13 @@ class DelayQueue(_routes.Destination):
             self.unable = self.closed
             return not self.closed
         try:
-            copy = self.made_schedules().first_copy(message)
+            if self.made_schedules().has_same(message):
+                return 1
+            copy = self.schedules.first_copy(message)
+        except StoreError as error:
+            self.unable = True
+            self.fail(error)
+            return 0
         except Exception as error:  # the file of its time zone is gone
             QUIET.error(self.name, "%s refuses a schedule: %s", self.name, described(error))
             return 0
@@ -285,6 +291,8 @@ class DelayQueue(_routes.Destination):
         if self.aside is None:
             self.aside = SetAside(self.name)
         self.aside.add(location, error, "going on after the delay")
+        if self.schedules is not None:
+            self.schedules.set_aside(location)
 
     def fail(self, error):
         """Close the queue after a fault of its store, and call ``on_failed()``."""

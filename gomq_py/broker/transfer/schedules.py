@@ -32,16 +32,17 @@ STALE = 64
 class Entry:
     """One schedule. ``location``: where its message is stored; ``former``: locations of older messages with
     its name, not acknowledged yet. ``is_sent``: it was sent for its time, and is not stored again yet.
-    ``late_left``: late times that it sends before those to come are counted again.
+    ``late_left``: late times that it sends before those to come are counted again. ``is_aside``: its message
+    is set aside.
     """
 
-    __slots__ = ("name", "location", "due_ms", "former", "is_sent", "late_left")
+    __slots__ = ("name", "location", "due_ms", "former", "is_sent", "late_left", "is_aside")
 
     def __init__(self, name):
         self.name = name
         self.location = self.due_ms = self.late_left = 0
         self.former = deque()
-        self.is_sent = False
+        self.is_sent = self.is_aside = False
 
 
 class Schedules:
@@ -101,6 +102,26 @@ class Schedules:
             return None
         return _copy(message, schedule, time_ms)
 
+    def has_same(self, message):
+        """True if there is this very schedule, with nothing to change: it was set with the same octets, and
+        its next time is no later than if it were set now.
+        """
+        schedule, there = _schedule.of_message(message), Message()
+        entry = self._by_name.get(schedule.name)
+        if entry is None or entry.is_aside or not self._queue.store.read(entry.location, there):
+            return False
+        time_ms = _schedule.of_message(there).time_ms
+        return (
+            there.get_body() == message.get_body() and there.get_routing_key() == message.get_routing_key()
+            and there.get_properties() == _timed(message, time_ms)
+            and time_ms <= schedule.first_ms(message.describe()["timestamp_ms"]))
+
+    def set_aside(self, location):
+        """Note that a message is set aside."""
+        entry = self._by_location.get(location)
+        if entry is not None:
+            entry.is_aside = True
+
     def is_full(self, name):
         """True if no schedule of this name may be added."""
         return name not in self._by_name and len(self._by_name) >= _schedule.MOST_SCHEDULES
@@ -134,7 +155,8 @@ class Schedules:
             entry = self._by_name[name] = Entry(name)
         else:
             self._outdate(entry)
-        entry.location, entry.due_ms, entry.is_sent = location, fields["expires_at_ms"], False
+        entry.location, entry.due_ms = location, fields["expires_at_ms"]
+        entry.is_sent = entry.is_aside = False
         self._by_location[location] = entry
         self._due.push(entry.due_ms, location)
 
@@ -311,13 +333,16 @@ class Schedules:
             self._queue.scheduler.touch(self._queue)
 
 
+def _timed(message, time_ms):
+    return _schedule.with_fields(message.get_properties(), **{_schedule.TIME: Int64(time_ms)})
+
+
 def _copy(message, schedule, time_ms):
     """The message as it is stored until ``time_ms``."""
     fields, copy = message.describe(), Message()
     copy.assign(
         message.get_exchange(), message.get_routing_key(),
-        _schedule.with_fields(message.get_properties(), **{_schedule.TIME: Int64(time_ms)}),
-        message.get_body(), fields["timestamp_ms"], expires_at_ms=schedule.due_ms(time_ms),
+        _timed(message, time_ms), message.get_body(), fields["timestamp_ms"], expires_at_ms=schedule.due_ms(time_ms),
         priority=fields["priority"], persistent=True)
     copy.set_kind(BASIC, _schedule.SCHEDULED)
     return copy

@@ -143,6 +143,52 @@ def test_publish_of_the_same_name_replaces(bench, park):
     assert (park.schedules.count, park.store.unacked_count) == (1, 1)
 
 
+def test_publish_of_the_very_same_changes_nothing(bench, park):
+    """A program that sets its schedule when it starts may start as often as it likes."""
+    start = bench.now_ms
+    put(bench, park, "a", every=3000, user="ann")
+    for _ in range(4):
+        bench.advance(1000)
+        location = park.schedules._by_name["a"].location
+        assert put(bench, park, "a", every=3000, user="ann") == 1
+        assert park.schedules._by_name["a"].location == location
+
+    assert whens(park, start) == [("a", 3000)]
+
+
+@pytest.mark.parametrize("fields", [
+    {"body": b"y"}, {"every": 4000}, {"every": 3000, "user": "bob"}, {"every": 3000, "missed": "once"}])
+def test_publish_that_differs_replaces(bench, park, fields):
+    put(bench, park, "a", every=3000, user="ann")
+    location = park.schedules._by_name["a"].location
+
+    put(bench, park, "a", **{"every": 3000, "user": "ann", **fields})
+
+    assert park.schedules._by_name["a"].location != location
+
+
+def test_publish_of_the_same_counts_anew_once_the_clock_was_set_back(bench, park):
+    put(bench, park, "a", every=3000)
+    bench.now_ms -= 1_000_000
+
+    put(bench, park, "a", every=3000)
+
+    assert park.schedules.show("a", Message()) == bench.now_ms + 3000
+
+
+def test_publish_of_the_same_goes_on_with_one_that_is_set_aside(bench, park):
+    put(bench, park, "a", every=1000)
+    park.release, release = None, park.release
+    bench.advance(1500)
+    assert park.aside.count == 1
+    park.release = release
+
+    put(bench, park, "a", every=1000)
+    bench.advance(1100)
+
+    assert len(park.sent) == 1
+
+
 def test_empty_message_deletes(bench, park):
     put(bench, park, "a", every=1000)
     put(bench, park, "b", every=1000)
@@ -391,8 +437,8 @@ def test_user_without_the_right_sends_nothing_and_has_it_back(bench, park):
 
 
 def test_places_of_replaced_messages_do_not_pile_up(bench, park):
-    for _ in range(1000):
-        put(bench, park, "a", every=10_000_000)
+    for number in range(1000):
+        put(bench, park, "a", b"%d" % number, every=10_000_000)
 
     wait_until(lambda: park.store.unacked_count == 1, sleep=gevent.sleep)
     assert park.schedules._due.count < 200 and park.schedules.count == 1
@@ -404,8 +450,8 @@ def test_replacements_that_wait_for_a_slow_disk_cost_no_more_each(bench):
     """They were looked through for each that was safe."""
     disk = Disk()
     park = make(bench, bench.store("park"), disk)
-    for _ in range(20_000):
-        put(bench, park, "a", every=10_000_000)
+    for number in range(20_000):
+        put(bench, park, "a", b"%d" % number, every=10_000_000)
     began = process_time()
 
     disk.flush()
