@@ -17,24 +17,34 @@ import os
 import random
 import threading
 import time
+import uuid
 from datetime import datetime, timezone
 from functools import partial, update_wrapper
 
 from gomq_py.client.backoff import Backoff
 from gomq_py.client.url import DEFAULT_URL
 from gomq_py.dispatcher.arguments import shown
-from gomq_py.dispatcher.errors import BadTask
+from gomq_py.dispatcher.errors import BadTask, NotDelivered
 from gomq_py.dispatcher.server import InitQueue, Server, ServerConfig
 from gomq_py.dispatcher.signatures import Signature
 from gomq_py.dispatcher.tasks import KEY_HEADER, Task, TaskConfig, check_kind
 from gomq_py.dispatcher.worker import DEFAULT_LIMIT, WorkerConfig
 
 
+# Ten years, the broker's limit of an interval.
+LONGEST_EVERY_S = 10 * 365 * 24 * 3600
+
+
 class AppTask:
     """A function decorated as a task. Calls run it here; ``delay`` and ``send`` run it in a worker."""
 
-    def __init__(self, app, function, name, queue, priority, unique, run_in, key_concurrency=1, **options):
-        """``options``: further fields of the TaskConfig."""
+    def __init__(
+        self, app, function, name, queue, priority, unique, run_in, key_concurrency=1, schedule=None,
+        **options,
+    ):
+        """``schedule``: the times of a periodic task, fields of x-schedule. ``options``: further fields of
+        the TaskConfig.
+        """
         self.app = app
         self.function = function
         self.name = name
@@ -44,6 +54,7 @@ class AppTask:
         self._unique = unique
         self._run_in = run_in
         self._key_concurrency = key_concurrency
+        self._schedule = schedule or {}
         self._sent = itertools.count(random.randrange(key_concurrency))
         self._options = options
         update_wrapper(self, function, ("__module__", "__name__", "__doc__"), ())
@@ -96,6 +107,20 @@ class AppTask:
             self.name, arguments, routing_key=self.queue, headers=headers, delay_s=delay_s,
             unique=unique or "", priority=self._priority if priority is None else priority,
         )
+
+    @property
+    def is_periodic(self):
+        return bool(self._schedule)
+
+    def scheduled(self):
+        """Return the Task that sets the task's schedule, or that deletes it if the task is not periodic.
+        Raises BadArgument if the task needs arguments.
+        """
+        task = self.task() if self.is_periodic else Task(self.name, routing_key=self.queue)
+        # One for all times, or each start would replace the schedule.
+        task.uuid = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.queue}:{self.name}"))
+        task.schedule = {"name": schedule_name(self.queue, self.name), **self._schedule}
+        return task
 
     def _group(self, key):
         """The message group of a task with this key: with a concurrency of n, one of n in turn."""
@@ -153,7 +178,8 @@ class Dispatcher:
 
     def task(
         self, function=None, *, name=None, queue=None, timeout_s=0.0, retries=0, backoff=None, run_in=None,
-        priority=None, unique=False, with_uuid=False, key_concurrency=1,
+        priority=None, unique=False, with_uuid=False, key_concurrency=1, every_s=None, cron=None,
+        timezone=None,
     ):
         """Decorator: make a function a task. ``name``: the function's name by default.
 
@@ -161,12 +187,15 @@ class Dispatcher:
         or the first wait in s, which doubles). ``unique``: drop a task sent with equal arguments within
         ``unique_s``. ``with_uuid``: pass the task's uuid as the first argument. ``key_concurrency``: how many
         tasks with the same key run at once; above 1 in no order.
+
+        ``every_s``, or ``cron`` and ``timezone`` (UTC): the broker sends the task at these times, once they
+        are set by ``set_schedules`` or the start of a worker.
         """
         if function is None:
             return partial(
                 self.task, name=name, queue=queue, timeout_s=timeout_s, retries=retries, backoff=backoff,
                 run_in=run_in, priority=priority, unique=unique, with_uuid=with_uuid,
-                key_concurrency=key_concurrency)
+                key_concurrency=key_concurrency, every_s=every_s, cron=cron, timezone=timezone)
         name = name or function.__name__
         if not isinstance(name, str):
             raise ValueError(f"a task's name is a text, not {name!r}")
@@ -182,10 +211,12 @@ class Dispatcher:
             raise ValueError(f"task {name!r}: key_concurrency is a number from 1 on, not {key_concurrency!r}")
         task = AppTask(
             self, function, name, queue or self.queue, priority, unique, run_in, key_concurrency,
-            timeout_s=timeout_s, retries=retries, backoff=backoff, task_uuid_as_first_arg=with_uuid)
+            _schedule(name, every_s, cron, timezone), timeout_s=timeout_s, retries=retries, backoff=backoff,
+            task_uuid_as_first_arg=with_uuid)
         config = task.config()
         config.check_limits(name)
         check_kind(name, function, config.run_in)
+        task.scheduled()
         self.tasks[name] = task
         return task
 
@@ -226,8 +257,33 @@ class Dispatcher:
             raise BadTask(f"task {name!r} is known here: use its delay(), which checks the arguments")
         return self.server.publish(Task(name, list(args), routing_key=queue or self.queue))
 
+    def set_schedules(self, queues=None):
+        """Have the broker send the periodic tasks of these queues (None: all queues) at their times, and send
+        the other tasks at none. Raises NotDelivered, NotSupported.
+        """
+        for task in self.tasks.values():
+            if task.queue not in (queues or self.queues):
+                continue
+            if task.is_periodic:
+                self.server.publish(task.scheduled())
+            elif self.server.delays.can_repeat:
+                try:
+                    self.server.publish(task.scheduled())
+                except NotDelivered as error:  # its user may have no right to write to the delayed exchange
+                    self.server.logger.warning("an earlier schedule may go on: %s", error)
+
+    def drop_schedule(self, name, queue=None):
+        """Delete the schedule of a task whose function is gone. ``queue``: the app's by default. Raises
+        NotDelivered.
+        """
+        queue = queue or self.queue
+        self.server.publish(Task(name, routing_key=queue, schedule={"name": schedule_name(queue, name)}))
+
     def workers(self, queues=None, concurrency=None, run_in=None, name="worker"):
-        """Start a Worker for each of the queues (None: all queues). Returns the list of Workers."""
+        """Set the schedules of these queues (None: all queues), and start a Worker for each of them. Returns
+        the list of Workers.
+        """
+        self.set_schedules(queues)
         server, made = self.server, []
         for queue in queues or self.queues:
             config = WorkerConfig(
@@ -274,6 +330,30 @@ class Dispatcher:
                 if other != pid:
                     self._processes.pop(other, None)
         return process
+
+
+def schedule_name(queue, task):
+    """The name of a task's schedule."""
+    return f"{queue}:{task}"
+
+
+def _schedule(name, every_s, cron, zone):
+    """Return the times of a periodic task as fields of x-schedule; none if it is not periodic."""
+    if every_s is not None and cron is not None:
+        raise ValueError(f"task {name!r}: times are given by every_s or by cron, not by both")
+    if zone is not None and cron is None:
+        raise ValueError(f"task {name!r}: a timezone needs cron")
+    if every_s is not None:
+        is_number = isinstance(every_s, (int, float)) and not isinstance(every_s, bool)
+        if not is_number or not 1 <= every_s <= LONGEST_EVERY_S:
+            raise ValueError(
+                f"task {name!r}: every_s is a number of seconds from 1 to {LONGEST_EVERY_S}, not {every_s!r}")
+        return {"every": round(every_s * 1000)}
+    fields = {"cron": cron, "timezone": zone}
+    for field, value in fields.items():
+        if value is not None and (not isinstance(value, str) or not value):
+            raise ValueError(f"task {name!r}: {field} is a text, not {value!r}")
+    return {field: value for field, value in fields.items() if value is not None}
 
 
 class _Process:

@@ -22,6 +22,7 @@ STEPS = 26  # the longest is 2**25 steps, 39 days; a longer wait passes through 
 # A shorter rest counts as over: clock rounding may return a task early.
 _EARLY_MS = 50
 UNIQUE_HEADER = "x-deduplication-header"
+SCHEDULE_HEADER = "x-schedule"
 # Ids remembered by the exchange; a million would take 100 MB.
 UNIQUE_COUNT = 65536
 # A longer ``unique`` text is sent as its hash: arguments may be large, and a header fits into a frame.
@@ -31,7 +32,7 @@ _UNIQUE_OCTETS = 200
 class BrokerDelays:
     """Delays tasks by a delayed exchange of gomq-py, which can also drop duplicates of unique tasks."""
 
-    can_be_unique = True
+    can_be_unique = can_repeat = True
 
     def __init__(self, exchange):
         self._exchange = exchange
@@ -62,6 +63,10 @@ class BrokerDelays:
             return self._unique, {**headers, UNIQUE_HEADER: _short(unique)}
         return self._delayed, headers
 
+    def place_schedule(self, schedule):
+        """Return (exchange, headers) with which to publish a task that is sent at each time of a schedule."""
+        return self._delayed, {SCHEDULE_HEADER: schedule}
+
     def prepare(self, channel, delay_s):
         """Do nothing: ``declare`` has declared the exchanges for all delays."""
 
@@ -69,7 +74,7 @@ class BrokerDelays:
 class QueueDelays:
     """Delays tasks in queues whose messages expire, on brokers without a delayed exchange."""
 
-    can_be_unique = False
+    can_be_unique = can_repeat = False
 
     def __init__(self, exchange, clock=time.time):
         self._exchange = exchange
@@ -87,6 +92,10 @@ class QueueDelays:
             raise _not_unique()
         due_ms = round((self._clock() + delay_s) * 1000)
         return f"{self._exchange}.delay.{self._longest(delay_s)}", {DUE_HEADER: due_ms}
+
+    def place_schedule(self, schedule):
+        raise NotSupported(
+            "periodic tasks need a broker with schedules, which gomq-py has and this broker has not")
 
     def prepare(self, channel, delay_s):
         wait_ms = self._longest(delay_s)

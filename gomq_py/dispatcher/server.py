@@ -246,7 +246,9 @@ class Server:
                 f"task {task.name!r} is unique by {task.unique!r}, but the server was made without unique_s")
         task.delay_s = checked_delay_s(task.delay_s)
         exchange, headers = self.config.exchange, {}
-        if task.delay_s > 0 or task.unique:
+        if task.schedule is not None:
+            exchange, headers = self.delays.place_schedule(task.schedule)
+        elif task.delay_s > 0 or task.unique:
             exchange, headers = self.delays.place(task.delay_s, task.unique)
         return exchange, routing_key, body, headers
 

@@ -57,6 +57,8 @@ class Task:
 
     An empty ``uuid`` is replaced by a new one. ``delay_s``: seconds before the task runs. ``priority`` needs
     a queue with priorities. ``unique``: the broker drops tasks that have the same text as a recent one.
+    ``schedule``: the table x-schedule, by which the broker sends the task again and again; one with a name
+    alone deletes the schedule of this name.
     """
 
     name: str
@@ -67,11 +69,14 @@ class Task:
     priority: int | None = None
     delay_s: float = 0.0
     unique: str = ""
+    schedule: dict | None = None
 
     def encode(self):
         """Return the message's body. Raises BadTask, or BadArgument, whose text names the argument."""
         if not self.name:
             raise BadTask("Task name was not passed")
+        if self.schedule is not None and len(self.schedule) == 1:
+            return b""
         self._check_kinds()
         args = []
         for number, each in enumerate(self.args, start=1):

@@ -14,7 +14,8 @@ EXAMPLES = re.findall(
 )
 
 
-@pytest.mark.parametrize("number, output", [(0, "hello hello world\n"), (1, "cat.png 640\n")])
+@pytest.mark.parametrize("number, output", [
+    (0, "hello hello world\n"), (1, "a second has passed\n"), (2, "cat.png 640\n")])
 def test_example_runs(shared_broker, number, output):
     example = EXAMPLES[number]
     assert "127.0.0.1:5672" in example

@@ -1,5 +1,5 @@
-"""An AMQP client that sets, replaces and deletes schedules of a delayed exchange, and what it is promised: each
-is sent at each of its times, once for each and none before, until it is deleted.
+"""An AMQP client that sets, replaces and deletes schedules of a delayed exchange, and what it is promised:
+each is sent once for each of its times and not before, until it is deleted.
 """
 from collections import defaultdict
 
@@ -101,7 +101,8 @@ class ScheduleLedger(Ledger):
             self.find(f"{what} came before its time, at {now_ms:.0f}")
         if time_ms < unix_ms(order.asked_s):
             self.find(f"{what} came, a time before it was set")
-        if order.over_s is not None and time_ms > unix_ms(order.over_s) + SLACK_MS and not order.may_come_back:
+        is_over = order.over_s is not None and time_ms > unix_ms(order.over_s) + SLACK_MS
+        if is_over and not order.may_come_back:
             self.find(f"{what} came, and was deleted or replaced before that")
         if order.times[time_ms] > 1 and not (
                 redelivered or self._is_shaken() or time_ms <= unix_ms(self._shaken_s) + EVERY_MS):
@@ -213,7 +214,8 @@ class SchedulingChannel(PatientChannel):
         self._unconfirmed[self._tag] = order
         self._client.waits()
         properties = Properties(delivery_mode=2, headers={"x-schedule": {"name": name, **(fields or {})}})
-        self._client.send(method_frame(self._number, methods.BasicPublish(exchange=EXCHANGE)) + content_frames(
+        publish = method_frame(self._number, methods.BasicPublish(exchange=EXCHANGE))
+        self._client.send(publish + content_frames(
             self._number, properties.encode(), body, self._client.frame_max))
 
     def _drain(self):

@@ -341,8 +341,8 @@ def _copy(message, schedule, time_ms):
     """The message as it is stored until ``time_ms``."""
     fields, copy = message.describe(), Message()
     copy.assign(
-        message.get_exchange(), message.get_routing_key(),
-        _timed(message, time_ms), message.get_body(), fields["timestamp_ms"], expires_at_ms=schedule.due_ms(time_ms),
-        priority=fields["priority"], persistent=True)
+        message.get_exchange(), message.get_routing_key(), _timed(message, time_ms), message.get_body(),
+        fields["timestamp_ms"], expires_at_ms=schedule.due_ms(time_ms), priority=fields["priority"],
+        persistent=True)
     copy.set_kind(BASIC, _schedule.SCHEDULED)
     return copy
