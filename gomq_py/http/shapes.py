@@ -7,7 +7,8 @@ import base64
 import ssl
 
 from gomq_py.auth import certificates
-from gomq_py.broker.features.arguments import CLASSIC, QUORUM, STREAM, queue_type_of
+from gomq_py.broker.features.arguments import CLASSIC, QUORUM, STREAM
+from gomq_py.broker.features.retry import described as described_retry
 from gomq_py.broker.queues.quorum import ready_by_priority
 from gomq_py.broker.topology.bindings import escaped
 from gomq_py.broker.topology.definitions import jsonable
@@ -118,8 +119,8 @@ def in_force(one):
 
 
 def queue_kind(one):
-    """``classic`` or ``stream``: the queue's actual type, which may differ from the requested one."""
-    return STREAM if queue_type_of(one.arguments) == STREAM else CLASSIC
+    """``classic``, ``quorum`` or ``stream``; the queues of MQTT sessions are classic."""
+    return one.type if one.type in (QUORUM, STREAM) else CLASSIC
 
 
 def queue_itself(one):
@@ -173,6 +174,8 @@ def queue(one):
     if one.type == QUORUM:
         by_priority = {} if one.closed else {str(key): count for key, count in ready_by_priority(store)}
         shape["messages_by_priority"], shape["messages_active_priorities"] = by_priority, len(by_priority)
+        shape["delayed_retry"] = described_retry(None if one.limits is None else one.limits.settings.retry)
+        shape["leader"], shape["members"], shape["online"] = node().name, [node().name], [node().name]
     lengths = len(statistics.LENGTH_NAMES)
     view.put(shape, 0, lengths)
     shape["message_stats"] = view.put({}, lengths)

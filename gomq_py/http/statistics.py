@@ -25,7 +25,7 @@ QUEUE_STATS = (
     "ack",
 )
 VHOST_STATS = (*QUEUE_STATS, "confirm", "return_unroutable", "drop_unroutable")
-CHANNEL_STATS = ("publish", "confirm", "deliver_get")
+CHANNEL_STATS = ("publish", "confirm", "return_unroutable", "drop_unroutable", "deliver_get")
 EXCHANGE_STATS = ("publish_in", "publish_out")
 OCTETS = ("recv_oct", "send_oct")
 CHURN = (
@@ -85,7 +85,9 @@ def _queue(queue):
 
 
 def _channel(channel):
-    return channel.publishes, channel.confirmed_count, channel.unacked.next_tag - 1
+    return (
+        channel.publishes, channel.confirmed_count, channel.return_unroutable, channel.drop_unroutable,
+        channel.unacked.next_tag - 1)
 
 
 def _exchange(exchange):

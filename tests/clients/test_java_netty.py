@@ -20,7 +20,7 @@ HEARTBEAT_S = math.ceil(in_time(2))
 @pytest.mark.needs_program("java")
 @pytest.mark.needs_program("mvn")
 def test_java_client_on_netty_stays_while_nothing_is_sent_and_recovers(tmp_path):
-    jars = class_path("com.rabbitmq", "amqp-client", "5.27.1")
+    jars = class_path("com.rabbitmq", "amqp-client", "5.35.0")
     with BrokerProcess(tmp_path / "data", port=reserve()) as broker:
         command = [
             find("java"), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", jars, str(PROGRAM),

@@ -409,3 +409,54 @@ def test_quorum_queue_tells_how_many_messages_of_each_priority_are_ready(api, ch
         wait_until(lambda number=number: told() == [
             ({"4": 1}, 1), ({"0": 1, "4": 1, "5": 2, "31": 1}, 4)][number])
     channel.queue_delete(name)
+
+
+def test_quorum_queue_tells_its_type_members_and_back_off(api, name):
+    """RabbitMQ 4.3's fields."""
+    node = api.get("overview").json()["node"]
+    retry = {"x-delayed-retry-type": "failed", "x-delayed-retry-min": 1000}
+    for queue, arguments in ((name, retry), (f"{name}.plain", {})):
+        api.put(f"queues/%2F/{queue}", {
+            "durable": True, "arguments": {"x-queue-type": "quorum", **arguments}})
+
+    shown, plain = (api.get(f"queues/%2F/{queue}").json() for queue in (name, f"{name}.plain"))
+
+    assert (shown["type"], shown["leader"], shown["members"], shown["online"]) == (
+        "quorum", node, [node], [node])
+    assert (shown["delayed_retry"], plain["delayed_retry"]) == (
+        "failed (min: 1000ms, max: 1000ms)", "disabled")
+    for queue in (name, f"{name}.plain"):
+        api.delete(f"queues/%2F/{queue}")
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum", "stream"])
+def test_definitions_name_the_type_of_each_queue_and_are_imported(api, name, kind):
+    """The field of RabbitMQ 4.3; its arguments say the same."""
+    arguments = {} if kind == "classic" else {"x-queue-type": kind}
+    api.put(f"queues/%2F/{name}", {"durable": True, "arguments": arguments})
+
+    for path in ("definitions", "definitions/%2F"):
+        exported, = (one for one in api.get(path).json()["queues"] if one["name"] == name)
+        assert exported["type"] == kind
+    api.delete(f"queues/%2F/{name}")
+    assert api.post("definitions/%2F", {"queues": [exported]}).status_code in (200, 204)
+
+    assert api.get(f"queues/%2F/{name}").json()["type"] == kind
+    api.delete(f"queues/%2F/{name}")
+
+
+@pytest.mark.parametrize("lane", ["fast", "slow"])
+def test_channel_tells_what_it_could_not_route(api, channel, name, lane):
+    """RabbitMQ's fields: mandatory messages are returned, others dropped."""
+    # An expiration leads a message to the slow lane.
+    properties = pika.BasicProperties(expiration="1000") if lane == "slow" else None
+    for mandatory in (True, False, True, False, False):
+        channel.basic_publish("", name, b"x", properties, mandatory)
+    channel.basic_qos(prefetch_count=1)  # answered behind the publishes
+
+    def told():
+        return [
+            (one["message_stats"]["return_unroutable"], one["message_stats"]["drop_unroutable"])
+            for one in api.get("channels").json() if one["message_stats"]["publish"] == 5]
+
+    assert told() == [(2, 3)]

@@ -61,7 +61,10 @@ class MixedLoad:
         while self._is_busy:
             for size in (0, 10, 3000, 20_000, 200_000 if self.turns % 5 == 0 else 100):
                 for name in ("q", "quorum", "s"):
-                    client.publish(name, os.urandom(size), properties=PERSISTENT)
+                    # Each priority has files of its own, which are made while followers come and go.
+                    priority = self.turns % 32 if name == "quorum" else None
+                    properties = Properties(delivery_mode=2, priority=priority).encode()
+                    client.publish(name, os.urandom(size), properties=properties)
                 tag += 3
             while client.expect(BasicAck).delivery_tag < tag:
                 pass

@@ -20,7 +20,7 @@ cdef Py_ssize_t WAIT, SLOW, WATCHED_ROUTES, WATCHED_OCTETS, DIRECT_OCTETS
 cdef class HotChannel:
     cdef readonly unsigned int id
     cdef public bint slow, confirming, watched, tracing
-    cdef public uint64_t published, publishes
+    cdef public uint64_t published, publishes, return_unroutable, drop_unroutable
     cdef public list refused
     cdef readonly UnsyncedQueues unsynced
     cdef readonly Unacked unacked

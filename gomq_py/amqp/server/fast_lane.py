@@ -415,7 +415,8 @@ class FastLane:
 
     def _stored(self, channel, route, persistent, taken):
         """Count a publish, and note whether to ack or nack it. ``taken``: all queues stored it."""
-        route.count()
+        if route.count() == 0:
+            channel.drop_unroutable += 1
         channel.publishes += 1
         if channel.confirming:
             channel.published += 1
@@ -434,6 +435,7 @@ class HotChannel:
         slow                            all frames go to slow_frame() (tx mode, unfinished message, closing)
         published, publishes            number of the last publish in confirm mode; count of publishes in all
                                         modes
+        return_unroutable, drop_unroutable  counts of publishes without a queue: mandatory ones, others
         refused                         numbers of the publishes to nack next
         unsynced                        queues whose messages must be on disk before the next acks
         prefetch_count, global_prefetch most unacked of each new consumer, of all together
@@ -443,9 +445,9 @@ class HotChannel:
     """
 
     __slots__ = (
-        "id", "slow", "confirming", "unsynced", "published", "publishes", "refused", "unacked",
-        "prefetch_count", "global_prefetch", "max_unacked", "consumers", "confirms", "in_confirming",
-        "in_settled", "watched", "tracing", "resume_at", "settling",
+        "id", "slow", "confirming", "unsynced", "published", "publishes", "return_unroutable",
+        "drop_unroutable", "refused", "unacked", "prefetch_count", "global_prefetch", "max_unacked", "consumers",
+        "confirms", "in_confirming", "in_settled", "watched", "tracing", "resume_at", "settling",
     )
 
     def __init__(self, id_):
@@ -453,7 +455,7 @@ class HotChannel:
         self.unsynced = UnsyncedQueues()
         self.slow = self.confirming = self.in_confirming = self.in_settled = False
         self.watched = self.tracing = False
-        self.published = self.publishes = 0
+        self.published = self.publishes = self.return_unroutable = self.drop_unroutable = 0
         self.refused = []
         self.confirms = None
         self.unacked = Unacked()

@@ -271,8 +271,13 @@ def _wait(channel, publication, at, taken):
 
 def _stored(channel, publication):
     channel.publishes += 1
-    if publication.mandatory and not publication.destinations and channel.is_open():
-        channel.send(return_frames(channel, publication.message))
+    if not publication.destinations:
+        if publication.mandatory:
+            channel.return_unroutable += 1
+            if channel.is_open():
+                channel.send(return_frames(channel, publication.message))
+        else:
+            channel.drop_unroutable += 1
     if channel.confirming:
         channel.published += 1
         if not publication.taken:

@@ -18,13 +18,24 @@ _WORDS = "disabled", "all", "failed", "returned"
 def retry_of(arguments, policy):
     """Return the back-off as (kinds, min_ms, max_ms), or None if returned messages do not wait.
 
-    ``kinds``: bits, such as LOST, of the returns after which a message waits. ``max_ms``: None if not set.
+    ``kinds``: bits, such as LOST, of the returns after which a message waits. Without a maximum each wait is
+    as long as the first, as in RabbitMQ.
     """
     type_, min_ms, max_ms = (arguments.get(row.argument, policy.get(row.policy)) for row in ROWS)
     kinds = TYPES.get(type_, 0)
     if not kinds or not is_count(min_ms) or min_ms == 0:
         return None
-    return kinds, min(min_ms, MAX_TIMER_MS), min(max_ms, MAX_TIMER_MS) if is_count(max_ms) else None
+    min_ms = min(min_ms, MAX_TIMER_MS)
+    return kinds, min_ms, min(max_ms, MAX_TIMER_MS) if is_count(max_ms) else min_ms
+
+
+def described(retry):
+    """A back-off from retry_of() in RabbitMQ's words."""
+    if retry is None:
+        return "disabled"
+    kinds, min_ms, max_ms = retry
+    word = next(name for name, bits in TYPES.items() if bits == kinds)
+    return f"{word} (min: {min_ms}ms, max: {max_ms}ms)"
 
 
 ROWS = (
@@ -38,7 +49,7 @@ ROWS = (
     Feature(
         argument="x-delayed-retry-min", place=25, kinds=NO_STREAM, check=checks.milliseconds,
         policy="delayed-retry-min", check_policy=policy_checks.count,
-        effect="How long they wait the first time; each time longer.",
+        effect="How long they wait the first time; with a maximum, each time longer.",
     ),
     Feature(
         argument="x-delayed-retry-max", place=26, kinds=NO_STREAM, check=checks.milliseconds,

@@ -7,7 +7,6 @@ unacked when the broker crashed counts as returned, if the queue delays all kind
 works in slices.
 """
 from gomq_py.broker.queues.due_timer import DueTimer
-from gomq_py.broker.values import MAX_TIMER_MS
 from gomq_py.hub.scheduler import Job
 
 # Messages made ready before others get their turn: about a millisecond.
@@ -21,7 +20,7 @@ class Retries(Job):
 
     def __init__(self, queue, scheduler, timers):
         super().__init__()
-        self.min_ms, self.max_ms = 0, None
+        self.min_ms = self.max_ms = 0
         self._timers = timers
         self._queue = queue
         self._began_ms = timers.now_ms()
@@ -35,7 +34,7 @@ class Retries(Job):
 
     def delay_ms(self, count):
         """Return the back-off in ms of a message that was returned ``count`` times."""
-        return min(self.min_ms * max(count, 1), MAX_TIMER_MS if self.max_ms is None else self.max_ms)
+        return min(self.min_ms * max(count, 1), self.max_ms)
 
     def wait(self, location, count, failures):
         """Start the back-off after a message's ``count``-th return, and record its end in the store."""

@@ -123,7 +123,7 @@ def _queues(vhost):
     for queue in list(vhost.queues.values()):
         if _is_definition(queue):
             yield {
-                "name": queue.name, "vhost": vhost.name, "durable": bool(queue.durable),
+                "name": queue.name, "vhost": vhost.name, "type": queue.type, "durable": bool(queue.durable),
                 "auto_delete": bool(queue.auto_delete), "arguments": jsonable(queue.arguments),
             }
 

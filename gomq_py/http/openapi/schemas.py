@@ -205,6 +205,7 @@ COMPONENTS = {
         "owner_pid_details": record({}, {**texts("name", "peer_host"), "peer_port": COUNT}),
         "consumer_details": some(ref("Consumer")), "incoming": some(ANYTHING), "deliveries": some(ANYTHING),
         "delivery_limit": COUNT, "messages_by_priority": OPEN, "messages_active_priorities": COUNT,
+        **texts("leader", "delayed_retry"), "members": some(TEXT), "online": some(TEXT),
         "message_groups": MESSAGE_GROUPS,
     }),
     "Member": record({

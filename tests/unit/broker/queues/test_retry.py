@@ -51,7 +51,7 @@ def waited(bench, queue, at_most=400):
     ({"x-delayed-retry-type": "disabled", "x-delayed-retry-min": 5}, {}, None),
     ({"x-delayed-retry-type": "all"}, {}, None),
     ({"x-delayed-retry-type": "all", "x-delayed-retry-min": 0}, {}, None),
-    ({"x-delayed-retry-type": "all", "x-delayed-retry-min": 5}, {}, (7, 5, None)),
+    ({"x-delayed-retry-type": "all", "x-delayed-retry-min": 5}, {}, (7, 5, 5)),
     (
         {"x-delayed-retry-type": "failed", "x-delayed-retry-min": 5, "x-delayed-retry-max": 9}, {},
         (LOST | FAILED, 5, 9),
@@ -61,7 +61,7 @@ def waited(bench, queue, at_most=400):
         (RETURNED, 5, 9),
     ),
     ({"x-delayed-retry-type": "disabled"}, {"delayed-retry-type": "returned", "delayed-retry-min": 5}, None),
-    ({"x-delayed-retry-min": 3}, {"delayed-retry-type": "all", "delayed-retry-min": 5}, (7, 3, None)),
+    ({"x-delayed-retry-min": 3}, {"delayed-retry-type": "all", "delayed-retry-min": 5}, (7, 3, 3)),
 ])
 def test_arguments_and_policy_say_what_waits(arguments, policy, expected):
     assert retry_of(arguments, policy) == expected
@@ -81,6 +81,18 @@ def test_each_return_waits_longer_up_to_the_maximum(bench):
 
     assert waits == pytest.approx([100, 200, 250, 250], abs=2)
     assert take(bench, queue)[2] == {"x-delivery-count": 4}
+
+
+def test_each_return_waits_as_long_as_the_first_without_a_maximum(bench):
+    """As RabbitMQ 4.3.6: 462 411 415 ms with a minimum of 400."""
+    queue = bench.limited({"x-delayed-retry-type": "all", "x-delayed-retry-min": 100})
+    bench.publish(queue, b"a")
+    waits = []
+    for _ in range(3):
+        queue.give_back(take(bench, queue)[1], FAILED)
+        waits.append(waited(bench, queue))
+
+    assert waits == pytest.approx([100, 100, 100], abs=2)
 
 
 def test_quorum_queues_back_off_does_not_grow_with_what_is_no_failure(bench):
