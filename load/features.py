@@ -2,15 +2,18 @@
 ``make bench`` runs it behind the table of loads.
 
 Rows that ``gomq-py-perf`` can express are run with it, in turn with a plain queue and the best of the rounds
-counted; delayed messages, ten thousand queues and ten thousand bindings are measured here. All of it on our
-own broker, alone.
+counted; delayed messages, schedules, ten thousand queues and ten thousand bindings are measured here. All of
+it on our own broker, alone.
 """
 import argparse
+import contextlib
+import json
 import os
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -19,7 +22,7 @@ from gomq_py.client.connection import Connection
 from gomq_py.content.properties import Properties
 from gomq_py.perf.process import cpu_seconds, memory_octets
 from load.brokers import GomqBroker
-from load.scenarios import ROOT, Row, command, measure
+from load.scenarios import QUEUE, ROOT, Row, command, measure
 
 DOCUMENT = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- features: written by load.features -->", "<!-- end of features -->"
@@ -27,9 +30,11 @@ BEGIN, END = "<!-- features: written by load.features -->", "<!-- end of feature
 # What a kind of queue may cost beside its plain twin: limits of our own.
 TWINS = {
     "priority": ("plain", 1.5), "ttl": ("plain", 1.25), "length": ("plain", 1.25), "limit": ("acked", 1.25),
-    "stream": ("hundreds", 1.5), "groups": ("keyed", 2),
+    "stream": ("hundreds", 1.5), "groups": ("keyed", 2), "stuck": ("groups", 1.25),
 }
-KEYED = "-y 100 -a 1 -P 10 -e keyed --exchange-type fanout --key-count 1000"
+KEYED = "-y 100 -a 1 -P 100 -e keyed --exchange-type fanout --key-count 1000"
+GROUPS = {"x-message-group": "routing-key"}
+GROUPED = f"{KEYED} --queue-args '{json.dumps(GROUPS)}'"
 STREAM = """--queue-args '{"x-queue-type": "stream"}'"""
 ROWS = (
     Row("plain", "plain queue", "-V"),
@@ -46,11 +51,9 @@ ROWS = (
     ),
     Row("hundreds", "plain queue, persistent, acks of 100, prefetch 1000", "-V -p -a 100 -P 1000"),
     Row("stream", "stream, the same", f"-V -p -a 100 -P 1000 {STREAM}"),
-    Row("keyed", "plain queue, 1000 keys, 100 consumers with a prefetch of 10, each message acked", KEYED),
-    Row(
-        "groups", "x-message-group, the same",
-        KEYED + " --queue-args '{\"x-message-group\": \"routing-key\"}'",
-    ),
+    Row("keyed", "plain queue, 1000 keys, 100 consumers with a prefetch of 100, each message acked", KEYED),
+    Row("groups", "x-message-group, the same", GROUPED),
+    Row("stuck", "x-message-group, the same behind the messages of a stuck group", GROUPED),
 )
 QUEUES = BINDINGS = 10_000
 # Messages of one write, and so the confirms that are outstanding.
@@ -58,8 +61,10 @@ BATCH = 1000
 BODY = bytes(16)
 LEVELS = 10
 # Limits of our own, for what has no twin: CPU time per message in us, octets of memory per message.
-MOST_US = {"levels": 6, "hop": 3, "delayed": 5, "hashed": 5}
-MOST_DELAYED_OCTETS = 24
+MOST_US = {"levels": 6, "hop": 3, "delayed": 5, "passed": 5, "schedules": 100, "hashed": 5}
+MOST_DELAYED_OCTETS = MOST_PASSED_OCTETS = 24
+MOST_SCHEDULE_OCTETS = 1500
+SCHEDULES, SCHEDULES_S = 5000, 5
 
 
 @dataclass
@@ -80,22 +85,27 @@ def main(arguments=None):
             runs = {row.key: [] for row in ROWS}
             for number in range(options.rounds):
                 for row in ROWS:
-                    runs[row.key].append(measure(row, broker, options.seconds))
+                    with before(row, broker, options.delayed):
+                        runs[row.key].append(measure(row, broker, options.seconds))
                     print(
                         f"{row.key} {number + 1}/{options.rounds}: {runs[row.key][-1]}", file=sys.stderr,
                         flush=True,
                     )
             figures = [
                 *levels(broker, options.messages), *dead_letters(broker, options.messages),
-                *delayed(broker, options.delayed), *stuck_group(broker, options.delayed, options.messages),
                 *hashed(broker, options.messages), *many_bindings(broker), *worst_topics(broker)]
         finally:
             broker.stop()
-        broker = GomqBroker(folder).start()
-        try:
-            figures += many_queues(broker)
-        finally:
-            broker.stop()
+        # each on a broker that has just started: memory that was used before would hide what they take
+        for work in (
+            partial(delayed, count=options.delayed), partial(passed_over, count=options.delayed),
+            partial(schedules, count=options.schedules), many_queues,
+        ):
+            broker = GomqBroker(folder).start()
+            try:
+                figures += work(broker)
+            finally:
+                broker.stop()
     text = document(runs, figures, version, options)
     print(text)
     if not options.no_write:
@@ -111,6 +121,8 @@ def _options(arguments):
         "--messages", type=int, default=200_000, help="of the rows that count them (%(default)s)"
     )
     parser.add_argument("--delayed", type=int, default=1_000_000, help="messages that wait (%(default)s)")
+    parser.add_argument(
+        "--schedules", type=int, default=SCHEDULES, help="schedules of a second each (%(default)s)")
     parser.add_argument("--no-write", action="store_true", help="leave docs/performance.md alone")
     return parser.parse_args(arguments)
 
@@ -186,42 +198,82 @@ def delayed(broker, count):
     ]
 
 
-def stuck_group(broker, stuck, count):
-    """Messages of a thousand groups taken and acked, alone and behind ``stuck`` messages of a group whose
-    first message nobody acks.
-    """
-    figures = []
+def before(row, broker, stuck):
+    """What must be there while a row is measured, as a context."""
+    return stuck_group(broker, QUEUE, stuck) if row.key == "stuck" else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def stuck_group(broker, queue, count):
+    """A queue that has looked at ``count`` messages of a group, the first of which is never acked."""
     with Connection(broker.uri, timeout_s=300) as connection:
-        for name, before in (("alone", 0), ("behind", stuck)):
-            channel = connection.channel()
-            channel.exchange_declare("keyed", "fanout", durable=True)
-            channel.queue_declare("groups", durable=True, arguments={"x-message-group": "routing-key"})
-            channel.queue_bind("groups", "keyed")
-            if before:
-                _publish(channel, "keyed", lambda _: "stuck", before)
-                assert channel.get("groups") is not None
-            _publish(channel, "keyed", lambda number: f"key{number % 1000}", count)
-            elapsed_s, cpu_s = _timed(broker, lambda: _take_all(connection, "groups", count))
-            title = f"behind {before:,} of a stuck group" if before else "with x-message-group"
-            figures.append(Figure(
-                f"{count:,} messages of 1000 groups, {title}, taken and acked",
-                _per_message(count, elapsed_s, cpu_s)))
-            channel.queue_delete("groups")
-            channel.exchange_delete("keyed")
-            channel.close()
-    return figures
+        channel, other = connection.channel(), connection.channel()
+        channel.queue_declare(queue, durable=True, arguments=GROUPS)
+        channel.exchange_declare("stuck", "fanout", durable=True)
+        channel.queue_bind(queue, "stuck")
+        _publish(channel, "stuck", lambda number: "stuck" if number < count else "last", count + 1)
+        channel.exchange_delete("stuck")
+        for consumer in (channel, other):
+            consumer.qos(1)
+            consumer.consume(queue)
+            delivery = consumer.next_delivery(60)
+            assert delivery is not None
+        assert delivery.routing_key == "last"
+        other.ack(delivery.delivery_tag)
+        other.close()
+        yield
 
 
-def _take_all(connection, queue, count):
-    """Take and ack ``count`` messages, with a prefetch of 1000."""
-    channel = connection.channel()
-    channel.qos(1000)
-    channel.consume(queue)
-    for taken in range(1, count + 1):
-        delivery = channel.next_delivery(60)
-        if taken % 100 == 0 or taken == count:
-            channel.ack(delivery.delivery_tag, multiple=True)
-    channel.close()
+def passed_over(broker, count):
+    """Messages that wait behind the first of their group: what publishing one and looking at it costs."""
+    octets = memory_octets(broker.pid)["anonymous"]
+    cpu_s, began = cpu_seconds(broker.pid), time.monotonic()
+    with stuck_group(broker, "passed", count):
+        elapsed_s, cpu_s = time.monotonic() - began, cpu_seconds(broker.pid) - cpu_s
+        octets = (memory_octets(broker.pid)["anonymous"] - octets) / count
+        with Connection(broker.uri, timeout_s=120) as connection:
+            connection.channel().queue_delete("passed")
+    return [
+        Figure(
+            f"{count:,} messages of a stuck group, published and looked at",
+            f"{_per_message(count, elapsed_s, cpu_s, MOST_US['passed'])}, "
+            f"{octets:.1f} octets of memory each (at most {MOST_PASSED_OCTETS})"),
+    ]
+
+
+def schedules(broker, count):
+    """Schedules of a second each: what keeping one costs in memory, and each message that goes out."""
+    with Connection(broker.uri, timeout_s=120) as connection:
+        channel = connection.channel()
+        channel.exchange_declare(
+            "repeating", "x-delayed-message", arguments={"x-delayed-type": "fanout"}, durable=True)
+        channel.queue_declare("sent", durable=True)
+        channel.queue_bind("sent", "repeating")
+        octets = memory_octets(broker.pid)["anonymous"]
+        _publish(channel, "repeating", lambda _: "k", count, [
+            Properties(delivery_mode=2, headers={"x-schedule": {"name": str(number), "every": 1000}})
+            for number in range(count)])
+        octets = (memory_octets(broker.pid)["anonymous"] - octets) / count
+        channel.consume("sent", no_ack=True)
+        for _ in range(count):  # the first second is that of the publishes
+            assert channel.next_delivery(60) is not None
+        sent = 0
+
+        def take():
+            nonlocal sent
+            ends_at = time.monotonic() + SCHEDULES_S
+            while time.monotonic() < ends_at:
+                sent += channel.next_delivery(60) is not None
+
+        elapsed_s, cpu_s = _timed(broker, take)
+        channel.exchange_delete("repeating")
+        channel.queue_delete("sent")
+    return [
+        Figure(
+            f"{count:,} schedules of a second each, a message that goes out",
+            f"{_per_message(sent, elapsed_s, cpu_s, MOST_US['schedules'])}, {octets:.0f} octets of memory "
+            f"for each schedule (at most {MOST_SCHEDULE_OCTETS})"),
+    ]
 
 
 def hashed(broker, count):
@@ -308,7 +360,7 @@ def worst_topics(broker):
 
 
 def many_queues(broker):
-    """Ten thousand durable queues on a broker that has just started."""
+    """Ten thousand durable queues."""
     with Connection(broker.uri, timeout_s=120) as connection:
         channel = connection.channel()
         channel.queue_declare("first", durable=True)
@@ -374,8 +426,8 @@ def document(runs, figures, version, options):
         ),
         "",
         (
-            "| queue, 1 publisher and 1 consumer of 16 octets | CPU us per message | beside "
-            "its plain twin | at most |"
+            "| queue, 16 octets, 1 publisher, 1 consumer unless it says otherwise | CPU us per message "
+            "| beside its plain twin | at most |"
         ),
         "|---|---|---|---|",
     ]

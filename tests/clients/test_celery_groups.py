@@ -1,6 +1,7 @@
 """Celery with message groups, as docs/groups.md shows it: one task of a customer at a time, in order, however
 many the worker runs at once and takes ahead.
 """
+import contextlib
 import re
 import subprocess
 import sys
@@ -14,7 +15,8 @@ from tests.unit.source_tree import ROOT
 EXAMPLES = re.findall(
     r"```python\n(.*?)```", (ROOT / "docs" / "groups.md").read_text(encoding="utf-8"), re.DOTALL
 )
-# What the page's task does not do: stay for a moment, and tell when it begins and ends.
+# What the page's task does not do: stay for a moment, and tell when it begins and ends; and a task that is
+# retried.
 TASK = '''
 import threading
 running, lock = [], threading.Lock()
@@ -30,6 +32,12 @@ def charge(customer, number):
 
 gone = threading.Event()
 app.tasks["charge"].run = charge
+
+@app.task(name="again", bind=True)
+def again(self):
+    if not self.request.retries:
+        raise self.retry(countdown=0)
+    print(f"{self.request.headers['customer']} {self.request.retries}", flush=True)
 '''
 
 
@@ -45,11 +53,9 @@ def module(tmp_path, broker_url):
     names["app"].close()
 
 
-def test_tasks_of_one_customer_run_in_order(module, tmp_path):
-    app, send = module["app"], module["send"]
-    for number in range(20):
-        for customer in ("acme", "other", "third"):
-            send(app, customer, number)
+@contextlib.contextmanager
+def working(tmp_path):
+    """A worker while it runs, as a function: [(customer, number)] of the lines that it has printed."""
     log = tmp_path / "log"
     with log.open("w") as out:
         worker = subprocess.Popen(
@@ -58,13 +64,28 @@ def test_tasks_of_one_customer_run_in_order(module, tmp_path):
              "--without-heartbeat"],
             cwd=tmp_path, stdout=out, stderr=subprocess.STDOUT)
     try:
-        def done():
-            return re.findall(r"\b(acme|other|third) (\d+)$", log.read_text(), re.MULTILINE)
-        wait_until(lambda: len(done()) == 60, PATIENCE_S, what="60 tasks")
+        yield lambda: re.findall(r"\b(acme|other|third) (\d+)$", log.read_text(), re.MULTILINE)
     finally:
         worker.kill()
         worker.wait()
+    assert "AssertionError" not in log.read_text()
+
+
+def test_tasks_of_one_customer_run_in_order(module, tmp_path):
+    app, send = module["app"], module["send"]
+    for number in range(20):
+        for customer in ("acme", "other", "third"):
+            send(app, customer, number)
+
+    with working(tmp_path) as done:
+        wait_until(lambda: len(done()) == 60, PATIENCE_S, what="60 tasks")
 
     for customer in ("acme", "other", "third"):
         assert [int(number) for name, number in done() if name == customer] == list(range(20))
-    assert "AssertionError" not in log.read_text()
+
+
+def test_a_task_that_is_retried_keeps_its_customer(module, tmp_path):
+    module["app"].send_task("again", headers={"customer": "acme"})
+
+    with working(tmp_path) as done:
+        wait_until(lambda: ("acme", "1") in done(), PATIENCE_S, what="the second attempt")

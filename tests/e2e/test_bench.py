@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from gomq_py.hub.admission import DESCRIPTORS_SHARE
-from load import bench, costs, scaling, shovels
+from load import bench, costs, features, scaling, shovels
 from load.costs import COSTS, Cost
 from load.plot import log_plot
 from load.scenarios import MQTT_ROWS, ROWS
@@ -182,6 +182,24 @@ def test_a_plot_has_a_line_for_each_series_and_a_mark_for_each_power_of_ten():
     texts = [each.text for each in picture.iter(f"{drawn}text")]
     assert len(list(picture.iter(f"{drawn}polyline"))) == 2
     assert {"Cost & size", "0.1", "1", "10", "100", "1 k"} <= set(texts)
+
+
+def test_features_are_measured_beside_their_plain_twins():
+    finished = subprocess.run(
+        [
+            sys.executable, "-m", "load.features", "--no-write", "--rounds", "1", "--seconds", "0.3",
+            "--messages", "2000", "--delayed", "2000", "--schedules", "50",
+        ],
+        cwd=ROOT, capture_output=True, text=True, timeout=in_time(200),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+    assert finished.returncode == 0, finished.stderr
+    printed = finished.stdout
+    assert all(f"\n| {row.title} | " in printed for row in features.ROWS)
+    assert {*features.TWINS} <= {row.key for row in features.ROWS}
+    assert "| 2,000 messages of a stuck group, published and looked at | " in printed
+    assert "| 50 schedules of a second each, a message that goes out | " in printed
 
 
 def test_the_document_has_a_place_for_the_plots():

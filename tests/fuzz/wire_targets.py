@@ -16,6 +16,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.content import fields
 from gomq_py.content.properties import Properties, PropertyEdit, PropertyScan
 from gomq_py.errors import Malformed
+from gomq_py.storage.stores.groups import GroupKey
 from tests.fuzz.target import Draw, Target, pieces
 from tests.support.exact import exact, fenced
 from tests.support.lanes import NOW_MS, LaneBench, ack, content_header, publish
@@ -34,6 +35,10 @@ PROPERTIES = Properties(
     content_type="text/plain", content_encoding="gzip", headers={"a": 1, "BCC": ["q"]}, delivery_mode=2,
     priority=5, correlation_id="c", reply_to="amq.rabbitmq.reply-to", expiration="1000", message_id="m",
     timestamp=1_700_000_000, type="t", user_id="guest", app_id="a", cluster_id="k")
+
+
+# Octets of the longest key of a group that is kept whole.
+WHOLE_KEY = 32
 
 
 # frames
@@ -131,6 +136,7 @@ def run_properties(data):
     assert well_formed
     assert repr(Properties.decode(decoded.encode())) == repr(decoded)
     raw = bytes(data)
+    _check_group_keys(raw, decoded)
     edit = PropertyEdit(raw)
     assert edit.octets() == raw
     edit.expiration = None
@@ -140,10 +146,29 @@ def run_properties(data):
     assert Properties.decode(edit.octets()).headers["x-death"] == [1]
 
 
+def _check_group_keys(raw, decoded):
+    """The key of a message's group is the same in octets and decoded."""
+    assert _is_key_of(GroupKey("correlation-id").of_octets(raw), decoded.correlation_id)
+    for name, value in list((decoded.headers or {}).items())[:4]:
+        key = name.encode("utf-8", "surrogateescape")
+        if isinstance(value, int) and not isinstance(value, (bool, fields.Seconds)):
+            value = str(value)
+        assert not key or _is_key_of(GroupKey("header", key).of_octets(raw), value)
+
+
+def _is_key_of(key, value):
+    if isinstance(value, str):
+        value = value.encode("utf-8", "surrogateescape")
+    if not value or not isinstance(value, bytes):
+        return key is None
+    return key == value if len(value) <= WHOLE_KEY else len(key) == WHOLE_KEY + 1
+
+
 def sample_properties():
     yield PROPERTIES.encode()
     yield Properties(delivery_mode=1).encode()
     yield Properties(headers={}).encode()
+    yield Properties(headers={**TABLE, "key": "k" * 40, "small": -7}, correlation_id="c" * 33).encode()
     yield Properties(expiration="").encode()
     yield b"\x00\x02"
     yield b"\x00\x00"

@@ -263,3 +263,17 @@ def test_what_stands_beside_a_chart_is_not_cut_off(ui):
     }""")
 
     assert len(starts) > 2 and min(starts) >= 0
+
+
+def test_a_queues_page_names_the_group_that_most_messages_wait_for(ui, channel, name):
+    group = "<b>acme</b>"
+    channel.queue_declare(name, durable=True, arguments={"x-message-group": "header:customer"})
+    for customer in (group, group, group, "other"):
+        channel.basic_publish("", name, b"x", pika.BasicProperties(headers={"customer": customer}))
+    wait_until(lambda: channel.basic_get(name)[0])
+    channel.connection.channel().basic_get(name)
+
+    ui.open(f"#/queues/%2F/{name}")
+
+    expect(ui.page.get_by_text(f"{group}: 2", exact=True)).to_be_visible()
+    expect(ui.page.get_by_text("2 of 1 groups", exact=True)).to_be_visible()
