@@ -58,10 +58,10 @@ class Group(click.Group):
             click.echo(f"gomq-py-ctl: {shown(str(error))}", err=True)
             ctx.exit(error.exit_code)
         except UNEXPECTED as error:
-            if os.environ.get("GOMQ_CTL_TRACEBACK") or ctx.obj is None or not ctx.obj.api.has_answered:
+            if os.environ.get("GOMQ_CTL_TRACEBACK") or ctx.obj is None or not ctx.obj.answered_at:
                 raise
             click.echo(
-                f"gomq-py-ctl: what answers at {ctx.obj.api.address} is not what this command expects of a "
+                f"gomq-py-ctl: what answers at {ctx.obj.answered_at} is not what this command expects of a "
                 "management API "
                 f"({type(error).__name__}; GOMQ_CTL_TRACEBACK=1 shows where)", err=True,
             )

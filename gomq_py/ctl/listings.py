@@ -1,9 +1,10 @@
 """Commands that print a list: lavinmqctl's commands and columns, and lists that lavinmqctl lacks."""
 import click
 
+from gomq_py.ctl.columns import check
 from gomq_py.ctl.commands import command
+from gomq_py.ctl.output import has, path_of
 from gomq_py.ctl.session import argument
-from gomq_py.ctl.output import has
 
 _POLICY = "vhost name pattern apply-to definition priority"
 # command: (title of its list, path, columns)
@@ -68,7 +69,8 @@ def _listing(name, what, path, columns, maybe):
         wanted, more = chosen or columns, () if chosen else maybe
         rows = session.api.get(
             *(part.format(vhost=session.vhost) for part in path.split("/")),
-            columns=",".join((*wanted, *more)))
+            columns=",".join(".".join(path_of(column)) for column in (*wanted, *more)))
+        check(session, path, chosen, rows)
         session.out.rows(
             f"Listing {what}", rows,
             (*wanted, *(column for column in more if any(has(row, column) for row in rows))))
