@@ -19,7 +19,7 @@ def check(session, path, chosen, rows):
     if not missing:
         return
     described = _described(session.api, path)
-    if described is None:  # another broker
+    if described is None:  # another broker, or a list that is always empty
         session.out.said(f"gomq-py-ctl: nothing here has a field {', '.join(missing)}")
         return
     unknown = [column for column in missing if not _knows(*described, path_of(column))]
@@ -38,7 +38,7 @@ def _described(api, path):
         arrays = [one for one in _plain(answer["application/json"]["schema"], schemas) if "items" in one]
     except (APIError, ValueError, LookupError, TypeError, AttributeError):
         return None
-    return {"anyOf": [one["items"] for one in arrays]}, schemas
+    return ({"anyOf": [one["items"] for one in arrays]}, schemas) if arrays else None
 
 
 def _plain(schema, schemas):

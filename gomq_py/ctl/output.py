@@ -28,12 +28,17 @@ class Output:
             return
         if not self.quiet:
             click.echo(f"{title} ... {'' if rows else 'none'}".rstrip(), err=True)
+        lines = self.lines(rows, columns)
+        for line in lines[1:] if self.quiet else lines:
+            click.echo(line)
+
+    def lines(self, rows, columns):
+        """The lines of a table, with the names of the ``columns`` as the first."""
         table = [list(columns), *([shown(at(row, column)) for column in columns] for row in rows)]
+        if self.form == "text":
+            return ["\t".join(line) for line in table]
         widths = [max(map(len, cells)) for cells in zip(*table)]
-        for line in table[1:] if self.quiet else table:
-            click.echo(
-                "\t".join(line) if self.form == "text"
-                else "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+        return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in table]
 
     def fields(self, values):
         """Print one object as ``key: value`` lines, or as JSON."""
