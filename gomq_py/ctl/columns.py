@@ -22,9 +22,10 @@ def check(session, path, chosen, rows):
     if described is None:  # another broker, or a list that is always empty
         session.out.said(f"gomq-py-ctl: nothing here has a field {', '.join(missing)}")
         return
-    unknown = [column for column in missing if not _knows(*described, path_of(column))]
+    schema, schemas = described
+    unknown = [column for column in missing if not _knows(schema, schemas, path_of(column))]
     if unknown:
-        names = sorted({name for one in _plain(*described) for name in one.get("properties", ())})
+        names = sorted({name for one in _plain(schema, schemas) for name in one.get("properties", ())})
         raise click.UsageError(f"no such column: {', '.join(unknown)}; there are {', '.join(names)}")
 
 

@@ -11,8 +11,6 @@ from gomq_py.observability import log
 
 LOG = log.logger("http")
 blueprint = Blueprint("settings", __name__)
-# What rabbitmqctl can set while a broker runs; a file and a reload change more.
-CHANGEABLE = ("log_level", "memory_high_watermark", "free_disk_min")
 ORIGIN = "management API"
 
 
@@ -35,14 +33,15 @@ def list_settings():
 @blueprint.put("/api/settings/<name>")
 @access(ADMINISTRATOR)
 def put_setting(name):
-    """Set log_level, memory_high_watermark or free_disk_min to ``value``, at once. The next reload or start
-    takes what the configuration says.
+    """Set an adjustable setting to ``value``, at once. The next reload or start takes what the configuration
+    says.
     """
     if name not in BY_ATTRIBUTE:
         raise NoSuchObject(f"no such setting: {name}")
-    if name not in CHANGEABLE:
-        raise BadRequest(f"{name} is set in the configuration; set here are {', '.join(CHANGEABLE)}")
     option, given = BY_ATTRIBUTE[name], body(required=("value",))["value"]
+    if not option.adjustable:
+        adjustable = ", ".join(one.attribute for one in OPTIONS if one.adjustable)
+        raise BadRequest(f"{name} is set in the configuration; set here are {adjustable}")
     try:
         value = option.kind.check("" if given is None else given)  # "None" reads as a level of the log
     except ValueError as error:
