@@ -2,6 +2,7 @@
 import json
 import os
 import pty
+import re
 import socket
 import subprocess
 import threading
@@ -9,7 +10,7 @@ import threading
 import pika
 import pytest
 
-from tests.ctl.running import Runner, environment, in_process
+from tests.ctl.running import Runner, commands, environment, in_process
 from tests.support import certificates
 from tests.support.broker_process import ROOT, BrokerProcess
 from tests.support.waiting import in_time, wait_until
@@ -408,3 +409,14 @@ def test_watch_goes_on_when_the_broker_comes_back(run, monkeypatch):
     told = run("watch", "--count", "3", "--interval", "0")
 
     assert "one\n" in told and "gomq-py-ctl: no broker answers\n" in told and "three\n" in told
+
+
+# the page
+
+def test_commands_that_the_page_lists_are_there():
+    page = (ROOT / "docs" / "management.md").read_text(encoding="utf-8")
+    table = page.partition("| command | effect |")[2].partition("\n\n")[0]
+    named = {words.split()[0] for line in table.splitlines()[2:] for words in
+             re.findall("`([^`]+)`", line.split("|")[1])}
+
+    assert len(named) > 40 and named <= set(commands)
