@@ -92,16 +92,18 @@ def check_port_connectivity(session, address):
     failed = [
         f"{host}:{port} ({error.strerror or error})"
         for one in session.api.get("overview")["listeners"]
-        for host, port in [(address or _reachable(one["ip_address"]), one["port"])]
+        for host, port in [(address or _reachable(one["ip_address"], session.api), one["port"])]
         for error in [_why_not(host, port)] if port and error is not None]
     if failed:
         _fail(f"no connection to {', '.join(failed)}")
     session.out.said("Connections to all ports are possible")
 
 
-def _reachable(address):
-    """The address to connect to for a listener's; one that listens on all addresses is asked at loopback."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(address, address)
+def _reachable(address, api):
+    """The host to connect to for a listener's address; for one on all addresses, the host of the API."""
+    if address not in ("", "0.0.0.0", "::"):
+        return address
+    return "localhost" if api.unix_path else api.host
 
 
 def _why_not(host, port):

@@ -38,7 +38,7 @@ LISTS = {
     ),
     "list_parameters": ("parameters", "parameters", "vhost component name value"),
     "list_global_parameters": ("global parameters", "global-parameters", "name value"),
-    "list_feature_flags": ("feature flags, of which there are none", "feature-flags", "name state"),
+    "list_feature_flags": ("feature flags", "feature-flags", "name state"),
     "environment": ("settings", "settings", "section key value origin"),
     "list_schedules": (
         "schedules", "schedules/{vhost}", "exchange name cron timezone every missed user next"

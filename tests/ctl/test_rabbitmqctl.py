@@ -321,7 +321,7 @@ def test_port_that_takes_no_connection_fails_the_check(run, monkeypatch):
 
     run("check_port_connectivity", code=FAILED)
 
-    assert run.said == "Error: no connection to ::1:5672 (Connection refused)\n"
+    assert run.said == "Error: no connection to 127.0.0.1:5672 (Connection refused)\n"
 
 
 def test_start_is_awaited(tmp_path):
@@ -419,4 +419,4 @@ def test_commands_that_the_page_lists_are_there():
     named = {words.split()[0] for line in table.splitlines()[2:] for words in
              re.findall("`([^`]+)`", line.split("|")[1])}
 
-    assert len(named) > 40 and named <= set(commands)
+    assert len(named) > 30 and named <= set(commands)
