@@ -1,4 +1,5 @@
 """The command watch: a live table of queues, as top is one of processes."""
+import contextlib
 import shutil
 import sys
 import time
@@ -27,6 +28,11 @@ CLEAR = "\x1b[H\x1b[J"
 @click.option("--count", type=click.IntRange(1), help="Tables until the end; without it, until Ctrl-C.")
 def watch(session, sort, interval, count):
     """Show the queues of the virtual host in a live table, as many as fit, below the broker's rates."""
+    with contextlib.suppress(KeyboardInterrupt):
+        _watch(session, sort, interval, count)
+
+
+def _watch(session, sort, interval, count):
     is_terminal = sys.stdout.isatty() and session.out.form == "table"
     done = 0
     while True:
@@ -47,10 +53,7 @@ def watch(session, sort, interval, count):
         done += 1
         if done == count:
             return
-        try:
-            time.sleep(interval)
-        except KeyboardInterrupt:
-            return
+        time.sleep(interval)
 
 
 def _rows(session, sort, most):
