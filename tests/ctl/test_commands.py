@@ -234,6 +234,16 @@ def test_a_paused_queue_is_found_by_the_doctor(ctl):
     done(ctl("delete_queue", "lazy"))
 
 
+def test_files_that_are_kept_are_named_by_the_doctor(broker, ctl):
+    kept = Path(broker.data_dir) / "set-aside" / "of-a-queue"
+    kept.mkdir(parents=True)
+
+    rows = data(ctl("-f", "json", "doctor"))
+
+    assert any(row["subject"] == "data folder" and str(kept) in row["text"] for row in rows)
+    kept.rmdir()
+
+
 @pytest.mark.parametrize("days_left, finding", [
     (-1, ("BAD", "has ended")), (3, ("warning", "ends within 14 days")), (60, None)
 ])
