@@ -5,12 +5,14 @@ A check that fails ends with exit code 69, as there.
 import socket
 import sys
 import time
+from datetime import datetime
 
 import click
 
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.cluster import figures_of
 from gomq_py.ctl.commands import command
+from gomq_py.ctl.output import shown
 from gomq_py.ctl.session import argument
 
 # EX_UNAVAILABLE, with which rabbitmq-diagnostics ends where a check fails.
@@ -143,6 +145,15 @@ def _reach(api):
     except APIError as error:
         if error.status != 401:
             raise
+
+
+@command("log_tail")
+@click.option("-N", "--number", type=click.IntRange(1), default=50, show_default=True, help="Lines.")
+def log_tail(session, number):
+    """Print the last lines of the broker's log."""
+    for line in session.api.get("log", last=number)["lines"]:
+        at = datetime.fromtimestamp(line["at"] / 1000).isoformat(" ", "milliseconds")
+        click.echo(shown(f"{at} {line['level']} {line['source']}: {line['message']}"))
 
 
 @command("listeners")

@@ -86,7 +86,8 @@ def names(*path, per_vhost=True, field="name"):
     def complete(context, _parameter, incomplete):
         try:
             session = make_session(
-                **{**context.find_root().params, "password_file": None}, timeout_s=COMPLETION_TIMEOUT_S)
+                **{
+                    **context.find_root().params, "password_file": None, "timeout_s": COMPLETION_TIMEOUT_S})
             query = {"columns": field}
             if path[0] in _PAGED:
                 query.update(page=1, page_size=MOST, name=incomplete)

@@ -266,6 +266,23 @@ def test_status_names_listeners(broker, run):
     } in listed
 
 
+def test_last_lines_of_the_log_are_printed(run):
+    run("set_disk_free_limit", "1")
+    run("set_disk_free_limit", "0")
+
+    line, = run("log_tail", "-N", "1").splitlines()
+
+    assert line.endswith(" info http: free_disk_min: 1 -> 0")
+
+
+def test_request_has_a_time_and_lists_have_rabbitmqctls_formatters():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        finished = in_process(uri, "list_queues", "--timeout", "0.01", "--formatter=json")
+
+    assert finished.exit_code == 2 and "timed out" in finished.stderr
+
+
 # checks
 
 @pytest.mark.parametrize("words", [
