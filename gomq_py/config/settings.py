@@ -22,8 +22,7 @@ ENVIRONMENT_PREFIXES = ("GOMQ_", "LAVINMQ_")
 # The first user's password, of which only the hash is kept. LavinMQ's variable of this name holds a hash
 # already.
 PLAIN_PASSWORD, PASSWORD_HASH_OF_IT, LAVINMQ_PASSWORD_HASH = (
-    "GOMQ_DEFAULT_PASSWORD", "GOMQ_DEFAULT_PASSWORD_HASH", "LAVINMQ_DEFAULT_PASSWORD"
-)
+    "GOMQ_DEFAULT_PASSWORD", "GOMQ_DEFAULT_PASSWORD_HASH", "LAVINMQ_DEFAULT_PASSWORD")
 SECTION_ALIASES = {"http": "mgmt"}
 SNI_PREFIX = "sni:"
 # [shovel:NAME]; the shovels check its keys.
@@ -44,6 +43,7 @@ class Option:
         name           of the attribute, if not ``prefix`` and key
         environment    names without their prefix
         aliases        deprecated (section, key) pairs that still work
+        adjustable     by an operator over the management API, until the next reload
         shared         should be alike on all nodes of a cluster, any of which may lead
     """
 
@@ -59,6 +59,7 @@ class Option:
     aliases: tuple[tuple[str, str], ...] = ()
     reloadable: bool = False
     pending: str = ""
+    adjustable: bool = False
     shared: bool = False
 
     @property
@@ -93,7 +94,7 @@ OPTIONS: tuple[Option, ...] = (
           "Folder of everything the broker keeps; made when it is missing.", flags=("-D", "--data-dir"),
           environment=("DATADIR",)),
     _main("log_level", LOG_LEVEL, "info", "Least severe message that is logged.", flags=("-l", "--log-level"),
-          reloadable=True),
+          reloadable=True, adjustable=True),
     _main("log_file", PATH, "", "File that the log is appended to; empty for standard error.",
           reloadable=True),
     _main("log_format", choice("text", "json"), "text", "A line of text, or one JSON object per line.",
@@ -151,14 +152,14 @@ OPTIONS: tuple[Option, ...] = (
           pending="a loop: every delivery is noticed within two seconds of its time"),
     _main("free_disk_min", COUNT, 0,
           "Free octets of disk below which publishers are held; never less than three segments.",
-          reloadable=True),
+          reloadable=True, adjustable=True),
     _main("free_disk_warn", COUNT, 0,
           "Free octets of disk below which a warning is logged; never less than six segments.",
           reloadable=True),
     _main("memory_high_watermark", MEMORY, 0.6,
           "Memory above which publishers are held: a share of what the machine or the container has, "
           "octets, or a size such as 512MiB; 0 for no limit. The rest is for the page cache.",
-          reloadable=True),
+          reloadable=True, adjustable=True),
     _main("log_exchange", BOOLEAN, False,
           "Publish the log to the exchange amq.rabbitmq.log of the default virtual host.", shared=True),
     _main("event_exchange", BOOLEAN, False,
@@ -515,8 +516,7 @@ assert len(BY_ATTRIBUTE) == len(OPTIONS)
 # Keys of a [sni:host] section; each also with amqp_, mqtt_ or http_ in front.
 SNI_KEYS = (
     "tls_cert", "tls_key", "tls_min_version", "tls_ciphers", "tls_verify_peer", "tls_ca_cert",
-    "tls_keylog_file", "tls_fail_if_no_peer_cert",
-)
+    "tls_keylog_file", "tls_fail_if_no_peer_cert")
 SNI_PROTOCOLS = ("amqp_", "mqtt_", "http_")
 
 

@@ -46,6 +46,28 @@ def change_password(session, user, password):
     session.api.put("users", user, body={"password": asked_password(password), "tags": there["tags"]})
 
 
+@command("clear_password")
+@argument("user")
+def clear_password(session, user):
+    """Let nobody log in with a user's password; the tags stay, and certificates and tokens are taken."""
+    session.api.put(
+        "users", user, body={"password_hash": "", "tags": session.api.get("users", user)["tags"]})
+
+
+@command("authenticate_user")
+@argument("user")
+@click.argument("password", required=False)
+def authenticate_user(session, user, password):
+    """Try whether a user can log in with a password. Exit code 1 if not.
+
+    Without PASSWORD, prompt for it or read it from a pipe.
+    """
+    found = session.api.post("users", user, "authenticate", body={"password": asked_password(password)})
+    if not found["authenticated"]:
+        raise APIError(f"failed to authenticate: {found['reason']}", 401)
+    session.out.said("Success")
+
+
 @command("set_user_tags", help=f"Replace a user's tags: {TAGS_HELP}.")
 @argument("user")
 @click.argument("tags", nargs=-1)

@@ -203,7 +203,10 @@ def _header(value):
 _ONLY_HERE = ("messages", "move", "copy", "replay")
 _SAYS_NOTHING = ("Not Found", "Object Not Found")
 # First part of a path -> its entity.
-_KINDS = {"users": "user", "vhosts": "virtual host", "connections": "connection"}
+_KINDS = {
+    "users": "user", "user-limits": "user", "vhosts": "virtual host", "vhost-limits": "virtual host",
+    "connections": "connection", "global-parameters": "global parameter",
+}
 _KINDS_OF_VHOST = {
     "queues": "queue", "exchanges": "exchange", "policies": "policy", "operator-policies": "operator policy",
     "permissions": "permissions of user",

@@ -9,7 +9,7 @@ from gomq_py.ctl import doctor as checkup
 from gomq_py.ctl.access import asked_password
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import command
-from gomq_py.ctl.transfer import write_definitions
+from gomq_py.ctl.transfer import OUTPUT_FILE, write_definitions
 
 # Commands import the modules for folders themselves: half a broker is too slow to import for every one.
 EXIT_DAMAGED, EXIT_UNUSABLE = 1, 2
@@ -52,9 +52,9 @@ def fsck(session, data_dir):
 
 @command("definitions")
 @click.argument("data_dir", type=click.Path())
-@click.argument("file", type=click.File("w"), default="-")
+@click.argument("file", type=OUTPUT_FILE, default="-")
 def definitions_of_folder(_session, data_dir, file):
-    """Write the definitions in the data folder of a stopped broker to FILE.
+    """Write the definitions in the data folder of a stopped broker to FILE, which only its owner may read.
 
     Exit code 1 if some of them cannot be read, 2 if none can.
     """

@@ -1,7 +1,6 @@
-"""Commands that show a cluster's nodes, check which must not stop now, and make a node lead; commands that
-send one request are in simple.
+"""Commands that show a cluster's nodes and make a node lead. The check of a node is in diagnostics, and
+commands that send one request are in simple.
 """
-import sys
 import time
 
 import click
@@ -14,8 +13,6 @@ LEADER = "leader"
 # Most time of a promotion, and between two looks whether it is over: a large folder is read meanwhile.
 PROMOTION_S, LOOK_S = 120.0, 0.2
 ALARMS = {"mem_alarm": "memory", "disk_free_alarm": "disk"}
-# EX_UNAVAILABLE, with which rabbitmq-diagnostics ends where a check fails.
-EXIT_FAILED = 69
 # What a follower of an elected cluster tells of itself.
 FOLLOWER = ("role", "node", "leader", "state", "reason", "error", "lag_bytes", "lag_seconds")
 COLUMNS = ("name", "role", "epoch", "state", "lag_bytes", "lag_seconds", "address", "node")
@@ -100,21 +97,6 @@ def list_in_sync_replicas(session):
     figures = figures_of(session.api)
     rows = [one for one in figures.get("nodes", []) if one["in_sync"]]
     session.out.rows("Listing in-sync nodes", rows, COLUMNS)
-
-
-@command("check_if_node_is_quorum_critical")
-def check_if_node_is_quorum_critical(session):
-    """Fail if confirms, or the service, would stop with this node: wait before you stop it. Exit code 69
-    then, as of rabbitmq-diagnostics.
-    """
-    try:
-        session.api.get("health", "checks", "node-is-quorum-critical")
-    except APIError as error:
-        if error.status != 503:
-            raise
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(EXIT_FAILED)
-    session.out.said("Node can be stopped: confirms go on without it")
 
 
 @command("promote")

@@ -10,7 +10,7 @@ from click.shell_completion import get_completion_class
 
 import gomq_py
 from gomq_py.config.control import AUTO
-from gomq_py.ctl.api import DEFAULT_URI, APIError
+from gomq_py.ctl.api import DEFAULT_URI, TIMEOUT_S, APIError
 from gomq_py.ctl.output import shown
 from gomq_py.ctl.session import VHOSTS, make_session
 
@@ -58,10 +58,10 @@ class Group(click.Group):
             click.echo(f"gomq-py-ctl: {shown(str(error))}", err=True)
             ctx.exit(error.exit_code)
         except UNEXPECTED as error:
-            if os.environ.get("GOMQ_CTL_TRACEBACK") or ctx.obj is None or not ctx.obj.api.has_answered:
+            if os.environ.get("GOMQ_CTL_TRACEBACK") or ctx.obj is None or not ctx.obj.answered_at:
                 raise
             click.echo(
-                f"gomq-py-ctl: what answers at {ctx.obj.api.address} is not what this command expects of a "
+                f"gomq-py-ctl: what answers at {ctx.obj.answered_at} is not what this command expects of a "
                 "management API "
                 f"({type(error).__name__}; GOMQ_CTL_TRACEBACK=1 shows where)", err=True,
             )
@@ -125,8 +125,10 @@ def _first_plain(args, options):
               help="File (PEM) of the authorities that vouch for the broker's certificate.")
 @click.option("--insecure", is_flag=True, help="Do not verify the certificate.")
 @click.option("-p", "--vhost", default="/", show_default=True, help="Virtual host.", shell_complete=VHOSTS)
-@click.option("-f", "--format", "form", type=click.Choice(["table", "text", "json"]), default="table",
-              show_default=True, help="text is tab separated.")
+@click.option("-t", "--timeout", "timeout_s", type=click.FloatRange(0, min_open=True), default=TIMEOUT_S,
+              show_default=True, help="Seconds that one request may take.")
+@click.option("-f", "--format", "--formatter", "form", type=click.Choice(["table", "text", "json"]),
+              default="table", show_default=True, help="text is tab separated.")
 @click.option("-q", "--quiet", "-s", "--silent", is_flag=True, help="Data only.")
 @click.option("-n", "--node", hidden=True, help="Accepted and ignored, for scripts made for rabbitmqctl.")
 @click.version_option(gomq_py.__version__, "-v", "--version", prog_name="gomq-py-ctl")

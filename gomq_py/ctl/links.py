@@ -141,11 +141,23 @@ def _check_there(api, has, what):
 @click.argument("value")
 def set_parameter(session, component, name, value):
     """Set a parameter of COMPONENT (shovel, federation-upstream...); VALUE is JSON."""
+    session.api.put("parameters", component, session.vhost, name, body=_value(value))
+
+
+@command("set_global_parameter")
+@click.argument("name")
+@click.argument("value")
+def set_global_parameter(session, name, value):
+    """Set a parameter of the whole broker (mqtt_default_vhosts...); VALUE is JSON."""
+    session.api.put("global-parameters", name, body=_value(value))
+
+
+def _value(text):
+    """The body of a request that sets a parameter. Raises UsageError."""
     try:
-        value = json.loads(value, parse_constant=_refuse)
+        return {"value": json.loads(text, parse_constant=_refuse)}
     except (ValueError, RecursionError):
         raise click.UsageError("VALUE is no JSON") from None
-    session.api.put("parameters", component, session.vhost, name, body={"value": value})
 
 
 def _refuse(constant):

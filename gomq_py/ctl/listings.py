@@ -1,9 +1,10 @@
 """Commands that print a list: lavinmqctl's commands and columns, and lists that lavinmqctl lacks."""
 import click
 
+from gomq_py.ctl.columns import check
 from gomq_py.ctl.commands import command
+from gomq_py.ctl.output import has, path_of
 from gomq_py.ctl.session import argument
-from gomq_py.ctl.output import has
 
 _POLICY = "vhost name pattern apply-to definition priority"
 # command: (title of its list, path, columns)
@@ -36,7 +37,9 @@ LISTS = {
         "topic permissions", "vhosts/{vhost}/topic-permissions", "user exchange write read"
     ),
     "list_parameters": ("parameters", "parameters", "vhost component name value"),
-    "list_vhost_limits": ("limits of virtual hosts", "vhost-limits", "vhost value"),
+    "list_global_parameters": ("global parameters", "global-parameters", "name value"),
+    "list_feature_flags": ("feature flags", "feature-flags", "name state"),
+    "environment": ("settings", "settings", "section key value origin"),
     "list_schedules": (
         "schedules", "schedules/{vhost}", "exchange name cron timezone every missed user next"
     ),
@@ -68,7 +71,8 @@ def _listing(name, what, path, columns, maybe):
         wanted, more = chosen or columns, () if chosen else maybe
         rows = session.api.get(
             *(part.format(vhost=session.vhost) for part in path.split("/")),
-            columns=",".join((*wanted, *more)))
+            columns=",".join(".".join(path_of(column)) for column in (*wanted, *more)))
+        check(session, path, chosen, rows)
         session.out.rows(
             f"Listing {what}", rows,
             (*wanted, *(column for column in more if any(has(row, column) for row in rows))))
@@ -78,14 +82,18 @@ for _name, (_what, _path, _columns) in LISTS.items():
     _listing(_name, _what, _path, _columns.split(), MAYBE.get(_name, ()))
 
 
-@command("list_user_permissions")
-@argument("user")
-def list_user_permissions(session, user):
-    """List a user's permissions in every virtual host."""
-    session.out.rows(
-        "Listing permissions", session.api.get("users", user, "permissions"),
-        ("vhost", "configure", "write", "read"),
-    )
+def _list_of_user(name, what, path, columns):
+    @command(name, help=f"List a user's {what} in every virtual host.")
+    @argument("user")
+    def run(session, user):
+        session.out.rows(f"Listing {what}", session.api.get("users", user, path), columns)
+
+
+_list_of_user(
+    "list_user_permissions", "permissions", "permissions", ("vhost", "configure", "write", "read"))
+_list_of_user(
+    "list_user_topic_permissions", "topic permissions", "topic-permissions",
+    ("vhost", "exchange", "write", "read"))
 
 
 @command("list_mqtt_retained")

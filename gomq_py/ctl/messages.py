@@ -1,6 +1,11 @@
 """Commands about messages: look at them, move, copy and replay them."""
+import base64
+import os
+import sys
+
 import click
 
+from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import command
 from gomq_py.ctl.session import argument
 from gomq_py.ctl.topology import object_of
@@ -43,6 +48,41 @@ def peek(session, queue, offset, count, truncate):
     else:
         session.out.rows(f"Messages of {queue}", rows, (
             "position", "redelivered", "exchange", "routing_key", "properties", "payload_bytes", "payload"))
+
+
+ACK_MODES = "ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"
+
+
+@command("get")
+@argument("queue")
+@click.option("--count", type=int, default=1, show_default=True, help="At most so many.")
+@click.option("--ackmode", type=click.Choice(ACK_MODES), default=ACK_MODES[0], show_default=True,
+              help="Whether they come back as redelivered (…requeue_true), are consumed or dead-lettered.")
+def get(session, queue, count, ackmode):
+    """Take messages from a queue as a consumer does; peek shows them without a trace."""
+    rows = session.api.post("queues", session.vhost, queue, "get", body={
+        "count": count, "ackmode": ackmode, "encoding": "auto"})
+    session.out.rows(f"Messages of {queue}", rows, (
+        "routing_key", "exchange", "message_count", "payload", "payload_bytes", "payload_encoding",
+        "properties", "redelivered"))
+
+
+@command("publish")
+@click.argument("routing_key")
+@click.argument("payload", required=False)
+@click.option("--exchange", default="", help="The default exchange without it: ROUTING_KEY names a queue.")
+@click.option("--properties", metavar="JSON", default="{}", help='Such as {"delivery_mode": 2}.')
+def publish(session, routing_key, payload, exchange, properties):
+    """Publish a message. Exit code 1 if no queue takes it. Without PAYLOAD, read it from a pipe."""
+    octets = sys.stdin.buffer.read() if payload is None else os.fsencode(payload)
+    routed = session.api.post(
+        "exchanges", session.vhost, exchange or "amq.default", "publish", body={
+            "routing_key": routing_key, "properties": object_of(properties, "--properties"),
+            "payload": base64.b64encode(octets).decode(), "payload_encoding": "base64",
+        })["routed"]
+    if not routed:
+        raise APIError("message published but NOT routed: no queue has taken it", 404)
+    session.out.said("Message published")
 
 
 def _move_command(verb, text):

@@ -4,6 +4,13 @@ import sys
 
 import click
 
+# rabbitmqctl's name of a column -> the field of the API, where they differ.
+FIELDS = {
+    "source_name": "source", "destination_name": "destination", "destination_kind": "destination_type",
+    "queue_name": "queue.name", "channel_pid": "channel_details.name",
+}
+_NOTHING = object()
+
 
 class Output:
     """Prints results. ``form``: table, text (tab separated) or json; ``quiet``: the data only."""
@@ -13,23 +20,25 @@ class Output:
         self.quiet = quiet
 
     def rows(self, title, rows, columns):
-        """Print a list of objects, only the ``columns``; a column ``a.b`` is the field b of the field a.
-        Reports columns that no object has.
+        """Print a list of objects, only the ``columns``; a column ``a.b`` is the field b of the field a, a
+        column of RabbitMQ's name the field of FIELDS. Says if there are no objects.
         """
-        missing = [column for column in columns if rows and not any(has(row, column) for row in rows)]
-        if missing and not self.quiet:
-            click.echo(f"gomq-py-ctl: nothing here has a field {', '.join(missing)}", err=True)
         if self.form == "json":
             self.json([{column: at(row, column) for column in columns} for row in rows])
             return
         if not self.quiet:
-            click.echo(f"{title} ...", err=True)
+            click.echo(f"{title} ... {'' if rows else 'none'}".rstrip(), err=True)
+        lines = self.lines(rows, columns)
+        for line in lines[1:] if self.quiet else lines:
+            click.echo(line)
+
+    def lines(self, rows, columns):
+        """The lines of a table, with the names of the ``columns`` as the first."""
         table = [list(columns), *([shown(at(row, column)) for column in columns] for row in rows)]
+        if self.form == "text":
+            return ["\t".join(line) for line in table]
         widths = [max(map(len, cells)) for cells in zip(*table)]
-        for line in table[1:] if self.quiet else table:
-            click.echo(
-                "\t".join(line) if self.form == "text"
-                else "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+        return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in table]
 
     def fields(self, values):
         """Print one object as ``key: value`` lines, or as JSON."""
@@ -63,19 +72,22 @@ class Output:
         sys.stdout.write(text + "\n")
 
 
+def path_of(column):
+    """The names of the nested fields that a column means, as a list."""
+    return FIELDS.get(column, column).split(".")
+
+
 def has(row, column):
     """Whether ``row``, nested dicts, has the field ``column``, such as ``a.b``."""
-    for part in column.split("."):
+    return at(row, column, _NOTHING) is not _NOTHING
+
+
+def at(row, column, default=None):
+    """The value of the field ``column``, such as ``a.b``, in the nested dicts ``row``, or ``default``."""
+    for part in path_of(column):
         if not isinstance(row, dict) or part not in row:
-            return False
+            return default
         row = row[part]
-    return True
-
-
-def at(row, column):
-    """The value of the field ``column``, such as ``a.b``, in the nested dicts ``row``, or None."""
-    for part in column.split("."):
-        row = row.get(part) if isinstance(row, dict) else None
     return row
 
 

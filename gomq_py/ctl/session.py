@@ -4,7 +4,9 @@ Shell completion hides its errors, never waits long, and offers no name that a s
 """
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import click
 
@@ -24,9 +26,20 @@ _PAGED = ("queues", "exchanges", "connections")
 class AdminSession:
     """What each command gets: the ``api``, the output ``out`` and the virtual host."""
 
-    api: API
+    connect: Callable[[], API]
+    """Finds the control socket or the address anew; raises APIError. Commands for folders never call it."""
     out: Output
     vhost: str
+
+    @cached_property
+    def api(self):
+        """The API that the options of the command group mean. Raises APIError."""
+        return self.connect()
+
+    @property
+    def answered_at(self):
+        """The address of the API, if it has answered this command; else ""."""
+        return self.api.address if "api" in vars(self) and self.api.has_answered else ""
 
 
 def make_session(
@@ -39,15 +52,14 @@ def make_session(
         raise APIError("--vhost is empty: a virtual host has a name")
     if password_file is not None:
         password = password_file.readline().rstrip("\n")
-    unix_path = ""
     if hostname or port or scheme:
         uri = f"{scheme or 'http'}://{hostname or '127.0.0.1'}" + (f":{port}" if port else "")
-    elif not uri:
-        unix_path = _control_socket(control_unix_path)
-    return AdminSession(
-        API(uri or DEFAULT_URI, user, password or "guest", unix_path, not insecure, timeout_s, cacert),
-        Output(form, quiet), vhost,
-    )
+
+    def connect():
+        unix_path = "" if uri else _control_socket(control_unix_path)
+        return API(uri or DEFAULT_URI, user, password or "guest", unix_path, not insecure, timeout_s, cacert)
+
+    return AdminSession(connect, Output(form, quiet), vhost)
 
 
 def _control_socket(given):
@@ -74,7 +86,8 @@ def names(*path, per_vhost=True, field="name"):
     def complete(context, _parameter, incomplete):
         try:
             session = make_session(
-                **{**context.find_root().params, "password_file": None}, timeout_s=COMPLETION_TIMEOUT_S)
+                **{
+                    **context.find_root().params, "password_file": None, "timeout_s": COMPLETION_TIMEOUT_S})
             query = {"columns": field}
             if path[0] in _PAGED:
                 query.update(page=1, page_size=MOST, name=incomplete)

@@ -92,6 +92,13 @@ REQUESTS = {
         "Let followers sync from this leader, although it has found damage in its data folder. They lose "
         "what is damaged here.",
     ),
+    "set_cluster_name": ("name", "PUT", "cluster-name", "Give the cluster another name."),
+    "clear_global_parameter": (
+        "name", "DELETE", "global-parameters/{name}", "Take back what set_global_parameter has defined."),
+    "set_log_level": (
+        "value", "PUT", "settings/log_level",
+        "Log no lines below a level (debug, info, warn, error, fatal, none) until the next reload or start.",
+    ),
     "gc_collect": ("", "POST", "nodes/gc_collect", "Collect garbage and give memory back to the system."),
 }
 

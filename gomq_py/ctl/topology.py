@@ -21,12 +21,28 @@ def add_vhost(session, name, **described):
         "vhosts", name, body={key: value for key, value in described.items() if value is not None})
 
 
-@command("set_vhost_limits")
-@click.argument("limits", metavar="JSON")
-def set_vhost_limits(session, limits):
-    """Set max-connections and max-queues of the virtual host, as JSON; negative: no limit."""
-    for name, value in object_of(limits, "LIMITS").items():
-        session.api.put("vhost-limits", session.vhost, name, body={"value": value})
+def _trace_command(word):
+    @command(
+        f"trace_{word}", help=f"Switch the virtual host's tracing {word}, which sends copies of all "
+        "messages to the exchange amq.rabbitmq.trace.")
+    def run(session):
+        session.api.get("vhosts", session.vhost)  # a PUT would create it
+        session.api.put("vhosts", session.vhost, body={"tracing": word == "on"})
+
+
+_trace_command("on")
+_trace_command("off")
+
+
+@command("restart_vhost")
+def restart_vhost(session):
+    """Open the queues of the virtual host again that a fault closed."""
+    closed = [
+        queue["name"] for queue in session.api.get("queues", session.vhost, columns="name,state")
+        if queue["state"] == "stopped"]
+    for queue in closed:
+        session.api.put("queues", session.vhost, queue, "restart")
+    session.out.said(f"{len(closed)} queues opened again")
 
 
 def object_of(text, what):

@@ -1,6 +1,8 @@
 """Commands that export and import definitions, with a dry run that shows the difference."""
 import functools
 import json
+import os
+import stat
 import sys
 
 import click
@@ -10,25 +12,37 @@ from gomq_py.ctl.commands import command
 from gomq_py.diagnosis.difference import Difference
 from gomq_py.ctl.output import shown
 
-
+OUTPUT_FILE = click.Path(dir_okay=False, allow_dash=True)
 _OF_EXCHANGES = "name", "vhost", "type", "durable", "auto_delete", "internal", "arguments"
 
 
 @command("export_definitions")
-@click.argument("file", type=click.File("w"), default="-")
+@click.argument("file", type=OUTPUT_FILE, default="-")
 @click.option(
     "--only-vhost", is_flag=True, help="Those of the virtual host alone, which can be imported into another."
 )
 def export_definitions(session, file, only_vhost):
-    """Write the broker's definitions to a file."""
+    """Write the broker's definitions to a file, which only its owner may read: it has hashes of passwords,
+    and passwords of shovels.
+    """
     definitions = session.api.get("definitions", *((session.vhost,) if only_vhost else ()))
     write_definitions(definitions, file)
 
 
-def write_definitions(definitions, file):
-    """Write definitions as indented JSON."""
-    json.dump(definitions, file, indent=2, ensure_ascii=False)
-    file.write("\n")
+def write_definitions(definitions, path):
+    """Write definitions as indented JSON, to a file with mode 0600; ``-`` is standard output."""
+    with click.open_file(path, "w") if path == "-" else open(
+        path, "w", encoding="utf-8", opener=_open_private
+    ) as file:
+        json.dump(definitions, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+
+
+def _open_private(path, flags):
+    descriptor = os.open(path, flags, 0o600)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):  # /dev/null is for everybody
+        os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 @command("import_definitions")

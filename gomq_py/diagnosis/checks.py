@@ -46,7 +46,7 @@ def of_node(node):
     if node.get("mem_alarm"):
         yield found(
             BAD, "memory alarm: publishers are held until memory is free again",
-            "let consumers catch up or raise the limit")
+            "let consumers catch up, or raise memory_high_watermark")
     if node.get("disk_free_alarm"):
         yield found(
             BAD, "disk alarm: publishers are held until there is room",
@@ -109,8 +109,10 @@ def of_store(vhost, name):
         "check the disk; it opens by itself when the disk takes writes", vhost)
 
 
-def of_damage(damaged, kept):
-    """Yield Findings for numbers of ``damaged`` messages and of files ``kept`` for an operator."""
+def of_damage(damaged, kept, paths=()):
+    """Yield Findings for numbers of ``damaged`` messages and of files ``kept`` for an operator, of which
+    ``paths`` are known.
+    """
     if damaged:
         yield Finding(
             BAD, "disk", "disk",
@@ -119,9 +121,9 @@ def of_damage(damaged, kept):
     if kept:
         yield Finding(
             WARNING, "disk", "data folder",
-            f"{kept} file(s) are kept of damage or from wrong places: definitions.damaged, "
-            "users.damaged, set-aside/ and queues/*/damaged.*",
-            "take what you need and delete them (fsck names each)")
+            f"{kept} file(s) are kept of damage or from wrong places" + (
+                f": {', '.join(paths[:MANY])}" if paths else "") + (" and others" if paths[MANY:] else ""),
+            "recover_queue brings the messages of a folder in set-aside/ back; delete what you do not need")
 
 
 def of_blocked(count):
@@ -130,7 +132,7 @@ def of_blocked(count):
         return None
     return Finding(
         WARNING, "connections", "publishers", f"{count} connection(s) are held because of an alarm",
-        "end the alarm: they go on by themselves")
+        "free what the alarm of the node says is short; they go on by themselves then")
 
 
 def of_link(kind, vhost, name, state, error):

@@ -210,6 +210,18 @@ def test_definitions_go_out_and_in(ctl, tmp_path):
     done(ctl("delete_queue", "kept"))
 
 
+@pytest.mark.parametrize("mode", [None, 0o644])
+def test_exports_are_for_their_owner_alone(ctl, tmp_path, mode):
+    """They have hashes of passwords. Also where the file is there already, for others to read."""
+    file = tmp_path / "definitions.json"
+    if mode is not None:
+        file.touch(mode)
+
+    assert in_process(ctl.uri, "export_definitions", str(file)).exit_code == 0
+
+    assert file.stat().st_mode & 0o777 == 0o600 and json.loads(file.read_text(encoding="utf-8"))["users"]
+
+
 def test_a_paused_queue_is_found_by_the_doctor(ctl):
     done(ctl("create_queue", "lazy"))
     done(ctl("pause_queue", "lazy"))
@@ -220,6 +232,16 @@ def test_a_paused_queue_is_found_by_the_doctor(ctl):
     assert rows[0]["subject"] == "broker" and rows[0]["level"] == "ok"
     done(ctl("resume_queue", "lazy"))
     done(ctl("delete_queue", "lazy"))
+
+
+def test_files_that_are_kept_are_named_by_the_doctor(broker, ctl):
+    kept = Path(broker.data_dir) / "set-aside" / "of-a-queue"
+    kept.mkdir(parents=True)
+
+    # what an earlier test has asked for is told again for a while
+    wait_until(lambda: str(kept) in done(ctl("doctor")), what="the finding")
+
+    kept.rmdir()
 
 
 @pytest.mark.parametrize("days_left, finding", [
@@ -421,6 +443,25 @@ def test_a_password_is_hashed_without_a_broker(ctl):
     assert all(salted_hash.verify("a-Secret", done(finished).strip()) for finished in (quiet, piped))
 
 
+@pytest.mark.parametrize("words, text", [
+    (("hash_password", "a-Secret"), "password_hash: "),
+    (("completion", "bash"), "complete"),
+    (("fsck", "{folder}"), "all sound"),
+    (("definitions", "{folder}"), '"vhosts"'),
+    (("recover_users", "{folder}", "rescue", "a-Secret"), "can be read"),
+])
+def test_commands_that_need_no_broker_ask_for_no_socket(ctl, tmp_path, words, text):
+    """GOMQ_CONTROL_UNIX_PATH, which the broker reads too, names a socket that is gone with it."""
+    with BrokerProcess(tmp_path / "data"):
+        pass
+
+    finished = ctl(
+        *(word.format(folder=tmp_path / "data") for word in words), bare=True,
+        GOMQ_CONTROL_UNIX_PATH=str(tmp_path / "gone.sock"))
+
+    assert "no control socket" not in finished.stderr and text in finished.stdout + finished.stderr
+
+
 IMPOSTOR = """
 import os, socket, sys
 listening = socket.socket(socket.AF_UNIX)
@@ -468,8 +509,38 @@ def test_commands_that_do_nothing_here_say_so(broker, ctl):
     assert broker.is_running
 
 
-def test_a_field_that_nothing_has_is_told(ctl):
-    assert "nothing here has a field nmae" in ctl("list_vhosts", "name", "nmae").stderr
+def test_unknown_columns_are_wrong_usage_and_an_answer_names_the_columns_there_are(ctl):
+    unknown = ctl("list_vhosts", "name", "nmae", "message_stats.nmae")
+
+    assert unknown.returncode == 2 and unknown.stdout == ""
+    assert "no such column: nmae, message_stats.nmae; there are cluster_state, default_queue_type" in (
+        unknown.stderr
+    )
+
+
+def test_columns_that_nothing_has_now_are_empty(ctl):
+    columns = "name", "policy", "arguments.x-max-length"
+    done(ctl("create_queue", "plain"))
+
+    listed = data(ctl("-f", "json", "list_queues", *columns))
+
+    assert {**dict.fromkeys(columns), "name": "plain"} in listed
+    done(ctl("delete_queue", "plain"))
+
+
+def test_rabbitmqctls_names_of_columns_are_known(ctl):
+    done(ctl("create_queue", "bound"))
+
+    listed = data(ctl("-f", "json", "list_bindings", "source_name", "destination_name", "destination_kind"))
+
+    assert {"source_name": "", "destination_name": "bound", "destination_kind": "queue"} in listed
+    done(ctl("delete_queue", "bound"))
+
+
+def test_an_empty_list_is_told(ctl):
+    assert "Listing shovels ... none" in ctl("list_shovels").stderr
+    assert ctl("list_shovels", "-q").stderr == "" == ctl("list_shovels", "-f", "json").stderr
+    assert "none" not in ctl("list_vhosts").stderr
 
 
 def test_what_is_no_management_api_is_told(ctl):

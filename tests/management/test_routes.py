@@ -194,3 +194,61 @@ def test_statistics_tell_the_ways_of_taking_apart_and_never_fall(api, channel, n
     assert {key: value for key, value in after.items() if not key.endswith("_details")} == {
         key: value for key, value in before.items() if not key.endswith("_details")}
     assert after["confirm"] >= 4
+
+
+def test_settings_are_shown_with_their_origin_and_without_secrets(api):
+    settings = {one["name"]: one for one in api.get("settings").json()}
+
+    assert settings["heartbeat"] == {
+        "section": "amqp", "name": "heartbeat", "key": "heartbeat", "value": "60", "origin": "default"}
+    assert settings["http_port"]["section"] == "mgmt" and settings["http_port"]["key"] == "port"
+    assert settings["default_password_hash"]["value"] in ("", "***")
+
+
+def test_limits_of_memory_and_disk_are_changed_at_once(api):
+    before = api.get("nodes").json()[0]
+
+    for name, value in (("memory_high_watermark", "64GB"), ("free_disk_min", 123456789)):
+        assert api.put(f"settings/{name}", {"value": value}).status_code == 204
+
+    def limits():
+        now = api.get("nodes").json()[0]
+        return now["mem_limit"], now["disk_free_limit"]
+
+    wait_until(lambda: limits() == (64 * 10 ** 9, 123456789), what="both limits")
+    shown = {one["name"]: one for one in api.get("settings").json()}
+    assert shown["free_disk_min"]["origin"] == "management API"
+    api.put("settings/free_disk_min", {"value": 0})
+    api.put("settings/memory_high_watermark", {"value": 0.6})
+    wait_until(lambda: limits() == (before["mem_limit"], before["disk_free_limit"]), what="both limits")
+
+
+def test_level_of_the_log_is_changed_at_once(api):
+    def lines():
+        return [one["message"] for one in api.get("log").json()["lines"]]
+
+    api.put("settings/log_level", {"value": "error"})
+    api.put("settings/memory_high_watermark", {"value": 0.61})
+    api.put("settings/log_level", {"value": "info"})
+    api.put("settings/memory_high_watermark", {"value": 0.6})
+
+    assert "log_level: info -> error" in lines() and "memory_high_watermark: 0.61 -> 0.6" in lines()
+    assert "memory_high_watermark: 0.6 -> 0.61" not in lines()
+
+
+@pytest.mark.parametrize("name, value, status", [
+    ("log_level", "loud", 400), ("log_level", None, 400), ("free_disk_min", -1, 400),
+    ("memory_high_watermark", True, 400), ("memory_high_watermark", {"a": 1}, 400),
+    ("heartbeat", 5, 400), ("nonsense", 5, 404),
+])
+def test_setting_that_cannot_be_set_is_refused(api, name, value, status):
+    assert api.put(f"settings/{name}", {"value": value}).status_code == status
+
+
+def test_password_of_a_user_is_tried(api, user):
+    def tried(name, password):
+        return api.post(f"users/{name}/authenticate", {"password": password}).json()
+
+    assert tried(user, user) == {"authenticated": True, "reason": ""}
+    assert tried(user, "wrong")["authenticated"] is False
+    assert "does not exist" in tried("nobody-at-all", "x")["reason"]

@@ -1,9 +1,10 @@
 """/api/users: lists, creates, changes and deletes users, for administrators."""
 from flask import Blueprint, request
 
+from gomq_py.auth.errors import LoginRefused, TooManyAttempts
 from gomq_py.http import kinds, shapes
 from gomq_py.http.answers import body, json_answer, no_content, node, text_of
-from gomq_py.http.errors import BadRequest
+from gomq_py.http.errors import BadRequest, Throttled
 from gomq_py.http.entities import find_user, visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access, check_login
 from gomq_py.http.paging import listing
@@ -80,6 +81,22 @@ def put_user(name):
     except ValueError as error:
         raise BadRequest(str(error)) from None
     return no_content(204 if existed else 201)
+
+
+@blueprint.post("/api/users/<name>/authenticate")
+@access(ADMINISTRATOR)
+def authenticate(name):
+    """Return whether the user can log in with ``password`` from the caller's address, and if not, why. May
+    switch.
+    """
+    password = text_of(body(required=("password",)), "password")
+    try:
+        node().broker.logins.login(name, password, request.remote_addr or "")
+    except TooManyAttempts as error:
+        raise Throttled("too many failed logins", error.retry_after_s) from None
+    except LoginRefused as error:
+        return json_answer({"authenticated": False, "reason": str(error)})
+    return json_answer({"authenticated": True, "reason": ""})
 
 
 @blueprint.delete("/api/users/<name>")

@@ -84,6 +84,8 @@ OPERATIONS = {
     ("changes.list_changes", "GET"): Operation({200: ref("Changes")}, query=("since", "columns")),
     ("changes.follow_changes", "GET"): Operation({200: ref("Changes")}, query=("since", "columns")),
     ("log.show_log", "GET"): shows(record({"last": COUNT, "lines": some(ref("LogLine"))}), ("last",)),
+    ("settings.list_settings", "GET"): shows(some(ref("Setting"))),
+    ("settings.put_setting", "PUT"): does("value"),
     ("doctor.examine", "GET"): shows(record({"findings": some(ref("Finding"))})),
     ("closed.list_closed", "GET"): shows(some(ref("Closed")), ("kind", "name")),
     ("cluster.cluster", "GET"): shows(ref("Cluster")),
@@ -197,6 +199,8 @@ OPERATIONS = {
     ("users.list_queues_of_user", "GET"): lists("Queue"),
     ("users.put_user", "PUT"): puts("user"),
     ("users.delete_users", "POST"): does("users"),
+    ("users.authenticate", "POST"): Operation(
+        {200: record({"authenticated": {"type": "boolean"}, "reason": TEXT})}, "password"),
     ("permissions.list_permissions", "GET"): lists("Permission"),
     ("permissions.list_user_permissions", "GET"): lists("Permission"),
     ("permissions.get_permission", "GET"): shows(ref("Permission")),

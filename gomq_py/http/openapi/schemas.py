@@ -380,6 +380,7 @@ COMPONENTS = {
         {**texts("vhost", "component", "name"), "value": ANYTHING},
         {"state": {"enum": ["waiting", "error"]}, "reason": TEXT}),
     "GlobalParameter": record({"name": TEXT, "value": ANYTHING}),
+    "Setting": record(texts("section", "name", "key", "value", "origin")),
     "LimitsOfVHost": record({"vhost": TEXT, "value": ref("Limits")}),
     "LimitsOfUser": record({"user": TEXT, "value": ref("Limits")}),
     "Session": record({

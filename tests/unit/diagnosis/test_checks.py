@@ -56,3 +56,14 @@ def test_a_node_that_is_well_has_no_findings():
     assert list(checks.of_node(node)) == []
     assert {one.level for one in checks.of_node({**node, "mem_alarm": True, "fd_used": 60000})} == {
         BAD, WARNING}
+
+
+@pytest.mark.parametrize("paths, told", [
+    ((), "2 file(s) are kept of damage or from wrong places"),
+    (["/data/set-aside/a"], "2 file(s) are kept of damage or from wrong places: /data/set-aside/a"),
+    (["f"] * (MANY + 1), "places: f, f, f, f, f and others"),
+])
+def test_files_that_are_kept_are_named_where_they_are_known(paths, told):
+    found, = checks.of_damage(0, 2, paths)
+
+    assert found.text.endswith(told) and "users.damaged" not in found.text

@@ -1,0 +1,54 @@
+"""/api/settings: shows the settings in force, and changes some until the next reload or start. Routes of
+gomq-py alone.
+"""
+from flask import Blueprint
+
+from gomq_py.config.settings import BY_ATTRIBUTE, OPTIONS, complaint
+from gomq_py.http.answers import body, json_answer, no_content, node
+from gomq_py.http.errors import BadRequest, NoSuchObject
+from gomq_py.http.login import ADMINISTRATOR, access
+from gomq_py.observability import log
+
+LOG = log.logger("http")
+blueprint = Blueprint("settings", __name__)
+ORIGIN = "management API"
+
+
+@blueprint.get("/api/settings")
+@access(ADMINISTRATOR)
+def list_settings():
+    """Return every setting: its section and key, its value as text, and where that was given. Secrets are
+    asterisks.
+    """
+    settings = node().settings
+    return json_answer([
+        {
+            "section": option.section, "name": option.attribute, "key": option.key,
+            "value": option.kind.show(getattr(settings, option.attribute)),
+            "origin": settings.origin(option.attribute),
+        }
+        for option in OPTIONS])
+
+
+@blueprint.put("/api/settings/<name>")
+@access(ADMINISTRATOR)
+def put_setting(name):
+    """Set an adjustable setting to ``value``, at once. The next reload or start takes what the configuration
+    says.
+    """
+    if name not in BY_ATTRIBUTE:
+        raise NoSuchObject(f"no such setting: {name}")
+    option, given = BY_ATTRIBUTE[name], body(required=("value",))["value"]
+    if not option.adjustable:
+        adjustable = ", ".join(one.attribute for one in OPTIONS if one.adjustable)
+        raise BadRequest(f"{name} is set in the configuration; set here are {adjustable}")
+    try:
+        value = option.kind.check("" if given is None else given)  # "None" reads as a level of the log
+    except ValueError as error:
+        raise BadRequest(complaint(option, name, given, error)) from None
+    settings = node().settings
+    LOG.info("%s: %s -> %s", name, *(option.kind.show(one) for one in (getattr(settings, name), value)))
+    settings.set(name, value, ORIGIN)
+    log.set_level(settings.log_level)
+    node().broker.resource_watch.look_now()
+    return no_content()
