@@ -22,7 +22,7 @@ from gomq_py.http.errors import BodyLost
 from gomq_py.http.live import Followers
 from gomq_py.http.upgrades import UpgradeRefused
 from gomq_py.hub.turns import PacedTurns, give_way
-from gomq_py.net.listener import abandon_socket, format_address, host_of
+from gomq_py.net.listener import abandon_socket, accountable_peer, format_address, host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -292,6 +292,7 @@ class ManagementHandler(WSGIHandler):
         environ["PATH_INFO"] = path_info(self.path)
         environ["gomq.followers"] = self.server.followers
         environ["gomq.is_gone"] = partial(_has_gone, self.socket)
+        environ["gomq.peer"] = partial(accountable_peer, self.socket, self.client_address)
         self.wsgi_input: Any = _Body(self, environ["wsgi.input"], self._settings.http_max_octets_before_login)
         environ["wsgi.input"] = self.wsgi_input
         return environ

@@ -1,5 +1,6 @@
 """/api/definitions: exports and imports an operator's entire setup, in the JSON of RabbitMQ and LavinMQ."""
 from collections import Counter, deque
+from functools import partial
 from urllib.parse import quote
 
 from flask import Blueprint, request
@@ -55,10 +56,12 @@ def post_definitions(vhost=None):
     """Import definitions into the broker, or into one vhost. Existing queues, exchanges and bindings stay as
     they are; users, permissions, policies and parameters of the same name are replaced.
     """
-    there = vhost and find_vhost(vhost)
+    there, events = vhost and find_vhost(vhost), node().broker.events
+    actor = events.actor._replace(protocol=f"import by {events.actor.protocol}")
     try:
         with held_while_making():
-            report = Importer(node().broker, there, set_by()).run(_parsed(), keep=False)
+            report = events.on_behalf_of(
+                actor, partial(Importer(node().broker, there, set_by()).run, _parsed(), keep=False))
     except DefinitionsError as error:
         raise BadRequest(str(error)) from None
     for problem in paced(report.problems):
