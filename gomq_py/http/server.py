@@ -7,6 +7,7 @@ connection. Knows no route.
 import contextlib
 import io
 import select
+import struct
 from functools import partial
 from http.client import HTTPException
 from typing import Any
@@ -22,7 +23,7 @@ from gomq_py.http.errors import BodyLost
 from gomq_py.http.live import Followers
 from gomq_py.http.upgrades import UpgradeRefused
 from gomq_py.hub.turns import PacedTurns, give_way
-from gomq_py.net.listener import abandon_socket, accountable_peer, format_address, host_of
+from gomq_py.net.listener import abandon_socket, format_address, host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -292,7 +293,7 @@ class ManagementHandler(WSGIHandler):
         environ["PATH_INFO"] = path_info(self.path)
         environ["gomq.followers"] = self.server.followers
         environ["gomq.is_gone"] = partial(_has_gone, self.socket)
-        environ["gomq.peer"] = partial(accountable_peer, self.socket, self.client_address)
+        environ["gomq.peer"] = partial(_peer, self.socket, self.client_address)
         self.wsgi_input: Any = _Body(self, environ["wsgi.input"], self._settings.http_max_octets_before_login)
         environ["wsgi.input"] = self.wsgi_input
         return environ
@@ -313,6 +314,14 @@ class ManagementHandler(WSGIHandler):
 
     def log_request(self):
         """Log nothing: a request may contain names, and a dashboard makes thousands of requests."""
+
+
+def _peer(client, address):
+    """Name a client for the audit log: its address; of a unix socket, the system's user at the other end."""
+    if isinstance(address, tuple):
+        return format_address(address)
+    _, user, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return f"uid {user}"
 
 
 def _has_gone(client):

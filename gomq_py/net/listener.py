@@ -457,25 +457,12 @@ def remove_path(path: str, identity: Any) -> None:
 
 def unix_peer(connection: Any, number: int) -> str:
     """Return a name for the client of a unix socket, which has no address: "unix:PROCESS:NUMBER"."""
-    process, _ = _peer_ids(connection)
-    return f"unix:{process}:{number}"
+    return f"unix:{_peer_process(connection)}:{number}"
 
 
-def accountable_peer(connection: Any, address: Any) -> str:
-    """Name a client for an audit: its address, or the system's user at the other end of a unix socket."""
-    if isinstance(address, tuple):
-        return format_address(address)
-    _, user = _peer_ids(connection)
-    return f"uid {user}"
-
-
-def _peer_ids(connection: Any) -> tuple[int, int]:
-    """The process id and the user id of a unix socket's client; the process id is 0 if the client is in
-    another container.
-    """
-    process, user, _ = struct.unpack(
-        "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return process, user
+def _peer_process(connection: Any) -> int:
+    """The process id of a unix socket's client; 0 if the client is in another container."""
+    return struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 
 
 def abandon_socket(connection: Any) -> None:

@@ -25,6 +25,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.broker.features.retry import RETURNED
 from gomq_py.broker.queues.peeking import count_refusal
 from gomq_py.broker.signals import tracing
+from gomq_py.broker.signals.events import ACTOR
 from gomq_py.broker.verbs.caller import Caller
 from gomq_py.broker.verbs.publishing import traced
 from gomq_py.net.stream import Hold
@@ -101,11 +102,11 @@ class Channel(HotChannel):
             raise CommandInvalid("unimplemented method")
         connection = self.connection
         # As events.on_behalf_of(): events caused by the method name the user.
-        before, connection.events.actor = connection.events.actor, connection
+        before = ACTOR.set(connection)
         try:
             handler(self, method)
         finally:
-            connection.events.actor = before
+            ACTOR.reset(before)
 
     def content_frame(self, kind, payload):
         """Handle a header or body frame's payload. Returns False to stop reading. Raises AMQPError."""

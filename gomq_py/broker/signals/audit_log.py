@@ -37,7 +37,8 @@ def _goes_by_itself(subject):
     """Whether this is a queue or exchange that ends with its client or its last use. RabbitMQ logs no queue
     at all at level info; RPC clients make such queues many times a second.
     """
-    return bool(getattr(subject, "auto_delete", False)) or getattr(subject, "exclusive_owner", None) is not None
+    is_exclusive = getattr(subject, "exclusive_owner", None) is not None
+    return is_exclusive or bool(getattr(subject, "auto_delete", False))
 
 
 def _told(actor):

@@ -50,12 +50,12 @@ class Actor(NamedTuple):
 
 INTERNAL = Actor(SimpleNamespace(name=INTERNAL_USER))
 # Each greenlet has its own value, so that a request which waits is not taken for what others do meanwhile.
-_ACTOR: ContextVar = ContextVar("gomq_py.actor", default=INTERNAL)
+ACTOR: ContextVar = ContextVar("gomq_py.actor", default=INTERNAL)
 
 
 class Events(Job):
     """Publishes the events of one broker. ``actor``: who acts now in this greenlet, an Actor or a
-    ClientConnection; protocol servers set it.
+    ClientConnection.
 
     No event is published before ``start``, because entities loaded at boot are not new.
     """
@@ -72,11 +72,7 @@ class Events(Job):
 
     @property
     def actor(self):
-        return _ACTOR.get()
-
-    @actor.setter
-    def actor(self, actor):
-        _ACTOR.set(actor)
+        return ACTOR.get()
 
     def subscribe(self, listener, keys=None):
         """Call ``listener(key, subjects)`` at each event, or with ``keys`` only at events with these keys.
@@ -99,11 +95,11 @@ class Events(Job):
 
     def on_behalf_of(self, actor, do, *arguments):
         """Return ``do(*arguments)``. Events that this greenlet emits meanwhile name this actor."""
-        before, self.actor = self.actor, actor
+        before = ACTOR.set(actor)
         try:
             return do(*arguments)
         finally:
-            self.actor = before
+            ACTOR.reset(before)
 
     def emit_for(self, actor, key, headers_of, *subjects):
         """Emit an event as caused by ``actor``. Other arguments as for emit()."""

@@ -8,6 +8,7 @@ from werkzeug.http import dump_options_header
 
 from gomq_py.broker.exchanges.types import EXCHANGE_TYPES
 from gomq_py.broker.topology.definitions import DefinitionsError, Importer, sections, sections_of_vhost
+from gomq_py.http import foreign_pages
 from gomq_py.http.answers import body_pieces, no_content, node, paced_answer, paths_in
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.entities import find_vhost
@@ -123,6 +124,7 @@ class _Here:
 
 def _parsed():
     """Return the JSON object in the body, {} without a body. Raises BadRequest, TooLarge, UnsupportedType."""
+    foreign_pages.check_body(b"")  # not by ``curl -d``, as in RabbitMQ
     try:
         return parsed(body_pieces() or deque((b"{}",)))
     except NotJSON:
