@@ -3,8 +3,8 @@
 Browsers add a remembered login to any request, even to a form that another site posts. But they also send
 ``Origin`` and, on connections they consider safe, ``Sec-Fetch-Site``; no page can forge or omit these from a
 request that changes something. Without a preflight a page can send no body but a form's. Programs send
-neither header, and send JSON; ``curl -d`` calls it a form, but no form begins with "{". A request that changes something with a session's cookie also needs a token,
-which only the broker's own pages can read.
+neither header, and send JSON; ``curl -d`` calls it a form, but no form begins with "{". A request that
+changes something with a session's cookie also needs a token, which only the broker's own pages can read.
 """
 import hmac
 import socket

@@ -153,7 +153,8 @@ class Upgrades:
         if others or origin not in allowed and not is_of(origin, headers.get("Host", "")):
             refused = f"a page of {origins[0][:200]} may not connect ([mgmt] websocket_origins)"
             # No browser shows the answer to the page's author.
-            self._strangers.warning(("origin", host), "WebSocket from %s refused: %s", host or "unix", refused)
+            self._strangers.warning(
+                ("origin", host), "WebSocket from %s refused: %s", host or "unix", refused)
             raise UpgradeRefused("403 Forbidden", refused)
 
 

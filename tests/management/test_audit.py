@@ -80,7 +80,8 @@ def test_line_names_the_user_the_address_and_the_way(audited, guest):
 
     about = r"info +audit: queue '{}' in vhost '/' created by user 'guest' \({} from 127\.0\.0\.1:\d+{}\)$"
     for name, way, given in (
-        ("by-http", "HTTP", ""), ("by-import", "import by HTTP", ""), ("by-amqp", "AMQP 0-9-1", " as 'billing'")
+        ("by-http", "HTTP", ""), ("by-import", "import by HTTP", ""),
+        ("by-amqp", "AMQP 0-9-1", " as 'billing'"),
     ):
         audited.wait_for_log(about.format(name, way, given))
 

@@ -195,7 +195,8 @@ class Connection(ClientConnection):
         try:
             self._check_owner(settings.mqtt_client_id_validation == "owner")
             session, was_there, is_recorded = self.events.on_behalf_of(
-                self, self.sessions.connect, self, self.client_id, self.user.name, greeting.clean_start, greeting.expiry_s, self.version,
+                self, self.sessions.connect,
+                self, self.client_id, self.user.name, greeting.clean_start, greeting.expiry_s, self.version,
                 kept_arguments(settings.mqtt_max_session_octets, settings.mqtt_session_overflow),
                 self.user.of_token, settings.mqtt_max_sessions_per_user)
         except Refused as error:
