@@ -17,7 +17,7 @@ from gomq_py.broker.policies.parameters import DELETED, OPERATOR, Notes, Paramet
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.policies.vhost_policies import PolicyComponent
 from gomq_py.broker.routing.route import ExchangeState
-from gomq_py.broker.signals import event_sources, events, log_exchange
+from gomq_py.broker.signals import audit_log, event_sources, events, log_exchange
 from gomq_py.broker.signals.alarms import Alarms
 from gomq_py.broker.signals.resource_watch import ResourceWatch
 from gomq_py.broker.signals.totals import Totals
@@ -139,6 +139,7 @@ class Broker:
         self._disown_of_deleted()
         for component, handler in self._factory.kinds.components.items():
             self.parameters.register(component, handler, self.vhosts.values())
+        audit_log.AuditLog(self.events)
         self.users.on_change = event_sources.UserEvents(self.events, self.users)
         self.parameters.on_change = event_sources.ParameterEvents(self.events)
         if self.settings.event_exchange:
@@ -284,7 +285,7 @@ class Broker:
         self._log.append(records.vhost_deleted(name))
         del self.vhosts[name]
         deletion = self.leaving[name] = VHostDeletion(
-            vhost, connections, self.users, partial(self._vhost_gone, vhost)
+            vhost, connections, self.users, self.events, partial(self._vhost_gone, vhost)
         )
         if deletion.step():
             self.scheduler.start(deletion)

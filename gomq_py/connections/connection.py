@@ -252,7 +252,7 @@ class ClientConnection:
         self.hub.clients.forget(self)
         if is_told:
             self.hub.clients.ended.connection(self, why, given_name)
-            self.events.emit_for(self.user.name, "connection.closed", connection_closed, self)
+            self.events.emit_for(self, "connection.closed", connection_closed, self)
         self.log_life("connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name, why)
 
     # signals

@@ -9,6 +9,7 @@ import orjson
 from flask import Response, current_app, g, request
 
 from gomq_py.broker.tables import WIRE_DEPTH, TableLimits
+from gomq_py.http import foreign_pages
 from gomq_py.http.errors import BadRequest, TooLarge, UnsupportedType
 from gomq_py.http.json_slices import (
     WRITTEN_OCTETS, NotJSON, TooLong, elements, json_octets, parsed,
@@ -141,7 +142,9 @@ def check_node(wanted):
 
 
 def receive_body(max_octets):
-    """Receive the request's body before the view reads any state. Raises BodyLost. May switch."""
+    """Receive the request's body before the view reads any state. Raises BodyLost, UnsupportedType for a
+    form. May switch.
+    """
     # A body may come slowly, and that state could change meanwhile.
     if request.method in ("PUT", "POST"):
         try:
@@ -150,6 +153,7 @@ def receive_body(max_octets):
                 _parse_if_long(g.body)
         except (TooLarge, UnsupportedType) as error:
             g.body = error
+        foreign_pages.check_body(b"" if isinstance(g.body, Exception) or not g.body else g.body[0])
 
 
 def _parse_if_long(pieces):
@@ -182,7 +186,7 @@ def _received(max_octets):
     length = request.content_length
     if length is not None and length > max_octets:
         raise TooLarge(f"a body of {length} octets is over the limit of {max_octets}")
-    if request.mimetype not in ("", "application/json"):
+    if request.mimetype not in ("", "application/json", foreign_pages.URLENCODED):
         raise UnsupportedType(f"content type {request.mimetype} is not application/json: bodies are JSON")
     pieces: deque = deque()
     clock = SliceClock()

@@ -20,6 +20,7 @@ from gomq_py.http.feed import Feed
 from gomq_py.http.index import Index
 from gomq_py.http.live import Waker
 from gomq_py.http.rates import Rates
+from gomq_py.http.recorder import Recorder
 from gomq_py.http.server import ManagementServer
 from gomq_py.http.upgrades import Upgrades
 from gomq_py.net.listener import format_address, path_id, remove_path
@@ -51,12 +52,14 @@ class Management:
         """
         self._upgrades = Upgrades(settings, serving, hub, options)
         interval_s, log_source = settings.stats_interval / 1000, Waker()
+        rates = Rates(interval_s, settings.stats_log_size, spawn=hub.spawn)
         self._node = Node(
-            broker, hub.clients, settings, listeners, f"gomq@{socket_module.gethostname()}",
-            Rates(interval_s, settings.stats_log_size, spawn=hub.spawn), Index(hub.timers, interval_s),
+            broker, hub.clients, settings, listeners, f"gomq@{socket_module.gethostname()}", rates,
+            Index(hub.timers, interval_s),
             Feed(broker.events), shovels, federation, Doctor(),
             LogRing(partial(_wake, log_source, threading.get_native_id())), log_source, cluster_figures,
             change_cluster)
+        self._recorder = Recorder(rates, self._node, hub.spawn)
         hub.at_close(self._node.index.close)
         self._apps = {}
         self._settings = settings
@@ -67,6 +70,8 @@ class Management:
         ``tls``: an SSL context or an object with the method ``wrap_socket``; None: no TLS.
         """
         kind = HTTP if protocol == HTTPS else protocol
+        if kind == HTTP:
+            self._recorder.begin()
         if kind not in self._apps:
             self._apps[kind] = _APPS[kind](self._node)
         # The control socket needs no login here, but its WebSockets would.
@@ -77,7 +82,8 @@ class Management:
     def close(self):
         """Close the shared state, once all listeners are closed. May switch."""
         for part in (
-            self._node.log, self._node.doctor, self._node.feed, self._node.index, self._node.rates,
+            self._recorder, self._node.log, self._node.doctor, self._node.feed, self._node.index,
+            self._node.rates,
         ):
             part.close()
 

@@ -3,8 +3,8 @@
 Browsers add a remembered login to any request, even to a form that another site posts. But they also send
 ``Origin`` and, on connections they consider safe, ``Sec-Fetch-Site``; no page can forge or omit these from a
 request that changes something. Without a preflight a page can send no body but a form's. Programs send
-neither header, and send JSON. A request that changes something with a session's cookie also needs a token,
-which only the broker's own pages can read.
+neither header, and send JSON; ``curl -d`` calls it a form, but no form begins with "{". A request that
+changes something with a session's cookie also needs a token, which only the broker's own pages can read.
 """
 import hmac
 import socket
@@ -20,7 +20,8 @@ from gomq_py.http.session import TOKEN_HEADER
 READING = frozenset(("GET", "HEAD", "OPTIONS"))
 FOREIGN_SITES = frozenset(("cross-site", "same-site"))
 # Content types of a posted form: HTML, "form-submission-algorithm".
-FORMS = frozenset(("application/x-www-form-urlencoded", "multipart/form-data", "text/plain"))
+URLENCODED = "application/x-www-form-urlencoded"
+FORMS = frozenset((URLENCODED, "multipart/form-data", "text/plain"))
 
 
 def check():
@@ -35,10 +36,23 @@ def check():
         raise ForeignPage(
             f"a page of {origin} may change nothing at {request.headers.get('Host', 'this address')}"
         )
-    if request.mimetype in FORMS:
-        raise UnsupportedType(
-            f"{request.mimetype} is a form's content type: send Content-Type: application/json"
-        )
+    if request.mimetype in FORMS and not (
+            request.mimetype == URLENCODED and request.method in ("PUT", "POST")):  # see check_body()
+        raise _is_form()
+
+
+def check_body(octets):
+    """Refuse a body that begins with these octets if it may be a form. Accepts JSON that is called a form, as
+    by ``curl -d``. Raises UnsupportedType.
+    """
+    # Browsers encode "{" in a form. A script can send it so, but its browser then adds ``Origin``.
+    if request.mimetype == URLENCODED and not octets.lstrip().startswith(b"{"):
+        raise _is_form()
+
+
+def _is_form():
+    return UnsupportedType(
+        f"{request.mimetype} is a form's content type: send Content-Type: application/json")
 
 
 def check_token(token):

@@ -14,6 +14,7 @@ from gomq_py.auth.logins import OAUTH, backends_named
 from gomq_py.auth.permissions import Permission
 from gomq_py.auth.users import LoginProof, User
 from gomq_py.broker.policies.parameters import OPERATOR
+from gomq_py.broker.signals.events import Actor
 from gomq_py.broker.verbs.access import may_enter
 from gomq_py.http import foreign_pages
 from gomq_py.http.answers import MAX_BODY_OCTETS, node, receive_body
@@ -34,6 +35,7 @@ IMPLIED = {
 MANAGEMENT, MONITORING, POLICYMAKER, ADMINISTRATOR = (
     "management", "monitoring", "policymaker", "administrator"
 )
+CONTROL_SOCKET = "control socket"  # in place of a protocol's name
 # No tag is needed: the view checks a permission, as AMQP does.
 ANYBODY = ""
 
@@ -159,12 +161,18 @@ def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
             require_tag(tag)
             receive_body(max_octets)
             check_login()
-            return view(*args, **kwargs)
+            return node().broker.events.on_behalf_of(_actor(), functools.partial(view, *args, **kwargs))
 
         setattr(guarded, "required_tag", tag)  # for the OpenAPI document
         return guarded
 
     return decorate
+
+
+def _actor():
+    """The Actor of this request, for events and the audit log."""
+    protocol = CONTROL_SOCKET if isinstance(g.user, LocalOperator) else request.scheme.upper()
+    return Actor(g.user, protocol, request.environ.get("gomq.peer", str)())
 
 
 def check_login():

@@ -8,7 +8,8 @@ looks: without looks nothing is measured.
 
 A history begins with the first request for it and ends after a while without requests; one greenlet samples
 all histories. In a ``long`` group a history also has samples of a whole day, further apart, which stay for a
-day after the last look. LOOKS_MAX and HISTORIES_MAX bound both.
+day after the last look. LOOKS_MAX and HISTORIES_MAX bound both. ``record`` makes and samples a history
+although no client looks, and bounds nothing: see http.recorder.
 """
 import time
 import weakref
@@ -33,6 +34,8 @@ FORGOTTEN_LOOK = 100
 HISTORIES_MAX = 500
 # A day's history: interval, length (720 samples: 90 KiB for a broker's sums), and most things with one.
 LONG_INTERVAL_S, LONG_S, LONG_MAX = 120.0, 86400.0, 20
+# Recorded histories: interval, and length of the page's first curves, ten minutes, with one sample more.
+RECORD_INTERVAL_S, RECORD_S = 30.0, 630.0
 LENGTHS, MESSAGES, DATA, NODE = "lengths", "msg_rates", "data_rates", "node_stats"
 CATEGORIES = (LENGTHS, MESSAGES, DATA, NODE)
 
@@ -101,6 +104,7 @@ class Rates:
         self._looks = {}  # {Group: _Looks}
         self._is_forgotten_at = now_s() + LONGEST_WINDOW_S
         self._histories = {}
+        self._recorded = {}  # histories, some of which are looked at, too
         self._keeper = None
         self._begun = Event()  # a history, or a look at one, began while the keeper sleeps long
 
@@ -112,12 +116,33 @@ class Rates:
         rates = array("d", bytes(8 * len(values))) if look is None else look.rates
         return View(group, values, rates, history, windows)
 
+    def record(self, group, thing, values):
+        """Add a sample, RECORD_INTERVAL_S after the last one, to the history of an entity, which then lasts
+        until end_record().
+        """
+        key = (group, _reference(thing))
+        history = self._recorded.get(key)
+        if history is None:
+            history = self._histories.get(key) or self._new_history(group)
+            self._recorded[key] = history
+        history.record(self._unix_s(), values)
+
+    def end_record(self, group, thing):
+        """Stop recording an entity, and drop what no client looks at."""
+        self._recorded.pop((group, _reference(thing)), None)
+
+    def _new_history(self, group):
+        is_long = group.long and LONG_MAX > sum(
+            one.is_long for one in {*self._histories.values(), *self._recorded.values()})
+        return History(len(group.names), self._samples_max, is_long)
+
     def forget(self):
         """Drop all rates and histories; sampling ends with the next round."""
         for looks in self._looks.values():
             looks.clear()  # each look refers to its holder
         self._looks.clear()
         self._histories.clear()
+        self._recorded.clear()
 
     def close(self):
         """End the sampling greenlet, which would keep the broker alive, and drop all. May switch."""
@@ -154,11 +179,9 @@ class Rates:
     # histories
 
     def _history(self, key, values, windows):
-        history = self._histories.pop(key, None)
+        history = self._histories.pop(key, None) or self._recorded.get(key)
         if history is None:
-            longs = sum(one.is_long for one in self._histories.values())
-            is_long = key[0].long and longs < LONG_MAX
-            history = History(len(key[0].names), self._samples_max, is_long)
+            history = self._new_history(key[0])
             history.add(self._unix_s(), values)
             self._begun.set()
         elif history.wanted_until < self._now_s():
@@ -170,7 +193,7 @@ class Rates:
         history.kept_until = history.wanted_until + (LONG_S if history.is_long else 0)
         self._histories[key] = history
         if len(self._histories) > HISTORIES_MAX:
-            del self._histories[next(iter(self._histories))]
+            self._histories.pop(next(iter(self._histories))).pause()
         self._keep()
         return history
 
@@ -217,7 +240,7 @@ class Rates:
                     if look is not None and now - look.at > LONGEST_WINDOW_S:
                         del looks[reference]
         for key in [key for key, history in self._histories.items() if history.kept_until < now]:
-            del self._histories[key]
+            self._histories.pop(key).pause()
 
 
 def _reference(thing, gone=None):
@@ -289,16 +312,17 @@ class _Looks(dict):
 
 
 class History:
-    """Past values of one entity's counters: the last ``samples_max`` samples and, if ``is_long``, samples of
-    a whole day, LONG_INTERVAL_S apart.
+    """Past values of one entity's counters: the last ``samples_max`` samples; if recorded, samples of ten
+    minutes, RECORD_INTERVAL_S apart; if ``is_long``, samples of a whole day, LONG_INTERVAL_S apart.
     """
 
-    __slots__ = ("wanted_until", "kept_until", "is_long", "_samples", "_long", "_long_at_s")
+    __slots__ = ("wanted_until", "kept_until", "is_long", "_samples", "_recorded", "_long", "_long_at_s")
 
     def __init__(self, counters, samples_max, is_long=False):
         self.wanted_until = self.kept_until = 0.0
         self.is_long = is_long
         self._samples = Ring(counters, samples_max)
+        self._recorded = None
         self._long = Ring(counters, int(LONG_S / LONG_INTERVAL_S)) if is_long else None
         self._long_at_s = -LONG_INTERVAL_S
 
@@ -307,6 +331,18 @@ class History:
         self._samples.add(unix_s, values)
         if self.is_long_due(unix_s):
             self.add_long(unix_s, values)
+
+    def record(self, unix_s, values):
+        """Add a sample to those of the last ten minutes, and to the day's if one is due."""
+        if self._recorded is None:
+            self._recorded = Ring(len(values), int(RECORD_S / RECORD_INTERVAL_S))
+        self._recorded.add(unix_s, values)
+        if self.is_long_due(unix_s):
+            self.add_long(unix_s, values)
+
+    def pause(self):
+        """Drop the samples that were taken because a client looked; those of records and of the day stay."""
+        self._samples.clear()
 
     def is_long_due(self, unix_s):
         """Whether the next of the day's samples is due."""
@@ -320,7 +356,7 @@ class History:
     def go_on(self, unix_s, values):
         """Add a sample after a pause; drop the earlier short-term samples."""
         # Curves would prefer these to the day's samples.
-        self._samples.clear()
+        self.pause()
         self.add(unix_s, values)
 
     def curve(self, index, age_s, incr_s):
@@ -351,12 +387,10 @@ class History:
 
     def _newest_first(self, index):
         oldest_s = None
-        for at_s, value in self._samples.newest_first(index):
-            oldest_s = at_s
-            yield at_s, value
-        if self.is_long:
-            for at_s, value in self._long.newest_first(index):
+        for ring in (self._samples, self._recorded, self._long):
+            for at_s, value in () if ring is None else ring.newest_first(index):
                 if oldest_s is None or at_s < oldest_s:
+                    oldest_s = at_s
                     yield at_s, value
 
 

@@ -7,6 +7,7 @@ connection. Knows no route.
 import contextlib
 import io
 import select
+import struct
 from functools import partial
 from http.client import HTTPException
 from typing import Any
@@ -292,6 +293,7 @@ class ManagementHandler(WSGIHandler):
         environ["PATH_INFO"] = path_info(self.path)
         environ["gomq.followers"] = self.server.followers
         environ["gomq.is_gone"] = partial(_has_gone, self.socket)
+        environ["gomq.peer"] = partial(_peer, self.socket, self.client_address)
         self.wsgi_input: Any = _Body(self, environ["wsgi.input"], self._settings.http_max_octets_before_login)
         environ["wsgi.input"] = self.wsgi_input
         return environ
@@ -312,6 +314,14 @@ class ManagementHandler(WSGIHandler):
 
     def log_request(self):
         """Log nothing: a request may contain names, and a dashboard makes thousands of requests."""
+
+
+def _peer(client, address):
+    """Name a client for the audit log: its address; of a unix socket, the system's user at the other end."""
+    if isinstance(address, tuple):
+        return format_address(address)
+    _, user, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return f"uid {user}"
 
 
 def _has_gone(client):

@@ -100,7 +100,7 @@ def octets_of(connection):
             connection.output.sent_octets if connection.output is not None else 0)
 
 
-def _vhost(thing):
+def vhost_values(thing):
     """The values of the counters of one vhost, a tuple. ``thing``: (vhost, node)."""
     vhost, node_ = thing
     connections = node_.clients.in_vhost(vhost)
@@ -122,18 +122,26 @@ def _vhost(thing):
 def _whole(thing):
     """Sums of VHOST's counters. ``thing``: (vhosts, node); vhosts None: all, deleted ones included."""
     vhosts, node_ = thing
+    if vhosts is not None:
+        return _sums(vhost_values((vhost, node_)) for vhost in vhosts)
+    return whole_values(
+        node_.broker, [vhost_values((vhost, node_)) for vhost in list(node_.broker.vhosts.values())])
+
+
+def whole_values(broker, values):
+    """Sums of VHOST's counters: ``values``, those of all vhosts, and those of deleted vhosts."""
+    gone = broker.totals
+    queues = sums.over_types(sums.of_gone_queues(gone))
+    counted = queue_stats([queues[name] for name in QUEUE_COUNTERS])
+    counters = (gone.publishes, *counted[1:], gone.confirmed, gone.returned, gone.unroutable - gone.returned)
+    lengths = (0,) * len(LENGTH_NAMES)
+    return _sums((*values, (*lengths, *counters, gone.received_octets, gone.sent_octets)))
+
+
+def _sums(values):
     whole = [0] * len(VHOST.names)
-    for vhost in list(node_.broker.vhosts.values()) if vhosts is None else vhosts:
-        for index, value in enumerate(_vhost((vhost, node_))):
-            whole[index] += value
-    if vhosts is None:
-        gone = node_.broker.totals
-        queues = sums.over_types(sums.of_gone_queues(gone))
-        counted = queue_stats([queues[name] for name in QUEUE_COUNTERS])
-        counters = (
-            gone.publishes, *counted[1:], gone.confirmed, gone.returned, gone.unroutable - gone.returned
-        )
-        for index, value in enumerate((*counters, gone.received_octets, gone.sent_octets), len(LENGTH_NAMES)):
+    for one in values:
+        for index, value in enumerate(one):
             whole[index] += value
     return tuple(whole)
 
@@ -156,7 +164,7 @@ def _lengths_and(stats):
 
 
 QUEUE = Group(_lengths_and(QUEUE_STATS), _queue)
-VHOST = Group(_lengths_and(VHOST_STATS) | dict.fromkeys(OCTETS, DATA), _vhost, long=True)
+VHOST = Group(_lengths_and(VHOST_STATS) | dict.fromkeys(OCTETS, DATA), vhost_values, long=True)
 WHOLE = Group(_lengths_and(VHOST_STATS) | dict.fromkeys(OCTETS, DATA), _whole, long=True)
 EXCHANGE = Group(dict.fromkeys(EXCHANGE_STATS, MESSAGES), _exchange)
 CHANNEL = Group(dict.fromkeys(CHANNEL_STATS, MESSAGES), _channel)

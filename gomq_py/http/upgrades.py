@@ -89,7 +89,7 @@ class Upgrades:
             raise UpgradeRefused("400 Bad Request", "a WebSocket begins with HTTP/1.1")
         if headers.get("Content-Length", "0").strip("0") or headers.get("Transfer-Encoding"):
             raise UpgradeRefused("400 Bad Request", "a request for a WebSocket has no body")
-        self._check_origin(headers)
+        self._check_origin(headers, host)
         connection = WSConnection(ConnectionType.SERVER)
         try:
             connection.initiate_upgrade_connection(
@@ -141,7 +141,7 @@ class Upgrades:
         finally:
             websocket.close()
 
-    def _check_origin(self, headers):
+    def _check_origin(self, headers, host):
         """Raises UpgradeRefused for a page that is neither of this host nor of a configured origin."""
         origins = headers.get_all("Origin", ())
         if not origins:  # programs send no Origin
@@ -151,9 +151,11 @@ class Upgrades:
             return
         (origin, *others) = [origin.lower() for origin in origins]
         if others or origin not in allowed and not is_of(origin, headers.get("Host", "")):
-            raise UpgradeRefused(
-                "403 Forbidden",
-                f"a page of {origins[0][:200]} may not connect ([mgmt] websocket_origins)")
+            refused = f"a page of {origins[0][:200]} may not connect ([mgmt] websocket_origins)"
+            # No browser shows the answer to the page's author.
+            self._strangers.warning(
+                ("origin", host), "WebSocket from %s refused: %s", host or "unix", refused)
+            raise UpgradeRefused("403 Forbidden", refused)
 
 
 def chosen(subprotocols, path):

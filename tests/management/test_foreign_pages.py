@@ -151,3 +151,23 @@ def test_a_foreign_page_may_be_shown_nothing_but_harms_nothing_by_asking(ask):
 
     assert answer.status_code == 200
     assert not [name for name in answer.headers if name.lower().startswith("access-control-")]
+
+
+@pytest.mark.parametrize("method, path, body", [
+    ("PUT", "/api/queues/%2F/by-curl", b' {"durable": true}'),
+    ("POST", "/api/exchanges/%2F/amq.default/publish",
+     b'{"routing_key": "by-curl", "payload": "", "payload_encoding": "string", "properties": {}}'),
+])
+def test_json_that_curl_calls_a_form_is_taken(ask, method, path, body):
+    answer = ask(method, path, {"Content-Type": "application/x-www-form-urlencoded"}, body)
+
+    assert answer.status_code in (200, 201, 204), answer.text
+
+
+def test_form_of_too_many_octets_changes_nothing(ask):
+    """The body of this route is not looked at otherwise."""
+    answer = ask(
+        "POST", "/api/rebalance/queues", {"Content-Type": "application/x-www-form-urlencoded"},
+        b"{" * (2 << 20))
+
+    assert answer.status_code == 415

@@ -2,6 +2,7 @@
 import pytest
 
 from tests.management.conftest import API
+from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until
 
 
@@ -19,6 +20,20 @@ def test_the_overview_counts_what_there_is(api, channel):
         "message_stats",
     ):
         assert key in shape
+
+
+def test_curves_begin_at_the_brokers_start(tmp_path):
+    """The second sample is that of this very request, the first that anybody makes. Samples are shown a second
+    apart.
+    """
+    with BrokerProcess(tmp_path / "data", http_port=0) as process:
+        api = API(f"http://127.0.0.1:{process.ports['http']}")
+
+        wait_until(lambda: api.get("nodes").json()[0]["uptime"] > 1500)
+
+        shape = api.get("vhosts/%2F?lengths_age=600&lengths_incr=1").json()
+
+    assert len(shape["messages_details"]["samples"]) == 2
 
 
 def test_a_connection_and_its_channels_are_shown(api, channel):

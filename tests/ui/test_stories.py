@@ -1,11 +1,13 @@
 """What people come to the page for, from the first click to the last."""
 import re
+import signal
 
 import pika
 import pytest
 import requests
 from playwright.sync_api import expect
 
+from tests.support.broker_process import BrokerProcess
 from tests.support.page import API
 from tests.support.waiting import in_time, wait_until
 
@@ -277,3 +279,46 @@ def test_a_queues_page_names_the_group_that_most_messages_wait_for(ui, channel, 
 
     expect(ui.page.get_by_text(f"{group}: 2", exact=True)).to_be_visible()
     expect(ui.page.get_by_text("2 of 1 groups", exact=True)).to_be_visible()
+
+
+def test_a_user_is_offered_only_what_the_permissions_allow(ui, api, channel, name):
+    """An empty expression grants nothing."""
+    for queue in (f"{name}-mine", f"{name}-theirs"):
+        channel.queue_declare(queue, durable=True)
+    api.put(f"users/{name}", {"password": name, "tags": "management"})
+    api.put(f"permissions/%2F/{name}", {"configure": "", "write": "", "read": f"^{name}-mine$"})
+
+    def offered():
+        return {one.inner_text() for one in ui.page.locator("main .head button, main .head a.button").all()}
+
+    ui.open(f"#/queues/%2F/{name}-theirs", name, name)
+    expect(ui.page.get_by_role("heading", level=1)).to_have_text(f"{name}-theirs")
+    theirs = offered()
+    ui.open(f"#/queues/%2F/{name}-mine")
+    expect(ui.page.get_by_role("heading", level=1)).to_have_text(f"{name}-mine")
+    mine = offered()
+    ui.open(f"#/queues?name={name}")
+    ui.page.get_by_role("row", name=f"{name}-mine").get_by_role("checkbox").check()
+
+    expect(ui.page.get_by_role("button", name="Purge")).to_be_visible()
+    expect(ui.page.get_by_role("button", name="Delete")).to_have_count(0)
+    expect(ui.page.get_by_role("button", name="Pause")).to_have_count(0)
+    expect(ui.page.get_by_role("button", name="Declare")).to_have_count(0)
+    assert (theirs, mine) == ({"Unacked"}, {"Unacked", "Move or copy\u2026", "Purge\u2026"})
+
+
+def test_a_broker_that_stands_still_is_told_though_the_page_asks_for_nothing(browser_context, tmp_path):
+    with BrokerProcess(tmp_path / "data", http_port=0) as process:
+        ui = browser_context(f"http://127.0.0.1:{process.ports['http']}")
+        ui.open("#/queues")
+        ui.page.evaluate("localStorage.setItem('gomq.refresh', '0')")
+        ui.page.reload()
+        expect(ui.page.get_by_role("heading", level=1)).to_have_text("Queues")
+
+        process.signal(signal.SIGSTOP)
+        try:
+            expect(ui.page.get_by_text("The broker does not answer. These figures are of")).to_be_visible()
+        finally:
+            process.signal(signal.SIGCONT)
+
+        expect(ui.page.get_by_text("The broker does not answer")).to_have_count(0)

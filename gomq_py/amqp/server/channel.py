@@ -25,6 +25,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.broker.features.retry import RETURNED
 from gomq_py.broker.queues.peeking import count_refusal
 from gomq_py.broker.signals import tracing
+from gomq_py.broker.signals.events import ACTOR
 from gomq_py.broker.verbs.caller import Caller
 from gomq_py.broker.verbs.publishing import traced
 from gomq_py.net.stream import Hold
@@ -101,11 +102,11 @@ class Channel(HotChannel):
             raise CommandInvalid("unimplemented method")
         connection = self.connection
         # As events.on_behalf_of(): events caused by the method name the user.
-        before, connection.events.actor = connection.events.actor, connection.user.name
+        before = ACTOR.set(connection)
         try:
             handler(self, method)
         finally:
-            connection.events.actor = before
+            ACTOR.reset(before)
 
     def content_frame(self, kind, payload):
         """Handle a header or body frame's payload. Returns False to stop reading. Raises AMQPError."""
@@ -285,7 +286,7 @@ class Channel(HotChannel):
             try:
                 if self.is_open():
                     self.method_id = method_id
-                    self.connection.events.on_behalf_of(self.connection.user.name, step)
+                    self.connection.events.on_behalf_of(self.connection, step)
             except Exception as error:
                 self.connection.failed_later(self, method_id, error)
             finally:
@@ -383,7 +384,7 @@ class Channel(HotChannel):
         for queue in queues:
             queue.resume_deliveries()
         connection = self.connection
-        connection.events.emit_for(connection.user.name, "channel.closed", events.channel_closed, self)
+        connection.events.emit_for(connection, "channel.closed", events.channel_closed, self)
 
     def _release_then(self, then):
         """Release the channel, then call ``then()``. With very many consumers that takes several slices of
@@ -436,7 +437,7 @@ class Channel(HotChannel):
                 del self.consumers[consumer.tag]
                 connection = self.connection
                 connection.events.emit_for(
-                    connection.user.name, "consumer.deleted", events.consumer_deleted, consumer)
+                    connection, "consumer.deleted", events.consumer_deleted, consumer)
                 consumer.stop()
 
     def _disk_refused(self, error):

@@ -123,7 +123,7 @@ class Connection(ClientConnection):
         self.enter(
             user, vhost, self.server.access_of(user, vhost.name), handshake.limits, handshake.mechanism)
         self.watch()
-        self.events.emit_for(user.name, "connection.created", connection_created, self, events.PROTOCOL)
+        self.events.emit_for(self, "connection.created", connection_created, self, events.PROTOCOL)
         name = self.client_properties.get("connection_name")
         given = f" as {name[:GIVEN_NAME_MAX]!r}" if isinstance(name, str) and name else ""
         self.log_life("connection %s: user '%s' opened vhost '%s'%s", self.name, user.name, vhost.name, given)
@@ -201,7 +201,7 @@ class Connection(ClientConnection):
         while channels:
             channel = channels.pop()
             yield from channel.ends(channel.release if channel in answering else channel.end)
-        yield partial(self.events.on_behalf_of, self.user.name, self.vhost.release_owner, self)
+        yield partial(self.events.on_behalf_of, self, self.vhost.release_owner, self)
 
     # the lane's handler
 
@@ -354,7 +354,7 @@ class Connection(ClientConnection):
         if not isinstance(method, ChannelOpen):
             raise blamed(ChannelError("expected 'channel.open'"), method.ID)
         channel = self.channels[channel_id] = Channel(self, channel_id)
-        self.events.emit_for(self.user.name, "channel.created", events.channel_created, channel)
+        self.events.emit_for(self, "channel.created", events.channel_created, channel)
         return True
 
     def _frame_for_closing_channel(self, channel, kind, payload):

@@ -30,8 +30,6 @@ class UserEvents:
         self._users = users
 
     def __call__(self, record):
-        if not self._events.wanted:
-            return
         name, op = record.get("user") or record["name"], record["op"]
         if op in _RIGHTS:
             key, fields = _RIGHTS[op]
@@ -76,6 +74,10 @@ _RIGHTS = {
 }
 
 
+def _policy(headers, _component):
+    return headers
+
+
 class ParameterEvents:
     """Emits an event about a changed parameter when called. ``value`` is None for a removed parameter;
     ``vhost`` is the vhost's name, or None for a parameter of the whole broker.
@@ -85,11 +87,10 @@ class ParameterEvents:
         self._events = events
 
     def __call__(self, vhost, component, name, value):
-        if not self._events.wanted:
-            return
         done = "set" if value is not None else "cleared"
         if component in (POLICY, OPERATOR_POLICY):
-            self._emit(f"policy.{done}", {**(value or {}), "name": name, "vhost": vhost})
+            self._events.emit(
+                f"policy.{done}", _policy, {**(value or {}), "name": name, "vhost": vhost}, component)
             return
         headers = {"name": name, "component": component, "value": value}
         self._emit(f"parameter.{done}", headers if vhost is None else {"vhost": vhost, **headers})

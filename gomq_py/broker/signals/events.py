@@ -8,6 +8,9 @@ the event loop, when the change that they report is complete.
 """
 import socket
 from collections import deque
+from contextvars import ContextVar
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from gomq_py.broker.tables import WIRE_DEPTH
 from gomq_py.content.properties import Properties, PropertyScan
@@ -35,9 +38,24 @@ PERSISTENT = 2
 CUT = "(nested too deep to be shown)"
 
 
+class Actor(NamedTuple):
+    """Who acts: a user, the protocol that the request came by, and its client's address ("": none). A
+    ClientConnection has the same attributes, and acts itself.
+    """
+
+    user: Any
+    protocol: str = ""
+    peer: str = ""
+
+
+INTERNAL = Actor(SimpleNamespace(name=INTERNAL_USER))
+# Each greenlet has its own value, so that a request which waits is not taken for what others do meanwhile.
+ACTOR: ContextVar = ContextVar("gomq_py.actor", default=INTERNAL)
+
+
 class Events(Job):
-    """Publishes the events of one broker. ``actor``: the user whom events name as the actor; protocol servers
-    set it.
+    """Publishes the events of one broker. ``actor``: who acts now in this greenlet, an Actor or a
+    ClientConnection.
 
     No event is published before ``start``, because entities loaded at boot are not new.
     """
@@ -46,12 +64,15 @@ class Events(Job):
 
     def __init__(self, scheduler):
         super().__init__()
-        self.actor = INTERNAL_USER
         self._scheduler = scheduler
         self._vhosts = None
         self._waiting = deque()
         self._left_out = 0
         self._listeners = []
+
+    @property
+    def actor(self):
+        return ACTOR.get()
 
     def subscribe(self, listener, keys=None):
         """Call ``listener(key, subjects)`` at each event, or with ``keys`` only at events with these keys.
@@ -73,23 +94,16 @@ class Events(Job):
         self._waiting.clear()
 
     def on_behalf_of(self, actor, do, *arguments):
-        """Return ``do(*arguments)``. All events emitted meanwhile name this user as the actor, also events
-        from other causes if ``do`` switches.
-        """
-        before, self.actor = self.actor, actor
+        """Return ``do(*arguments)``. Events that this greenlet emits meanwhile name this actor."""
+        before = ACTOR.set(actor)
         try:
             return do(*arguments)
         finally:
-            self.actor = before
+            ACTOR.reset(before)
 
     def emit_for(self, actor, key, headers_of, *subjects):
-        """Emit an event with ``actor`` as the user who acted. Other arguments as for emit()."""
+        """Emit an event as caused by ``actor``. Other arguments as for emit()."""
         self.on_behalf_of(actor, self.emit, key, headers_of, *subjects)
-
-    @property
-    def wanted(self):
-        """True if a listener is subscribed, or the exchange has a binding."""
-        return bool(self._listeners) or self._is_bound()
 
     def emit(self, key, headers_of, *subjects):
         """Report an event with the routing key ``key``. Listeners get the ``subjects``.
@@ -112,7 +126,7 @@ class Events(Job):
         except Exception as error:  # the action itself has succeeded
             QUIET.error(key, "event %s cannot be told", key, exc_info=error)
             return
-        headers["user_who_performed_action"] = self.actor
+        headers["user_who_performed_action"] = self.actor.user.name
         # not the batch's time, which is that of the last publish
         headers["timestamp_in_ms"] = unix_ms()
         headers["node"] = node_name()

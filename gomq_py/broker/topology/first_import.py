@@ -8,6 +8,7 @@ import json
 import os
 
 from gomq_py.broker.policies.parameters import OPERATOR
+from gomq_py.broker.signals.events import INTERNAL
 from gomq_py.broker.topology.definitions import Importer
 from gomq_py.digests import sha256
 from gomq_py.errors import DefinitionsError
@@ -51,7 +52,8 @@ def load(broker, path):
     digest = sha256(content).hexdigest()
     del content  # an import may last minutes
     try:
-        report = Importer(broker, by=OPERATOR).run(definitions)
+        actor = INTERNAL._replace(protocol=f"import of {path}")
+        report = broker.events.on_behalf_of(actor, Importer(broker, by=OPERATOR).run, definitions)
     except DefinitionsError as error:
         raise DefinitionsError(f"definitions in {path}: {error}") from error
     for problem in report.problems:

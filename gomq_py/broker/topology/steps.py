@@ -41,13 +41,17 @@ class Steps(Job):
 
 
 class VHostDeletion(Job):
-    """Closes a deleted vhost's ``connections``, removes contents and permissions, and calls ``done()``."""
+    """Closes a deleted vhost's ``connections``, removes contents and permissions, and calls ``done()``.
+    Events name its creator.
+    """
 
     name = "deleting a vhost"
 
-    def __init__(self, vhost, connections, users, done):
+    def __init__(self, vhost, connections, users, events, done):
         super().__init__()
         self.vhost = vhost
+        self._events = events
+        self._actor = events.actor
         # Declares in the vhost are not kept from here on, before its first connection is closed.
         self._steps = self._all_steps(list(connections), vhost.departures(), users)
         self._done = done
@@ -82,10 +86,10 @@ class VHostDeletion(Job):
         if step is None:
             if not self._over.is_set():
                 self._over.set()
-                self._done()
+                self._events.on_behalf_of(self._actor, self._done)
             return False
         try:
-            step()
+            self._events.on_behalf_of(self._actor, step)
         except Exception:  # a fault of one part must not keep other parts
             LOG.exception("deleting vhost %r: one step failed, the others go on", self.vhost.name)
         return True

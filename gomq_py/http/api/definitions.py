@@ -1,5 +1,6 @@
 """/api/definitions: exports and imports an operator's entire setup, in the JSON of RabbitMQ and LavinMQ."""
 from collections import Counter, deque
+from functools import partial
 from urllib.parse import quote
 
 from flask import Blueprint, request
@@ -7,6 +8,7 @@ from werkzeug.http import dump_options_header
 
 from gomq_py.broker.exchanges.types import EXCHANGE_TYPES
 from gomq_py.broker.topology.definitions import DefinitionsError, Importer, sections, sections_of_vhost
+from gomq_py.http import foreign_pages
 from gomq_py.http.answers import body_pieces, no_content, node, paced_answer, paths_in
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.entities import find_vhost
@@ -55,10 +57,12 @@ def post_definitions(vhost=None):
     """Import definitions into the broker, or into one vhost. Existing queues, exchanges and bindings stay as
     they are; users, permissions, policies and parameters of the same name are replaced.
     """
-    there = vhost and find_vhost(vhost)
+    there, events = vhost and find_vhost(vhost), node().broker.events
+    actor = events.actor._replace(protocol=f"import by {events.actor.protocol}")
     try:
         with held_while_making():
-            report = Importer(node().broker, there, set_by()).run(_parsed(), keep=False)
+            report = events.on_behalf_of(
+                actor, partial(Importer(node().broker, there, set_by()).run, _parsed(), keep=False))
     except DefinitionsError as error:
         raise BadRequest(str(error)) from None
     for problem in paced(report.problems):
@@ -120,6 +124,7 @@ class _Here:
 
 def _parsed():
     """Return the JSON object in the body, {} without a body. Raises BadRequest, TooLarge, UnsupportedType."""
+    foreign_pages.check_body(b"")  # not by ``curl -d``, as in RabbitMQ
     try:
         return parsed(body_pieces() or deque((b"{}",)))
     except NotJSON:

@@ -194,7 +194,8 @@ class Connection(ClientConnection):
             return False
         try:
             self._check_owner(settings.mqtt_client_id_validation == "owner")
-            session, was_there, is_recorded = self.sessions.connect(
+            session, was_there, is_recorded = self.events.on_behalf_of(
+                self, self.sessions.connect,
                 self, self.client_id, self.user.name, greeting.clean_start, greeting.expiry_s, self.version,
                 kept_arguments(settings.mqtt_max_session_octets, settings.mqtt_session_overflow),
                 self.user.of_token, settings.mqtt_max_sessions_per_user)
@@ -227,8 +228,7 @@ class Connection(ClientConnection):
             "connection %s: user '%s' opened vhost '%s' as %r (%s)", self.name, self.user.name,
             self.vhost.name, self.client_id[:256], self.protocol,
         )
-        self.events.emit_for(
-            self.user.name, "connection.created", events.connection_created, self, self.protocol)
+        self.events.emit_for(self, "connection.created", events.connection_created, self, self.protocol)
         self.output.write(greeting.connack(was_there))
         self.outbound.begin()
         self.server.broker_topics.connected(session)

@@ -7,7 +7,7 @@ import pytest
 from gevent import socket
 
 from gomq_py.hub.scheduler import Scheduler
-from gomq_py.http.upgrades import LINGERING_MAX, Upgrades
+from gomq_py.http.upgrades import LINGERING_MAX, UpgradeRefused, Upgrades
 from gomq_py.hub.turns import SlowTurns
 from tests.support.waiting import in_time
 
@@ -81,3 +81,19 @@ def test_who_was_turned_away_unheard_lingers_while_few_do(is_heard, count, linge
     begun(handle, lingering)
 
     assert len(lingering.ended) == lingers
+
+
+def test_page_of_another_origin_is_told_to_the_operator(caplog):
+    """Its author sees no reason: browsers show none."""
+    upgrades = Upgrades(
+        SimpleNamespace(websocket_origins=[]), None,
+        SimpleNamespace(clients=None), None)
+    headers = Message()
+    headers["Host"], headers["Origin"] = "h", "http://localhost:3000"
+
+    with caplog.at_level("WARNING"), pytest.raises(UpgradeRefused):
+        upgrades.answer("/", headers, "HTTP/1.1", "10.0.0.7")
+
+    assert (
+        "WebSocket from 10.0.0.7 refused: a page of http://localhost:3000 may not connect "
+        "([mgmt] websocket_origins)") in caplog.text

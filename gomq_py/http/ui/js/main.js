@@ -1,7 +1,8 @@
 // The page: who is logged in, the frame around the pages, and the keys that work everywhere.
 
-import {connect, get} from "./core/api.js";
+import {connect, get, watchForSilence} from "./core/api.js";
 import {h, name, replace, s, visible} from "./core/dom.js";
+import {time} from "./core/format.js";
 import {chooseRefresh, chooseVhost, chosenVhost, keptRefresh, lists, show, start, stop} from "./core/router.js";
 import {logOut, resume, session} from "./core/session.js";
 import {PAGES} from "./pages/index.js";
@@ -109,11 +110,11 @@ function drawNav({page}) {
     bar.querySelector(".menu-button")?.setAttribute("aria-expanded", "false");
 }
 
-function tellReached(isReached) {
+function tellReached(isReached, heardAt) {
     const banner = document.getElementById("banner");
     if (isReached) banner?.remove();
     else if (!banner) main.before(h("div", {id: "banner", class: "failure", role: "alert"},
-        "The broker does not answer. Trying again\u2026"));
+        `The broker does not answer. These figures are of ${time(heardAt)}. Trying again\u2026`));
 }
 
 async function openPalette() {
@@ -184,6 +185,7 @@ document.addEventListener("click", event => {
 });
 
 connect({ended: () => isOpen && logInView("The session has ended."), reached: tellReached});
+watchForSilence(() => isOpen);
 
 chooseTheme(keptTheme());
 

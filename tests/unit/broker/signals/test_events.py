@@ -1,6 +1,7 @@
 """Event exchange: what happens, told to those who are bound, and to nobody else at no cost."""
 import time
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,6 +25,11 @@ def node(tmp_path):
     node.vhost.queue("told").purge()
     yield node
     node.stop()
+
+
+def actor(name):
+    """A user who acts by no protocol."""
+    return events.Actor(SimpleNamespace(name=name))
 
 
 def told(node, count=1):
@@ -227,8 +233,7 @@ def test_event_of_a_quiet_broker_is_of_its_own_time(node):
 
 
 def test_event_carries_its_time_node_and_actor(node):
-    node.broker.events.actor = "anna"
-    node.vhost.declare_queue("q")
+    node.broker.events.on_behalf_of(actor("anna"), node.vhost.declare_queue, "q")
     queue = node.vhost.queue("told")
     node.wait(lambda: queue.ready_count)
     message = Message()
@@ -248,7 +253,11 @@ def test_what_a_deletion_does_in_later_slices_is_told_of_its_user(node, monkeypa
     nobody else's events meanwhile.
     """
     monkeypatch.setattr(steps_module, "SliceClock", lambda clock: SliceClock(3, clock=StepClock(1)))
-    vhost, acts = node.vhost, node.broker.events.on_behalf_of
+    vhost = node.vhost
+
+    def acts(name, do, *arguments):
+        node.broker.events.on_behalf_of(actor(name), do, *arguments)
+
     for number in range(10):
         vhost.declare_queue(f"mine-{number}", exclusive=True, owner=node)
         vhost.declare_queue("doomed")
@@ -271,9 +280,9 @@ def test_what_a_deletion_does_in_later_slices_is_told_of_its_user(node, monkeypa
 def test_headers_are_not_made_when_nobody_is_bound(node):
     node.vhost.bindings.unbind_queue("told", events.NAME, "#")
 
-    node.broker.events.emit("queue.created", pytest.fail, "nobody asked")
+    queue = node.vhost.declare_queue("q")
 
-    assert not node.broker.events.wanted
+    node.broker.events.emit("queue.created", pytest.fail, *queue[:1])
 
 
 def test_event_that_no_field_holds_does_not_stop_the_others(node):
@@ -310,7 +319,7 @@ def test_there_is_no_such_exchange_unless_it_is_asked_for(tmp_path):
     node = Node(tmp_path / "other")
     node.vhost.declare_queue("q")
 
-    assert events.NAME not in node.vhost.exchanges and not node.broker.events.wanted
+    assert events.NAME not in node.vhost.exchanges
     node.stop()
 
 

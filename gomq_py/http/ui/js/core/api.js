@@ -25,6 +25,11 @@ export class Unreachable extends Error {
     }
 }
 
+// A broker that stands still says nothing: the page asks for a sign of life when nothing was heard for a second, and so tells it within three.
+const QUIET_MS = 1000, PATIENCE_MS = 1500, LOOK_MS = 250;
+const SIGN_OF_LIFE = "/ui/icon.svg";
+let heardAt = Date.now();
+
 const watchers = {ended: () => {}, reached: () => {}};
 let token = null;
 
@@ -76,16 +81,34 @@ async function ask(method, path, body, {signal, query, quiet, headers}) {
         text = await response.text();
     } catch (error) {
         if (error.name === "AbortError") throw error;
-        watchers.reached(false);
+        watchers.reached(false, heardAt);
         throw new Unreachable();
     }
-    watchers.reached(true);
+    heard();
     const answer = parsed(text, response);
     if (response.ok) return answer;
     const reason = answer?.reason ?? (text || response.statusText);
     const failure = new ApiError(response.status, String(reason), answer);
     if (isEnded(failure) && !quiet) watchers.ended();
     throw failure;
+}
+
+function heard() {
+    heardAt = Date.now();
+    watchers.reached(true);
+}
+
+/** Watch from now on, while isWanted() and the page is seen, whether the broker still answers. */
+export async function watchForSilence(isWanted) {
+    if (isWanted() && !document.hidden && Date.now() - heardAt >= QUIET_MS) {
+        try {
+            await fetch(SIGN_OF_LIFE, {method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS)});
+            heard();
+        } catch {
+            if (Date.now() - heardAt >= QUIET_MS) watchers.reached(false, heardAt);
+        }
+    }
+    setTimeout(() => watchForSilence(isWanted), LOOK_MS);
 }
 
 // 401 is also what the broker answers where a right is missing; then the session goes on.
@@ -134,7 +157,7 @@ export function endSession() {
 export function stream(path, handlers, {signal, query} = {}) {
     let source = null, timer = null, wait = 1000;
 
-    const heard = event => {
+    const take = event => {
         let data = event.data;
         try {
             data = JSON.parse(event.data);
@@ -149,8 +172,8 @@ export function stream(path, handlers, {signal, query} = {}) {
             wait = 1000;
             handlers.open?.();
         };
-        source.onmessage = heard;
-        for (const kind of handlers.events ?? []) source.addEventListener(kind, heard);
+        source.onmessage = take;
+        for (const kind of handlers.events ?? []) source.addEventListener(kind, take);
         source.onerror = async () => {
             handlers.error?.();
             if (source.readyState !== EventSource.CLOSED) return;

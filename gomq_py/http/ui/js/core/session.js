@@ -31,15 +31,24 @@ class Session {
         return this.permissions.find(one => one.vhost === vhost) ?? null;
     }
 
-    /** Whether the user may "configure", "write" or "read" the object; where unsure, true: the broker decides. */
+    /**
+     * Whether the user may "configure", "write" or "read" the object. Where unsure, true: the broker decides. A virtual host that is newer than
+     * this login is such a case.
+     */
     may(verb, vhost, object) {
         const found = this.permission(vhost);
-        if (!found) return this.permissions.length === 0;
+        if (!found) return !this.vhosts.includes(vhost);
+        if (found[verb] === "") return object === "";
         try {
             return new RegExp(found[verb]).test(object);
         } catch {
             return true;
         }
+    }
+
+    /** Whether there may be an object that the user may "configure", "write" or "read", in this virtual host or in any. */
+    maySome(verb, vhost) {
+        return this.permissions.some(one => (!vhost || one.vhost === vhost) && one[verb] !== "") || Boolean(vhost) && !this.vhosts.includes(vhost);
     }
 
     take(shape) {

@@ -9,7 +9,7 @@ import {go} from "../core/router.js";
 import {table} from "../core/table.js";
 import {tabs} from "../core/tabs.js";
 import {
-    argumentsList, askBinding, confirmed, exchangeLink, features, ofExchange, policyLink, queueLink, rangeChoice, samplesQuery, unbind, vhostLink,
+    argumentsList, askBinding, confirmed, exchangeLink, features, mayUnbind, ofExchange, policyLink, queueLink, rangeChoice, samplesQuery, unbind, vhostLink,
 } from "./parts.js";
 
 const EVERY_MS = 5000;
@@ -25,7 +25,7 @@ export async function show(root, params, context) {
     const given = {vhost, name: exchangeName, path, exchange: await get(path, {signal: context.signal})};
     const isOurs = exchangeName === "" || exchangeName.startsWith("amq.");
     root.append(h("div", {class: "head"}, h("h1", null, name(ofExchange(exchangeName))), badge(given.exchange.type), h("span", {class: "grow"}),
-        isOurs ? null : h("button", {type: "button", class: "danger", onclick: async () => {
+        isOurs || !context.session.may("configure", vhost, exchangeName) ? null : h("button", {type: "button", class: "danger", onclick: async () => {
             if (await confirmed(`Delete ${exchangeName}`, "It goes with its bindings.", () => send("DELETE", path), {typed: exchangeName})) go("#/exchanges");
         }}, "Delete\u2026")), h("p", {class: "quiet"}, "in ", vhostLink(vhost)));
     await tabs(root, context, [
@@ -58,9 +58,9 @@ const KEY_COLUMNS = [
     {key: "key", label: "Routing key", sort: "routing_key", cell: row => name(row.routing_key)},
     {key: "arguments", label: "Arguments", cell: row => argumentsList(row.arguments, "")},
 ];
-const UNBIND = {label: "Unbind", kind: "danger", needs: row => row.source !== "", run: async rows => {
+const unbinding = context => ({label: "Unbind", kind: "danger", needs: row => mayUnbind(context.session, row), run: async rows => {
     for (const row of rows) await tell(() => unbind(row));
-}};
+}});
 
 async function outgoing(root, context, {path, vhost, name: source}) {
     const list = table({
@@ -70,10 +70,10 @@ async function outgoing(root, context, {path, vhost, name: source}) {
             {key: "to", label: "To", sort: "destination", cell: row => row.destination_type === "queue" ? queueLink(row.vhost, row.destination) : exchangeLink(row.vhost, row.destination)},
             {key: "kind", label: "Kind", sort: "destination_type", cell: row => row.destination_type}, ...KEY_COLUMNS,
         ],
-        buttons: source === "" ? [] : [h("button", {type: "button", class: "primary", onclick: async () => {
+        buttons: source === "" || !context.session.may("read", vhost, source) ? [] : [h("button", {type: "button", class: "primary", onclick: async () => {
             if (await askBinding({vhost, source})) await list.refresh();
         }}, "Bind\u2026")],
-        actions: source === "" ? null : [UNBIND],
+        actions: source === "" ? null : [unbinding(context)],
     });
     root.append(list.element);
     await list.start();
@@ -84,10 +84,10 @@ async function incoming(root, context, {path, vhost, name: destination}) {
         id: "exchange-incoming", caption: "Bindings to it", context, order: "source", empty: "It is bound to no exchange.",
         key: row => `${row.source}\n${row.properties_key}`, load: query => get(`${path}/bindings/destination`, {signal: context.signal, query}),
         columns: [{key: "from", label: "From exchange", sort: "source", cell: row => exchangeLink(row.vhost, row.source)}, ...KEY_COLUMNS],
-        buttons: [h("button", {type: "button", class: "primary", onclick: async () => {
+        buttons: !context.session.may("write", vhost, destination) ? [] : [h("button", {type: "button", class: "primary", onclick: async () => {
             if (await askBinding({vhost, destination, kind: "e"})) await list.refresh();
         }}, "Bind\u2026")],
-        actions: [UNBIND],
+        actions: [unbinding(context)],
     });
     root.append(list.element);
     await list.start();

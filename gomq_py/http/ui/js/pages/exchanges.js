@@ -10,6 +10,7 @@ import {ARGUMENTS_FIELD, NAME_FIELD, confirmed, each, exchangeLink, features, po
 export const title = () => "Exchanges";
 
 export async function show(root, params, context) {
+    const mayDelete = row => row.name && !row.name.startsWith("amq.") && context.session.may("configure", row.vhost, row.name);
     const list = table({
         id: "exchanges", caption: "Exchanges", context, order: "name", empty: "There are no exchanges.",
         key: row => `${row.vhost}\n${row.name}`, href: row => link("exchanges", row.vhost, row.name || "amq.default"),
@@ -25,8 +26,9 @@ export async function show(root, params, context) {
             {key: "out", label: "Out", sort: "message_stats.publish_out_details.rate", numeric: true,
                 cell: row => speed(row.message_stats?.publish_out_details?.rate)},
         ],
-        buttons: [h("button", {type: "button", class: "primary", onclick: () => declare(context).then(done => done && list.refresh(), context.fail)}, "Declare\u2026")],
-        actions: [{label: "Delete\u2026", kind: "danger", needs: row => row.name && !row.name.startsWith("amq."), run: rows => confirmed("Delete exchanges",
+        buttons: context.session.maySome("configure", context.vhost) ? [h("button", {type: "button", class: "primary",
+            onclick: () => declare(context).then(done => done && list.refresh(), context.fail)}, "Declare\u2026")] : [],
+        actions: [{label: "Delete\u2026", kind: "danger", needs: mayDelete, run: rows => confirmed("Delete exchanges",
             ["These go, with their bindings:", h("ul", {class: "some"}, rows.map(row => h("li", null, name(row.name))))],
             () => each(rows, row => send("DELETE", at("exchanges", row.vhost, row.name)), "Deleted"), {typed: "delete"})}],
     });

@@ -5,6 +5,7 @@ import {badge, h, name, nameLink, visible} from "../core/dom.js";
 import {ask, tell} from "../core/dialog.js";
 import {number, rate} from "../core/format.js";
 import {link} from "../core/router.js";
+import {resume} from "../core/session.js";
 
 /** A number, faint where it is 0: in a list the others are looked for. */
 export function count(value, shown = number) {
@@ -106,6 +107,11 @@ export async function unbind(row) {
     await send("DELETE", path);
 }
 
+/** Whether the user may take a binding away; those of the default exchange are nobody's. */
+export function mayUnbind(session, row) {
+    return row.source !== "" && session.may("read", row.vhost, row.source) && session.may("write", row.vhost, row.destination);
+}
+
 /** Ask for a binding: source and destination are given as far as they are known. */
 export async function askBinding({vhost, source, destination, kind}) {
     const fields = [];
@@ -147,8 +153,13 @@ export async function permissionsPanel({user, vhost, rows, topics, context, chan
     const other = row => ofUser ? vhostLink(row.vhost) : userLink(context.session, row.user);
     const mayChange = context.session.can("administrator");
     const remove = (path, row) => mayChange ? h("button", {type: "button", class: "plain danger", onclick: async () => {
-        if (await tell(() => send("DELETE", path(row)), "Taken away")) await changed();
+        if (await tell(() => send("DELETE", path(row)), "Taken away")) await renew();
     }}, "Take away") : "";
+    // They may be the user's own.
+    const renew = async () => {
+        await resume();
+        await changed();
+    };
     const pattern = text => text === "" ? h("span", {class: "quiet"}, "nothing") : h("code", null, name(text));
     const head = ofUser ? "Virtual host" : "User";
 
@@ -157,7 +168,7 @@ export async function permissionsPanel({user, vhost, rows, topics, context, chan
         const done = await ask({title: "Permissions", submit: "Set", text: "Regular expressions over the names of queues and exchanges; empty: nothing.",
             fields: [await who(), ...RIGHTS.map(right => ({name: right, label: right, value: ".*"}))],
             run: given => send("PUT", at("permissions", vhost ?? given.vhost, user ?? given.user), Object.fromEntries(RIGHTS.map(right => [right, given[right]])))});
-        if (done) await changed();
+        if (done) await renew();
     };
     const setTopic = async () => {
         const done = await ask({title: "Topic permissions", submit: "Set", text: "Regular expressions over routing keys of a topic exchange; {username}, {vhost} and {client_id} are replaced.",

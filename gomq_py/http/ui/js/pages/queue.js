@@ -10,8 +10,8 @@ import {table} from "../core/table.js";
 import {tabs} from "../core/tabs.js";
 import {purge} from "../messages/purge.js";
 import {
-    argumentsList, askBinding, channelLink, confirmed, count, exchangeLink, features, figures, plainTable, policyLink, rangeChoice, samplesQuery, state, unbind,
-    vhostLink,
+    argumentsList, askBinding, channelLink, confirmed, count, exchangeLink, features, figures, mayUnbind, plainTable, policyLink, rangeChoice, samplesQuery,
+    state, unbind, vhostLink,
 } from "./parts.js";
 
 const EVERY_MS = 5000;
@@ -50,20 +50,22 @@ function drawHead(head, {vhost, name: queueName, queue, path}, context, load) {
     const act = (label, work, done, kind) => h("button", {type: "button", class: kind, onclick: async () => {
         if (await tell(work, done)) await load().catch(context.fail);
     }}, label);
+    const may = verb => context.session.may(verb, vhost, queueName);
+    const mayConfigure = may("configure"), mayRead = may("read");
     replace(head, h("h1", null, name(queueName)), badge(queue.type), state(queue.state), h("span", {class: "grow"}),
-        queue.state === "running" ? act("Pause", () => send("PUT", `${path}/pause`), "Paused: nothing is delivered") : null,
-        queue.state === "paused" ? act("Resume", () => send("PUT", `${path}/resume`), "Resumed") : null,
-        queue.state === "stopped" ? act("Restart", () => send("PUT", `${path}/restart`), "Restarted") : null,
+        mayConfigure && queue.state === "running" ? act("Pause", () => send("PUT", `${path}/pause`), "Paused: nothing is delivered") : null,
+        mayConfigure && queue.state === "paused" ? act("Resume", () => send("PUT", `${path}/resume`), "Resumed") : null,
+        mayConfigure && queue.state === "stopped" ? act("Restart", () => send("PUT", `${path}/restart`), "Restarted") : null,
         queue.type === "stream" ? h("a", {class: "button", href: `${link("streams", vhost, queueName)}/timeline`}, "Timeline")
             : [h("a", {class: "button", href: link("unacked", vhost, queueName)}, "Unacked"),
-                h("a", {class: "button", href: `${link("queues", vhost, queueName)}/move`}, "Move or copy\u2026")],
-        queue.type !== "stream" ? h("button", {type: "button", class: "danger", onclick: async () => {
+                mayRead ? h("a", {class: "button", href: `${link("queues", vhost, queueName)}/move`}, "Move or copy\u2026") : null],
+        mayRead && queue.type !== "stream" ? h("button", {type: "button", class: "danger", onclick: async () => {
             if (await purge(vhost, queueName, queue.messages_ready)) await load().catch(context.fail);
         }}, "Purge\u2026") : null,
-        h("button", {type: "button", class: "danger", onclick: async () => {
+        mayConfigure ? h("button", {type: "button", class: "danger", onclick: async () => {
             const text = ["It goes with its messages and bindings."];
             if (await confirmed(`Delete ${queueName}`, text, () => send("DELETE", path), {typed: queueName})) go("#/queues");
-        }}, "Delete\u2026"));
+        }}, "Delete\u2026") : null);
 }
 
 async function overview(root, context, given, load) {
@@ -148,10 +150,10 @@ async function bindings(root, context, given) {
             {key: "key", label: "Routing key", sort: "routing_key", cell: row => name(row.routing_key)},
             {key: "arguments", label: "Arguments", cell: row => argumentsList(row.arguments, "")},
         ],
-        buttons: [h("button", {type: "button", class: "primary", onclick: async () => {
+        buttons: context.session.may("write", given.vhost, given.name) ? [h("button", {type: "button", class: "primary", onclick: async () => {
             if (await askBinding({vhost: given.vhost, destination: given.name, kind: "q"})) await list.refresh();
-        }}, "Bind\u2026")],
-        actions: [{label: "Unbind", kind: "danger", needs: row => row.source !== "", run: async rows => {
+        }}, "Bind\u2026")] : [],
+        actions: [{label: "Unbind", kind: "danger", needs: row => mayUnbind(context.session, row), run: async rows => {
             for (const row of rows) await tell(() => unbind(row));
         }}],
     });

@@ -44,18 +44,20 @@ const speedText = value => `${value < 10 ? value.toFixed(1) : Math.round(value)}
 
 export async function show(root, params, context) {
     const path = row => at("queues", row.vhost, row.name);
+    const mayConfigure = row => context.session.may("configure", row.vhost, row.name);
     const list = table({
         id: "queues", caption: "Queues", context, order: "name", empty: "There are no queues.", columns: COLUMNS,
         key: row => `${row.vhost}\n${row.name}`, href: row => link("queues", row.vhost, row.name),
         load: query => get(context.vhost ? at("queues", context.vhost) : "queues", {signal: context.signal, query}),
-        buttons: [h("button", {type: "button", class: "primary", onclick: () => declare(context).then(done => done && list.refresh(), context.fail)}, "Declare\u2026")],
+        buttons: context.session.maySome("configure", context.vhost) ? [h("button", {type: "button", class: "primary",
+            onclick: () => declare(context).then(done => done && list.refresh(), context.fail)}, "Declare\u2026")] : [],
         actions: [
-            {label: "Pause", needs: row => row.state === "running", run: rows => each(rows, row => send("PUT", `${path(row)}/pause`), "Paused")},
-            {label: "Resume", needs: row => row.state === "paused", run: rows => each(rows, row => send("PUT", `${path(row)}/resume`), "Resumed")},
-            {label: "Purge\u2026", kind: "danger", needs: row => row.type !== "stream", run: rows => confirmed("Purge queues",
+            {label: "Pause", needs: row => mayConfigure(row) && row.state === "running", run: rows => each(rows, row => send("PUT", `${path(row)}/pause`), "Paused")},
+            {label: "Resume", needs: row => mayConfigure(row) && row.state === "paused", run: rows => each(rows, row => send("PUT", `${path(row)}/resume`), "Resumed")},
+            {label: "Purge\u2026", kind: "danger", needs: row => context.session.may("read", row.vhost, row.name) && row.type !== "stream", run: rows => confirmed("Purge queues",
                 [`Every ready message of these ${rows.length} queues goes:`, names(rows)],
                 () => each(rows, row => send("DELETE", `${path(row)}/contents`), "Purged"), {submit: "Purge", typed: "purge"})},
-            {label: "Delete\u2026", kind: "danger", run: rows => confirmed("Delete queues", ["These go, with their messages and bindings:", names(rows)],
+            {label: "Delete\u2026", kind: "danger", needs: mayConfigure, run: rows => confirmed("Delete queues", ["These go, with their messages and bindings:", names(rows)],
                 () => each(rows, row => send("DELETE", path(row)), "Deleted"), {typed: "delete"})},
         ],
     });

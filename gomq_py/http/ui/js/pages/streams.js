@@ -20,8 +20,8 @@ export async function show(root, params, context) {
         load: async () => (await get(context.vhost ? at("queues", context.vhost) : "queues", {
             signal: context.signal, query: {page: 1, page_size: MOST, sort: "type", sort_reverse: true},
         })).items.filter(row => row.type === "stream"),
-        buttons: [h("button", {type: "button", class: "primary", onclick: () => declare(context, "stream").then(
-            done => done && list.refresh(), context.fail)}, "Declare\u2026")],
+        buttons: context.session.maySome("configure", context.vhost) ? [h("button", {type: "button", class: "primary",
+            onclick: () => declare(context, "stream").then(done => done && list.refresh(), context.fail)}, "Declare\u2026")] : [],
     });
     root.append(h("h1", null, title()), list.element);
     await list.start();
