@@ -1,5 +1,5 @@
 """A queue with groups over restarts and kills: each message that was not acked is there, in the order of its
-group, and no group is given twice at a time.
+group, and no group is given to two channels at a time.
 """
 from random import Random
 

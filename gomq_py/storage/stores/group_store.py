@@ -121,7 +121,6 @@ class GroupStore(message_store.MessageStore):
             group = self._shown_group
             self._take_waiting(group)
             self._go_out(group, location)
-            group.is_ready = False
             return self._perhaps_ready(group, self._end_location()) if group.count else 0
         came_now = self._peeked == message_store._FROM_CURSOR
         message_store.MessageStore.shift(self)
@@ -242,6 +241,7 @@ class GroupStore(message_store.MessageStore):
         if group.out == 0:
             self.lines.bind(group)
         group.out += 1
+        group.is_ready = False  # its place in the line was that of this message
         self._out[location] = group
         return 0
 
