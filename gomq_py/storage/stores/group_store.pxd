@@ -20,13 +20,15 @@ cdef class GroupStore(message_store.MessageStore):
     cdef readonly Lines lines
     cdef readonly bint passes_on, is_full
     cdef public Py_ssize_t waiting_max, groups_max, look_ahead
-    cdef dict _groups, _out
+    cdef dict _groups
+    cdef list _by_id, _free_ids
+    cdef DeliveryCounts _out
     cdef set _resting, _removed
     cdef Py_ssize_t _passes_left
     cdef uint64_t _shown_location
     cdef bytes _shown_key
     cdef Group _shown_group
-    cdef Segment _awaited, _opened
+    cdef Segment _awaited, _lately, _opened
     cdef Message _looked_at
 
     @cython.locals(group=Group, first=Group)
@@ -51,7 +53,7 @@ cdef class GroupStore(message_store.MessageStore):
     @cython.locals(group=Group)
     cdef Group _group(self, bytes key)
     cdef int _go_out(self, Group group, uint64_t location) except -1
-    @cython.locals(ahead=Py_ssize_t)
+    @cython.locals(ahead=Py_ssize_t, served=Group)
     cdef int _come_in(self, Group group, uint64_t location, uint64_t since) except -1
     @cython.locals(location=uint64_t)
     cpdef int postpone(self) except -1
@@ -59,6 +61,8 @@ cdef class GroupStore(message_store.MessageStore):
     @cython.locals(group=Group)
     cdef int _rest(self, uint64_t location) except -1
     cdef int _perhaps_ready(self, Group group, uint64_t since) except -1
+    cdef Group _out_of(self, uint64_t location)
+    cdef int _drop_group(self, Group group) except -1
     cdef bint _may_go(self, Group group) except -1
     cdef uint64_t _end_location(self) except? 0
     cdef uint64_t _cursor_location(self) except? 0

@@ -20,6 +20,7 @@ from gomq_py.storage.message import Message
 from gomq_py.storage.stores import message_store
 from gomq_py.storage.stores.groups import Group, GroupKey, Lines, WaitingLists
 from gomq_py.storage.stores.recovery import open_store
+from gomq_py.storage.stores.requeued import DeliveryCounts
 
 BASIC = forms.BASIC  # so that its .pxd can type it
 
@@ -47,15 +48,17 @@ class GroupStore(message_store.MessageStore):
         lines         the Lines: which group is next, and for whom
         passes_on     the cursor has passed over PASSED_IN_A_TURN messages, and must go on in the next turn
         _groups       {key: Group} of the groups that are bound, have messages that wait, or were served
-        _out          {location of a message that a taker has: its Group}
+        _by_id        the same groups; None for a free id, which is in _free_ids
+        _out          location of a message that a taker has -> id of its Group
         _resting      locations of those of them that wait for a retry: nothing of their group goes before
         _removed      locations picked out of a list
     """
 
     __slots__ = (
-        "group_key", "group_limit", "waiting", "lines", "passes_on", "is_full", "_groups", "_out", "_resting",
-        "_removed", "_passes_left", "_shown_location", "_shown_key", "_shown_group", "_awaited", "_looked_at",
-        "_opened", "waiting_max", "groups_max", "look_ahead",
+        "group_key", "group_limit", "waiting", "lines", "passes_on", "is_full", "_groups", "_by_id",
+        "_free_ids", "_out", "_resting", "_removed", "_passes_left", "_shown_location", "_shown_key",
+        "_shown_group", "_awaited", "_lately", "_looked_at", "_opened", "waiting_max", "groups_max",
+        "look_ahead",
     )
 
     def __init__(self, key, group_limit, *arguments):
@@ -67,10 +70,12 @@ class GroupStore(message_store.MessageStore):
         self.waiting_max, self.groups_max, self.look_ahead = WAITING_MAX, GROUPS_MAX, LOOK_AHEAD
         self.passes_on = self.is_full = False
         self._groups = {}
-        self._out = {}
+        self._by_id = [None]  # 0 is no group
+        self._free_ids = []
+        self._out = DeliveryCounts()  # a table of numbers, of failed deliveries elsewhere
         self._resting = set()
         self._removed = set()
-        self._shown_group = self._shown_key = self._awaited = self._opened = None
+        self._shown_group = self._shown_key = self._awaited = self._lately = self._opened = None
         self._passes_left = PASSED_IN_A_TURN
         self._shown_location = 0
         self._looked_at = Message()
@@ -97,7 +102,7 @@ class GroupStore(message_store.MessageStore):
                 self._shown_key = self._key_of(message)
             if self._shown_key is None:
                 return True
-            group = self._groups.get(self._shown_key)
+            group = self._shown_group = self._groups.get(self._shown_key)
             if group is None:
                 if len(self._groups) - self.lines.served_count() < self.groups_max:
                     return True
@@ -121,11 +126,13 @@ class GroupStore(message_store.MessageStore):
             group = self._shown_group
             self._take_waiting(group)
             self._go_out(group, location)
-            return self._perhaps_ready(group, self._end_location()) if group.count else 0
+            if group.count and self._may_go(group):
+                self.lines.make_ready(group, self._end_location())
+            return 0
         came_now = self._peeked == message_store._FROM_CURSOR
         message_store.MessageStore.shift(self)
         if came_now and self._shown_location == location and self._shown_key is not None:
-            self._go_out(self._group(self._shown_key), location)
+            self._go_out(self._shown_group or self._group(self._shown_key), location)
         return 0
 
     def oldest(self, message):
@@ -193,15 +200,17 @@ class GroupStore(message_store.MessageStore):
         message_store.MessageStore.delete(self, location)
         if self._removed:
             self._removed.discard(location)
-        group = self._out.pop(location, None)
+        group = self._out_of(location)
         if group is not None:
+            self._out.discard(location)
             self._come_in(group, location, self._end_location())
         return 0
 
     def requeue(self, location):
         """Make an unacked message ready again, at its place in its group."""
-        group = self._out.pop(location, None)
+        group = self._out_of(location)
         if group is not None:
+            self._out.discard(location)
             self._put_back(location, group, 1)
             return self._come_in(group, location, self.waiting.first(group) if group.count else location)
         key = self._key_at(location)
@@ -220,12 +229,17 @@ class GroupStore(message_store.MessageStore):
 
     def _rest(self, location):
         """Let nothing of the message's group go before the message is ready again, or deleted."""
-        group = self._out.get(location)
+        group = self._out_of(location)
         if group is not None:
             self._resting.add(location)
             group.resting += 1
-            group.is_ready = False
+            if group.place:
+                group.line.remove(group)
         return 0
+
+    def _out_of(self, location):
+        """The Group of a message that a taker has; None if it has none."""
+        return self._by_id[self._out.get(location)]
 
     def _may_go(self, group):
         """True if the taker to which the group is bound may have one more of its messages."""
@@ -234,15 +248,29 @@ class GroupStore(message_store.MessageStore):
     def _group(self, key):
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = Group(key, self.lines.free)
+            if not self._free_ids:
+                self._free_ids.append(len(self._by_id))
+                self._by_id.append(None)
+            group = self._groups[key] = Group(key, self._free_ids.pop(), self.lines.free)
+            self._by_id[group.id] = group
         return group
+
+    def _drop_group(self, group):
+        del self._groups[group.key]
+        self._by_id[group.id] = None
+        self._free_ids.append(group.id)
+        group.number = 0  # Lines forgets it
+        if self._shown_group is group:
+            self._shown_group = None
+        return 0
 
     def _go_out(self, group, location):
         if group.out == 0:
             self.lines.bind(group)
         group.out += 1
-        group.is_ready = False  # its place in the line was that of this message
-        self._out[location] = group
+        self._out.put(location, group.id, 0)
+        if group.place and not self._may_go(group):
+            group.line.remove(group)
         return 0
 
     def _come_in(self, group, location, since):
@@ -266,16 +294,19 @@ class GroupStore(message_store.MessageStore):
         if self.requeued is not None:
             ahead -= self.requeued.heap.count
         if ahead <= 0:  # the cursor has no message before it
-            del self._groups[group.key]
-            return 0
+            return self._drop_group(group)
         self.lines.note_served(group, since)
-        return self.lines.forget_served(self._cursor_location(), self._groups)
+        while True:
+            served = self.lines.next_forgotten(self._cursor_location())
+            if served is None:
+                return 0
+            self._drop_group(served)
 
     def _perhaps_ready(self, group, since):
         """A group has messages: make it ready since then, unless it waits longer or none of them may go."""
         if not self._may_go(group):
             return 0
-        if group.is_ready and group.since <= since:
+        if group.place and group.since <= since:
             return self.lines.note(group.line)
         return self.lines.make_ready(group, since)
 
@@ -299,7 +330,7 @@ class GroupStore(message_store.MessageStore):
         self._passes_left -= 1
         if self._passes_left <= 0:
             self.passes_on = True
-        if not group.is_ready or group.count == 1:
+        if not group.place:
             self._perhaps_ready(group, max(group.since, location))
         return 0
 
@@ -315,7 +346,10 @@ class GroupStore(message_store.MessageStore):
         self._shown_group = group
         self._peeked_body = message.body_length
         self._peeked_location = message.location = location
-        self._peeked_count, self._peeked_entry = self._counts_of(segment, location)
+        if self.requeued is not None or segment.recovered is not None:
+            self._peeked_count, self._peeked_entry = self._counts_of(segment, location)
+        else:
+            self._peeked_count = self._peeked_entry = 0
         message.delivery_count = self._peeked_count
         message.redelivered = self._peeked_count > 0
         return True
@@ -333,7 +367,7 @@ class GroupStore(message_store.MessageStore):
     def _forget(self, group):
         """Drop a group without waiting messages, unless it is bound."""
         if group.out == 0:
-            del self._groups[group.key]
+            self._drop_group(group)
         return 0
 
     def _counts_of(self, segment, location):
@@ -359,7 +393,9 @@ class GroupStore(message_store.MessageStore):
 
     def _segment_of(self, location, can_wait):
         """The Segment of a waiting message, open and read; None if a thread opens it, or after a fault."""
-        segment = self._segments[record.number_of(location)]
+        segment = self._lately
+        if segment is None or segment.number != record.number_of(location):
+            segment = self._lately = self._segments[record.number_of(location)]
         if not segment.is_open and not self._try_to_open(segment, can_wait):
             if self.failure is None:
                 self._awaited = segment
@@ -435,7 +471,7 @@ class GroupStore(message_store.MessageStore):
         """The Group in whose list a location is; None if it is in none."""
         if not self.waiting.in_segment(record.number_of(location)) or location in self._removed:
             return None
-        if self._before_cursor(location) is not None or location in self._out:
+        if self._before_cursor(location) is not None or self._out.get(location):
             return None
         was_open = self._segments[record.number_of(location)].is_open
         segment = self._segment_of(location, False)
@@ -473,8 +509,9 @@ class GroupStore(message_store.MessageStore):
         for group in self._groups.values():
             for location in self.waiting.drain(group):
                 requeued.heap.push(location)
-        self._groups = {group.key: group for group in self._out.values()}
-        self.lines.clear_free()
+        for group in list(self._groups.values()):
+            if group.out == 0:
+                self._drop_group(group)
         self.begin_turn()
         return message_store.MessageStore.purge(self)
 
@@ -502,7 +539,7 @@ class GroupStore(message_store.MessageStore):
     @property
     def messages_out(self):
         """How many messages of groups takers have."""
-        return len(self._out)
+        return self._out.count
 
     def longest_wait_ms(self):
         """When the message came that waits longest behind its group, in Unix milliseconds; 0 without one."""

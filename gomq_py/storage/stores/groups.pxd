@@ -26,22 +26,24 @@ cdef class Line
 @cython.final
 cdef class Group:
     cdef readonly bytes key
+    cdef readonly Py_ssize_t id
     cdef readonly Line line
     cdef uint32_t head, tail, near
-    cdef readonly Py_ssize_t count
+    cdef readonly Py_ssize_t place, count
     cdef public Py_ssize_t out, resting
     cdef public uint64_t since, number
-    cdef public bint is_ready
 
 @cython.final
 cdef class WaitingLists:
     cdef readonly Py_ssize_t count, group_count
     cdef dict _in_segments
+    cdef Py_ssize_t _came_number, _came_count, _went_number, _went_count
     cdef list _heads
     cdef uint64_t[::1] _locations
     cdef uint32_t[::1] _next
     cdef Py_ssize_t _room, _used
     cdef uint32_t _free
+    @cython.locals(count=Py_ssize_t)
     cpdef Py_ssize_t in_segment(self, Py_ssize_t number) except -1
     @cython.locals(location=uint64_t, key=bytes, group=Group)
     cpdef Group oldest(self, dict groups)
@@ -62,8 +64,10 @@ cdef class WaitingLists:
     @cython.locals(slot=uint32_t, number=Py_ssize_t)
     cdef uint32_t _slot(self, uint64_t location) except? 0
     cdef int _note_head(self, Group group, uint64_t location) except -1
-    @cython.locals(number=Py_ssize_t, left=Py_ssize_t)
+    @cython.locals(number=Py_ssize_t)
     cdef int _give_back(self, uint32_t slot) except -1
+    @cython.locals(left=Py_ssize_t)
+    cdef int _count_in(self, Py_ssize_t number, Py_ssize_t count) except -1
     cdef int _begin(self) except -1
     @cython.locals(room=Py_ssize_t)
     cdef int _grow(self) except -1
@@ -74,12 +78,16 @@ cdef class Line:
     cdef readonly Py_ssize_t bound, count
     cdef readonly bint is_due
     cdef list _ready
-    cdef Py_ssize_t _most
-    @cython.locals(number=uint64_t, group=Group)
     cpdef Group first(self)
-    cpdef add(self, Group group)
-    @cython.locals(group=Group)
-    cpdef clear(self)
+    cpdef int add(self, Group group) except -1
+    @cython.locals(at=Py_ssize_t, moved=Group)
+    cpdef int remove(self, Group group) except -1
+    @cython.locals(above=Group)
+    cdef int _rise(self, Py_ssize_t at, Group group) except -1
+    @cython.locals(end=Py_ssize_t, child=Py_ssize_t, below=Group)
+    cdef int _sink(self, Py_ssize_t at, Group group) except -1
+
+cpdef bint waits_longer(Group one, Group other) except -1
 
 @cython.final
 cdef class Lines:
@@ -106,6 +114,5 @@ cdef class Lines:
     cpdef int note(self, Line line) except -1
     cpdef int note_served(self, Group group, uint64_t since) except -1
     @cython.locals(number=uint64_t, group=Group, is_served=bint)
-    cpdef int forget_served(self, uint64_t at_cursor, dict groups) except -1
-    cpdef clear_free(self)
+    cpdef Group next_forgotten(self, uint64_t at_cursor)
     cdef int _move(self, Group group, Line line) except -1

@@ -91,25 +91,27 @@ def shown(key):
 
 
 class Group:
-    """One group. Its wait for a delivery began when the store ended at the location ``since``.
+    """One group. Its wait for a delivery began when the store ended at the location ``since``, and it is the
+    ``number``-th that waits since then.
 
-        line       the Line with which its messages wait
-        count      how many of its messages wait
-        out        how many are taken and not deleted; ``resting`` of these wait for a retry
-        is_ready   its line has an entry for it, with this ``number``
+        id      its number in the store's list of groups
+        line    the Line with which its messages wait
+        place   1 and its index in the line's heap, if it is ready: its next message may go; otherwise 0
+        count   how many of its messages wait
+        out     how many are taken and not deleted; ``resting`` of these wait for a retry
+        near    slot of the message that insert() has added last, or 0
     """
 
     __slots__ = (
-        "key", "line", "head", "tail", "near", "count", "out", "resting", "since", "number", "is_ready",
+        "key", "id", "line", "place", "head", "tail", "near", "count", "out", "resting", "since", "number",
     )
 
-    def __init__(self, key, line):
+    def __init__(self, key, id_, line):
         self.key = key
+        self.id = id_
         self.line = line
-        self.head = self.tail = self.count = 0
-        self.near = 0  # slot of the message that insert() has added last, or 0
-        self.out = self.resting = self.since = self.number = 0
-        self.is_ready = False
+        self.head = self.tail = self.near = self.count = 0
+        self.place = self.out = self.resting = self.since = self.number = 0
 
 
 class WaitingLists:
@@ -117,7 +119,9 @@ class WaitingLists:
 
         count           how many messages they hold
         group_count     how many groups have messages
-        _in_segments    {number of a segment: how many of the messages lie there}
+        _in_segments    {number of a segment: how many of the messages lie there}, but for these two:
+        _came, _went    (number of a segment, how many more or less lie there): of the last message that came
+                        and of the last that went; a dict costs more than all else here
         _heads          heap of (location, key): where the first message of each group lies, or before
                         it; None until oldest() needs it
     """
@@ -125,18 +129,23 @@ class WaitingLists:
     # Slot 0 is the end of every list. Free slots are a list, too.
     __slots__ = (
         "count", "group_count", "_locations", "_next", "_room", "_used", "_free", "_in_segments", "_heads",
+        "_came_number", "_came_count", "_went_number", "_went_count",
     )
 
     def __init__(self):
         self.count = self.group_count = 0
         self._in_segments = {}
+        self._came_number = self._came_count = self._went_number = self._went_count = 0
         self._heads = None
         self._room = self._used = self._free = 0
         self._begin()
 
     def in_segment(self, number):
         """How many of the messages lie in the segment of this number."""
-        return self._in_segments.get(number, 0)
+        count = self._in_segments.get(number, 0)
+        if number == self._came_number:
+            count += self._came_count
+        return count - self._went_count if number == self._went_number else count
 
     def oldest(self, groups):
         """The Group, of the dict ``groups``, that has the oldest message; None without messages."""
@@ -245,7 +254,10 @@ class WaitingLists:
         group.line.count -= 1
         if slot == group.near:
             group.near = 0
-        self.group_count -= group.count == 0
+        if group.count == 0:
+            self.group_count -= 1
+            if group.place:
+                group.line.remove(group)
         return self._give_back(slot)
 
     def _before(self, group, location):
@@ -270,21 +282,31 @@ class WaitingLists:
         self._next[slot] = 0
         self.count += 1
         number = record.number_of(location)
-        self._in_segments[number] = self._in_segments.get(number, 0) + 1
+        if number != self._came_number:
+            self._count_in(self._came_number, self._came_count)
+            self._came_number, self._came_count = number, 0
+        self._came_count += 1
         return slot
 
     def _give_back(self, slot):
         number = record.number_of(self._locations[slot])
-        left = self._in_segments[number] - 1
-        if left:
-            self._in_segments[number] = left
-        else:
-            del self._in_segments[number]
+        if number != self._went_number:
+            self._count_in(self._went_number, -self._went_count)
+            self._went_number, self._went_count = number, 0
+        self._went_count += 1
         self._next[slot] = self._free
         self._free = slot
         self.count -= 1
         if self.count == 0 and self._room > FIRST_SLOTS:
             self._begin()
+        return 0
+
+    def _count_in(self, number, count):
+        left = self._in_segments.get(number, 0) + count
+        if left:
+            self._in_segments[number] = left
+        else:
+            self._in_segments.pop(number, None)
         return 0
 
     def _begin(self):
@@ -313,45 +335,71 @@ class Line:
         bound    how many groups are bound to the taker
         count    how many messages of its groups wait
         is_due   Lines.due has it
-        _ready   heap of (since, number, Group) of groups whose next message may be delivered; it may hold
-                 others
-        _most    length of the heap from which on the others are removed
+        _ready   heap of the Groups that are ready, that which waits longest first
     """
 
-    __slots__ = ("taker", "bound", "count", "is_due", "_ready", "_most")
+    __slots__ = ("taker", "bound", "count", "is_due", "_ready")
 
     def __init__(self, taker):
         self.taker = taker
         self.bound = self.count = 0
         self.is_due = False
         self._ready = []
-        self._most = FIRST_SLOTS
 
     def first(self):
-        """The Group that waits longest; None without one."""
-        while self._ready:
-            _, number, group = self._ready[0]
-            if group.number == number and group.is_ready:
-                if group.count:
-                    return group
-                group.is_ready = False
-            heapq.heappop(self._ready)
-        return None
+        """The ready Group that waits longest; None without one."""
+        return self._ready[0] if self._ready else None
 
     def add(self, group):
-        """Add a group with messages, of which the next may be delivered."""
-        group.is_ready = True
-        if len(self._ready) >= self._most:
-            self._ready = [entry for entry in self._ready if entry[2].number == entry[1]]
-            heapq.heapify(self._ready)
-            self._most = 2 * len(self._ready) + FIRST_SLOTS
-        heapq.heappush(self._ready, (group.since, group.number, group))
+        """Make a group ready."""
+        self._ready.append(group)
+        return self._rise(len(self._ready) - 1, group)
 
-    def clear(self):
-        """Remove all groups."""
-        for _, _, group in self._ready:
-            group.is_ready = False
-        self._ready.clear()
+    def remove(self, group):
+        """Make a group not ready."""
+        at = group.place - 1
+        group.place = 0
+        moved = self._ready.pop()
+        if moved is group:
+            return 0
+        if at and waits_longer(moved, self._ready[(at - 1) >> 1]):
+            return self._rise(at, moved)
+        return self._sink(at, moved)
+
+    def _rise(self, at, group):
+        while at > 0:
+            above = self._ready[(at - 1) >> 1]
+            if not waits_longer(group, above):
+                break
+            self._ready[at] = above
+            above.place = at + 1
+            at = (at - 1) >> 1
+        self._ready[at] = group
+        group.place = at + 1
+        return 0
+
+    def _sink(self, at, group):
+        end = len(self._ready)
+        child = 2 * at + 1
+        while child < end:
+            below = self._ready[child]
+            if child + 1 < end and waits_longer(self._ready[child + 1], below):
+                child += 1
+                below = self._ready[child]
+            if not waits_longer(below, group):
+                break
+            self._ready[at] = below
+            below.place = at + 1
+            at = child
+            child = 2 * at + 1
+        self._ready[at] = group
+        group.place = at + 1
+        return 0
+
+
+def waits_longer(one, other):
+    """True if the first of two groups waits longer."""
+    return one.since < other.since or (one.since == other.since and one.number < other.number)
 
 
 class Lines:
@@ -362,7 +410,7 @@ class Lines:
         due       deque of Lines to serve: of takers that are not served now, and have ready groups
         _bound    {taker: its Line}
         _served   deque of (number, Group) of groups that became free without messages
-        _number   of the last entry in a line
+        _number   of the last group that was made ready or served
     """
 
     __slots__ = ("free", "now", "due", "_bound", "_served", "_number")
@@ -392,11 +440,7 @@ class Lines:
         if self.now.count == 0:
             return free
         own = self.now.first()
-        if own is None or (free is not None and (
-            free.since < own.since or (free.since == own.since and free.number < own.number)
-        )):
-            return free
-        return own
+        return free if own is None or (free is not None and waits_longer(free, own)) else own
 
     def offer(self, taker):
         """Note that a taker has room. Returns whether it has ready groups."""
@@ -446,8 +490,10 @@ class Lines:
 
     def make_ready(self, group, since):
         """A group has messages of which the next may be delivered; its wait begins at ``since``."""
+        if group.place:
+            group.line.remove(group)
         self._number += 1
-        group.number = self._number  # so that no two entries are equal
+        group.number = self._number
         group.since = since
         group.line.add(group)
         return self.note(group.line)
@@ -467,30 +513,23 @@ class Lines:
         self._served.append((group.number, group))
         return 0
 
-    def forget_served(self, at_cursor, groups):
-        """Remove free groups without messages from here and from the dict ``groups``: those that became free
-        before the message at the location ``at_cursor``, and the oldest of too many.
+    def next_forgotten(self, at_cursor):
+        """Take a free group without messages that need not be remembered, or None: it became free before the
+        message at the location ``at_cursor``, or too many are remembered.
         """
         while self._served:
             number, group = self._served[0]
-            is_served = (
-                group.number == number and group.count == 0 and group.out == 0
-                and groups.get(group.key) is group
-            )
+            is_served = group.number == number and group.count == 0 and group.out == 0
             if is_served and group.since > at_cursor and len(self._served) <= SERVED_MAX:
                 break
             self._served.popleft()
             if is_served:
-                del groups[group.key]
-        return 0
-
-    def clear_free(self):
-        """Remove all free groups."""
-        self.free.clear()
-        self._served.clear()
+                return group
+        return None
 
     def _move(self, group, line):
-        group.is_ready = False
+        if group.place:
+            group.line.remove(group)
         group.line.count -= group.count
         line.count += group.count
         group.line = line
