@@ -64,7 +64,7 @@ def test_a_channels_end_gives_its_groups_to_others(connection, queue):
 
     first.channel.close()
 
-    second.expect("a1", "b1", "a2", "a3")
+    second.expect("a1", "a2", "b1", "a3")
     assert [again for _, _, again in second.given] == [True, True, True, False]
 
 

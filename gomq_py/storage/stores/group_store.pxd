@@ -53,8 +53,10 @@ cdef class GroupStore(message_store.MessageStore):
     @cython.locals(group=Group)
     cdef Group _group(self, bytes key)
     cdef int _go_out(self, Group group, uint64_t location) except -1
-    @cython.locals(ahead=Py_ssize_t, served=Group)
-    cdef int _come_in(self, Group group, uint64_t location, uint64_t since) except -1
+    @cython.locals(since=uint64_t, ahead=Py_ssize_t, served=Group)
+    cdef int _come_in(self, Group group, uint64_t location) except -1
+    @cython.locals(location=uint64_t)
+    cdef uint64_t _since(self, Group group) except? 0
     @cython.locals(location=uint64_t)
     cpdef int postpone(self) except -1
     cpdef int wait_until(self, uint64_t location, Py_ssize_t count, uint64_t due_s) except -1

@@ -89,9 +89,11 @@ class GroupStore(message_store.MessageStore):
         Returns False if there is none, or while is_waiting().
         """
         self._awaited = None
-        if self.requeued is not None and self.requeued.heap.count:
-            return self._peek_requeued(message)
         first = self.lines.first()
+        if self.requeued is not None and self.requeued.heap.count and (
+            first is None or self.requeued.heap.first() < first.since
+        ):
+            return self._peek_requeued(message)
         while not self.passes_on and (first is None or self.waiting.count < self.look_ahead):
             if not message_store.MessageStore.peek(self, message):
                 break
@@ -127,7 +129,7 @@ class GroupStore(message_store.MessageStore):
             self._take_waiting(group)
             self._go_out(group, location)
             if group.count and self._may_go(group):
-                self.lines.make_ready(group, self._end_location())
+                self.lines.make_ready(group, self._since(group))
             return 0
         came_now = self._peeked == message_store._FROM_CURSOR
         message_store.MessageStore.shift(self)
@@ -203,7 +205,7 @@ class GroupStore(message_store.MessageStore):
         group = self._out_of(location)
         if group is not None:
             self._out.discard(location)
-            self._come_in(group, location, self._end_location())
+            self._come_in(group, location)
         return 0
 
     def requeue(self, location):
@@ -212,7 +214,7 @@ class GroupStore(message_store.MessageStore):
         if group is not None:
             self._out.discard(location)
             self._put_back(location, group, 1)
-            return self._come_in(group, location, self.waiting.first(group) if group.count else location)
+            return self._come_in(group, location)
         key = self._key_at(location)
         if key is not None:  # it was taken by leave()
             return self._wait_again(location, self._group(key), 1)
@@ -273,10 +275,9 @@ class GroupStore(message_store.MessageStore):
             group.line.remove(group)
         return 0
 
-    def _come_in(self, group, location, since):
-        """A message of the group was deleted or returned, and the group waits for the next delivery since
-        then.
-        """
+    def _come_in(self, group, location):
+        """A message of the group was deleted or returned."""
+        since = self._since(group)
         group.out -= 1
         if self._resting and location in self._resting:
             self._resting.remove(location)
@@ -301,6 +302,14 @@ class GroupStore(message_store.MessageStore):
             if served is None:
                 return 0
             self._drop_group(served)
+
+    def _since(self, group):
+        """Where the wait for the group's next delivery begins now: with its message, if that has come back."""
+        if group.count:
+            location = self.waiting.first(group)
+            if location <= group.returned:
+                return location
+        return self._end_location()
 
     def _perhaps_ready(self, group, since):
         """A group has messages: make it ready since then, unless it waits longer or none of them may go."""
@@ -464,6 +473,7 @@ class GroupStore(message_store.MessageStore):
             counts = self._have_requeued().counts
             counts.put(location, counts.get(location) + failed, counts.get_entry(location))
         self.waiting.insert(group, location)
+        group.returned = max(group.returned, location)
         self._count_taken(-1, segment.body_length_at(record.position_of(location)))
         return 0
 

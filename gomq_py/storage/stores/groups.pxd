@@ -31,7 +31,7 @@ cdef class Group:
     cdef uint32_t head, tail, near
     cdef readonly Py_ssize_t place, count
     cdef public Py_ssize_t out, resting
-    cdef public uint64_t since, number
+    cdef public uint64_t since, number, returned
 
 @cython.final
 cdef class WaitingLists:

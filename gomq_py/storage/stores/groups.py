@@ -75,7 +75,7 @@ class GroupKey:
     def _key(self, p, at, length):
         if length == 0:
             return None
-        whole = bytes(p[at:at + length])
+        whole = b"" + p[at:at + length]  # compiled, a call of bytes() would cost as much as the rest
         if length <= WHOLE_KEY_OCTETS:
             return whole
         return blake2b(whole, digest_size=WHOLE_KEY_OCTETS + 1).digest()  # longer than a key kept whole
@@ -100,10 +100,13 @@ class Group:
         count   how many of its messages wait
         out     how many are taken and not deleted; ``resting`` of these wait for a retry
         near    slot of the message that insert() has added last, or 0
+        returned
+                location of the newest message that came back, or 0
     """
 
     __slots__ = (
         "key", "id", "line", "place", "head", "tail", "near", "count", "out", "resting", "since", "number",
+        "returned",
     )
 
     def __init__(self, key, id_, line):
@@ -111,7 +114,7 @@ class Group:
         self.id = id_
         self.line = line
         self.head = self.tail = self.near = self.count = 0
-        self.place = self.out = self.resting = self.since = self.number = 0
+        self.place = self.out = self.resting = self.since = self.number = self.returned = 0
 
 
 class WaitingLists:
