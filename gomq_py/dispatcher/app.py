@@ -305,7 +305,7 @@ class Dispatcher:
         if self._priorities:
             arguments["x-max-priority"] = self._priorities
         if self.is_keyed:
-            arguments["x-message-group"] = f"header:{KEY_HEADER}"
+            arguments |= {"x-message-group": f"header:{KEY_HEADER}", "x-message-group-limit": 1}
         if self._delivery_limit is not None and delays.can_be_unique:
             arguments |= {
                 "x-delivery-limit": self._delivery_limit,

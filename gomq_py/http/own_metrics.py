@@ -28,9 +28,10 @@ LAG_SAMPLES = 5
 LABELS = ("vhost", "queue")
 # (field of describe_groups(), metric, help)
 GROUPS = (
-    ("groups_out", "queue_message_groups_out", "Groups of which a message is delivered or requeued"),
-    ("groups_waiting", "queue_message_groups_waiting", "Groups with messages that wait for an earlier one"),
-    ("messages_waiting", "queue_message_groups_messages", "Messages that wait for one of their group"),
+    ("groups_out", "queue_message_groups_out", "Groups of which a consumer has messages"),
+    ("messages_out", "queue_message_groups_messages_out", "Messages of these groups that consumers have"),
+    ("groups_waiting", "queue_message_groups_waiting", "Groups with messages that wait"),
+    ("messages_waiting", "queue_message_groups_messages", "Messages that wait in their group"),
     ("longest_wait_s", "queue_message_groups_longest_wait_seconds", "Age of the oldest of these messages"),
     ("deepest_group_messages", "queue_message_groups_deepest", "Waiting messages of the group with the most"),
 )

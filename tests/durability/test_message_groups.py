@@ -1,5 +1,5 @@
 """A queue with groups over restarts and kills: each message that was not acked is there, in the order of its
-group, and no group is given twice at a time.
+group, and no group is given to two channels at a time.
 """
 from random import Random
 
@@ -11,18 +11,32 @@ ROUNDS = 4
 
 
 class Account:
-    """What must come: ``left``, {group: numbers}, of which the first may be held."""
+    """What must come: ``left``, {group: numbers}; ``held``, {group: (channel, {number: delivery tag})}."""
 
     def __init__(self):
         self.left = {group: list(range(MESSAGES)) for group in range(GROUPS)}
+        self.held = {}
 
-    def deliver(self, body):
+    def deliver(self, channel, body, tag):
         group, number = map(int, body.split())
-        assert self.left[group][0] == number, (group, number, self.left[group])
-        return group
+        owner, tags = self.held.setdefault(group, (channel, {}))
+        assert owner is channel, "two channels have messages of a group"
+        assert number == next(each for each in self.left[group] if each not in tags), (group, number)
+        tags[number] = tag
 
-    def settle(self, group):
-        del self.left[group][0]
+    def settle(self, random, is_ack):
+        """Ack or nack one of the messages that a channel holds."""
+        group = random.choice(list(self.held))
+        channel, tags = self.held[group]
+        number = random.choice(list(tags))
+        tag = tags.pop(number)
+        if not tags:
+            del self.held[group]
+        if is_ack:
+            channel.basic_ack(tag)
+            self.left[group].remove(number)
+        else:
+            channel.basic_nack(tag)
 
 
 def channel_of(broker):
@@ -49,38 +63,32 @@ def test_groups_keep_their_order_over_restarts(broker_process, kind, crash):
         take_some(channel, account, random)
         broker.kill() if crash else broker.stop()
         broker = broker_process().start()
+        account.held.clear()
         channel = channel_of(broker)
-    take_all(channel, account)
+    take_all(channel, account, random)
 
     assert channel.queue_declare("q", passive=True).method.message_count == 0
 
 
 def take_some(channel, account, random):
-    """Take messages in some order, ack some, return some, and keep the rest."""
-    held = {}
-    for _ in range(30):
+    """Take messages on two channels, ack some, return some, and keep the rest."""
+    channels = channel, channel.connection.channel()
+    for _ in range(40):
+        taker = random.choice(channels)
+        method, _, body = taker.basic_get("q")
+        if method is not None:
+            account.deliver(taker, body, method.delivery_tag)
+        if account.held and (method is None or random.random() < 0.6):
+            account.settle(random, random.random() < 0.7)
+            taker.queue_declare("q", passive=True)
+    for taker in channels:
+        taker.queue_declare("q", passive=True)  # so that the broker has read the acks
+
+
+def take_all(channel, account, random):
+    while any(account.left.values()):
         method, _, body = channel.basic_get("q")
         if method is not None:
-            group = account.deliver(body)
-            assert group not in held, "two of a group at a time"
-            held[group] = method.delivery_tag
-        if held and (method is None or random.random() < 0.6):
-            group = random.choice(list(held))
-            tag = held.pop(group)
-            if random.random() < 0.7:
-                channel.basic_ack(tag)
-                account.settle(group)
-            else:
-                channel.basic_nack(tag)
-    channel.queue_declare("q", passive=True)  # so that the broker has read the acks
-
-
-def take_all(channel, account):
-    while any(account.left.values()):
-        held = []
-        while (got := channel.basic_get("q"))[0] is not None:
-            held.append((account.deliver(got[2]), got[0].delivery_tag))
-        assert len({group for group, _ in held}) == len(held) > 0
-        for group, tag in held:
-            channel.basic_ack(tag)
-            account.settle(group)
+            account.deliver(channel, body, method.delivery_tag)
+        else:
+            account.settle(random, True)

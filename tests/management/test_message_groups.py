@@ -13,7 +13,8 @@ def publish(channel, queue, *groups):
 
 def declare(channel, name, **arguments):
     channel.confirm_delivery()
-    channel.queue_declare(name, durable=True, arguments={"x-message-group": "header:customer", **arguments})
+    channel.queue_declare(name, durable=True, arguments={
+        "x-message-group": "header:customer", "x-message-group-limit": 1, **arguments})
 
 
 def test_a_queue_shows_its_groups(api, channel, name):
@@ -26,7 +27,7 @@ def test_a_queue_shows_its_groups(api, channel, name):
 
     assert groups.pop("longest_wait_s") >= 0
     assert groups == {
-        "groups_out": 3, "groups_waiting": 2, "messages_waiting": 3, "deepest_group": "acme",
+        "groups_out": 3, "messages_out": 3, "groups_waiting": 2, "messages_waiting": 3, "deepest_group": "acme",
         "deepest_group_messages": 2, "is_full": False,
     }
 
@@ -65,20 +66,34 @@ def test_metrics_tell_of_groups(api, channel, name, managed):
     }
     assert shown.pop("gomq_queue_message_groups_longest_wait_seconds") >= 0
     assert shown == {
-        "gomq_queue_message_groups_out": 2, "gomq_queue_message_groups_waiting": 1,
+        "gomq_queue_message_groups_out": 2, "gomq_queue_message_groups_messages_out": 2,
+        "gomq_queue_message_groups_waiting": 1,
         "gomq_queue_message_groups_messages": 2, "gomq_queue_message_groups_deepest": 2,
     }
 
 
+def test_a_request_gets_several_messages_of_a_group(api, channel, name):
+    channel.queue_declare(name, arguments={"x-message-group": "header:customer"})
+    publish(channel, name, "a", "a", "b")
+
+    taken = api.post(f"queues/%2F/{name}/get", {
+        "count": 5, "ackmode": "ack_requeue_true", "encoding": "auto"}).json()
+
+    assert [message["payload"] for message in taken] == ["0", "1", "2"]
+    assert api.get(f"queues/%2F/{name}").json()["message_groups"]["messages_out"] == 0
+
+
 def test_a_policy_gives_groups_to_queues_declared_under_it(api, channel, name):
     channel.queue_declare(f"{name}.before")
-    policy = {"pattern": f"^{name}", "definition": {"message-group": "routing-key"}, "apply-to": "queues"}
+    policy = {"pattern": f"^{name}", "apply-to": "queues", "definition": {
+        "message-group": "routing-key", "message-group-limit": 2}}
     assert api.put(f"policies/%2F/{name}", policy).status_code == 201
 
     channel.queue_declare(f"{name}.after")
     channel.queue_declare(f"{name}.after")  # the same declare again
 
-    assert api.get(f"queues/%2F/{name}.after").json()["arguments"] == {"x-message-group": "routing-key"}
+    assert api.get(f"queues/%2F/{name}.after").json()["arguments"] == {
+        "x-message-group": "routing-key", "x-message-group-limit": 2}
     assert api.get(f"queues/%2F/{name}.before").json()["arguments"] == {}
     api.delete(f"policies/%2F/{name}")
     assert "message_groups" in api.get(f"queues/%2F/{name}.after").json()

@@ -35,6 +35,7 @@ MORE_TRAITS = {
     "sized": {},  # bodies of SIZES
     "expires": {"x-expires": 300},
     "grouped": {"x-message-group": "header:group"},
+    "one of a group": {"x-message-group-limit": 1},
 }
 GROUPS = 4  # of the messages of such a queue
 DROPPING = frozenset({"short", "narrow"})
@@ -246,14 +247,17 @@ class QueueLedger(Ledger):
                 hand.suspect(f"{copy} came, while a client has it in hand")
 
     def _check_group_is_in(self, message, copy, hand):
-        """What one client has in hand is the only message of its group that anybody has."""
+        """Of its group nobody else has a message in hand; with a limit of 1 nor has the same consumer."""
         if "grouped" not in self.traits or message.group is None:
             return
         self.exercised["of groups"] += 1
         for other in self.hands:
             if other is hand or other.end is not None and other.end.is_sound():
                 for held in (*other.held, *other.pending):
-                    if self.book.messages[held.number].group == message.group and other.keeps(held):
+                    if self.book.messages[held.number].group == message.group and other.keeps(held) and (
+                        other is not hand or "one of a group" in self.traits
+                        or hand.tag_of(held) != hand.comes_by
+                    ):
                         hand.suspect(f"{copy} came, while a client has {held} of its group in hand")
 
     def _check_is_due(self, message, copy):
@@ -338,6 +342,7 @@ class Hand:
         self._newest = {}  # source and priority -> number
         self._returned = []  # [source, its numbers in order, whether the broker has seen it]
         self._is_over = False
+        self.comes_by = None  # tag of the consumer of the message that comes now
         self.consuming = set()  # tags of consumers that were answered, and not cancelled
         self.is_left = False  # the client has closed its channel, or lost its connection
         self.is_recovering = False  # basic.recover is sent, and not answered
@@ -370,6 +375,10 @@ class Hand:
         """Whether it is in the hand, and not asked to go back."""
         return self.has(copy) and not self.is_recovering
 
+    def tag_of(self, copy):
+        """The tag of the consumer from which it has this; None: from a get."""
+        return (self.held[copy] if copy in self.held else self.pending[copy][0]).consumer_tag
+
     def count(self, consumer_tag):
         """How many it has from this consumer."""
         return sum(held.consumer_tag == consumer_tag
@@ -395,6 +404,7 @@ class Hand:
         copy = Copy(message.number, deaths)
         if not deaths and not message.delay_s and not self._has_returned(message):
             self._check_order(message, redelivered)
+        self.comes_by = held.consumer_tag
         ledger.deliver(message, copy, redelivered, self)
         if deaths:
             root = ledger.book.queues[headers["x-first-death-queue"]]

@@ -172,6 +172,8 @@ class Scenario(Faults):
         for name in self._left(f"{queue.name}-groups" for queue in queues if random.random() < GROUPED_SHARE):
             queue = next(queue for queue in queues if name == f"{queue.name}-groups")
             queue.traits = queue.traits - {"priority"} | {"grouped"}
+            if self.world.random(f"limit of groups of {queue.name}").random() < 0.5:
+                queue.traits |= {"one of a group"}
 
     def _amqp_clients(self):
         random, book = self._random, self._book

@@ -112,10 +112,10 @@ class Bench:
         """A new queue of this kind."""
         return kind(name, "/", self.store(name, durable), self.scheduler, durable, **options)
 
-    def group_queue(self, by=b"customer", durable=True, segment_bytes=8388608, **options):
+    def group_queue(self, by=b"customer", durable=True, segment_bytes=8388608, limit=0, **options):
         """A new queue whose groups are named by the header ``by``; b"" means by the routing key."""
         key = GroupKey("header", by) if by else GroupKey("routing-key")
-        store = self.store("groups", durable, 0, partial(GroupStore, key), segment_bytes)
+        store = self.store("groups", durable, 0, partial(GroupStore, key, limit), segment_bytes)
         return GroupQueue("groups", "/", store, self.scheduler, durable, **options)
 
     def publish(self, queue, *bodies, **fields):

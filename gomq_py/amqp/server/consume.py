@@ -98,6 +98,7 @@ def basic_get(channel, method):
     _check_unacked(channel, method.no_ack)
     queue.serve()
     message = Message()
+    queue.turn_to(channel.unacked)
     _check_header(channel, queue)
     if not queue.get(message, method.no_ack):
         if queue.is_opening():

@@ -1,16 +1,20 @@
-"""Message groups: a queue delivers the messages of one group in order, and one at a time. Applied by
-broker.topology.queue_factory, which gives such a queue a storage.stores.group_store.
+"""Message groups: a queue delivers the messages of one group in order, and to one consumer at a time. Applied
+by broker.topology.queue_factory, which gives such a queue a storage.stores.group_store.
 
-The argument says what names a message's group: ``header:NAME``, ``routing-key`` or ``correlation-id``. The
-policy key has effect only when a queue is declared, which then keeps the value as its argument.
+The argument says what names a message's group: ``header:NAME``, ``routing-key`` or ``correlation-id``; another
+one how many messages of a group may be out at a time. The policy keys have effect only when a queue is
+declared, which then keeps the values as its arguments.
 """
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, STREAM, Feature, Flag
 from gomq_py.broker.features.queue_type import MAX_PRIORITY, queue_type_of
 from gomq_py.broker.names import NAME_OCTETS_MAX
+from gomq_py.broker.values import is_integer
 
 MESSAGE_GROUP = "x-message-group"
 POLICY_KEY = "message-group"
+LIMIT = "x-message-group-limit"
+LIMIT_KEY = "message-group-limit"
 ROUTING_KEY, CORRELATION_ID, HEADER = "routing-key", "correlation-id", "header"
 
 
@@ -24,17 +28,27 @@ def group_of(arguments):
     return _parsed(value)
 
 
+def limit_of(arguments):
+    """Most messages of one group that are out at a time; 0: no limit."""
+    value = arguments.get(LIMIT)
+    return value if is_integer(value) and value > 0 else 0
+
+
 def with_policy(existing, arguments, definition):
     """The arguments of a queue.declare. Where the client gives no value they get that of ``existing``, a
     queue or None, or else that of ``definition()``, the policies for a new queue.
     """
     if MESSAGE_GROUP in arguments:
         return arguments
+    given = {}
     if existing is not None:
-        value = existing.arguments.get(MESSAGE_GROUP)
-    else:
-        value = None if _has_own_order(arguments) else definition().get(POLICY_KEY)
-    return arguments if value is None else {**arguments, MESSAGE_GROUP: value}
+        given = existing.arguments
+    elif not _has_own_order(arguments):
+        in_force = definition()
+        given = {MESSAGE_GROUP: in_force.get(POLICY_KEY), LIMIT: in_force.get(LIMIT_KEY)}
+    if given.get(MESSAGE_GROUP) is None:
+        return arguments
+    return {name: given[name] for name in (MESSAGE_GROUP, LIMIT) if given.get(name) is not None} | arguments
 
 
 def _has_own_order(arguments):
@@ -58,6 +72,14 @@ def _check(value, arguments):
         raise checks.WrongValue(f"\"not together with '{MAX_PRIORITY}'\"")
 
 
+def _check_limit(value, arguments):
+    checks.integer(value, arguments)
+    if value < 1:
+        raise checks.WrongValue(f"{{value_too_small,{value}}}")
+    if MESSAGE_GROUP not in arguments:
+        raise checks.WrongValue(f"\"only together with '{MESSAGE_GROUP}'\"")
+
+
 def _check_policy(feature, value):
     policy_checks.text(feature, value)
     if _parsed(value) is None:
@@ -71,7 +93,14 @@ ROWS = (
         argument=MESSAGE_GROUP, place=31, kinds=NO_STREAM, check=_check,
         policy=POLICY_KEY, check_policy=_check_policy, by_queue=False,
         flag=Flag(name="--message-group", kind=str, help="What names a message's group: header:NAME."),
-        effect="Messages of one group are delivered in order, one at a time; what names the group: "
+        effect="Messages of one group are delivered in order, to one consumer at a time; what names the group: "
                "`header:NAME`, `routing-key` or `correlation-id` ([groups.md](groups.md)).",
+    ),
+    Feature(
+        argument=LIMIT, place=32, kinds=NO_STREAM, check=_check_limit,
+        policy=LIMIT_KEY, check_policy=policy_checks.positive, by_queue=False,
+        flag=Flag(name="--message-group-limit", kind=int, help="Most messages of a group that are out."),
+        effect="Most messages of one group that are delivered and not acked at a time; 1 for workers that handle "
+               "several messages at once.",
     ),
 )

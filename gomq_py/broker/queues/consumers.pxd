@@ -36,7 +36,7 @@ cdef class ConsumerRing:
     @cython.locals(consumer=Consumer)
     cpdef Consumer show_next(self)
     cpdef pass_on(self, Consumer consumer)
-    cdef _unring(self, Consumer consumer)
+    cdef unring(self, Consumer consumer)
     cdef Py_ssize_t ready_at_top(self) except -1
 
 cdef class QueueGuard:

@@ -120,7 +120,7 @@ class ConsumerRing:
         if self.handed is consumer:
             self.handed = None
         if consumer.ringed:
-            self._unring(consumer)
+            self.unring(consumer)
         if self.active is consumer:
             self.active = self.consumers[0] if self.consumers else None
             if self.active is not None:
@@ -175,7 +175,7 @@ class ConsumerRing:
     def pass_on(self, consumer):
         """Move a consumer that was just served, if still in the ring, behind the others of its priority."""
         if consumer.ringed:
-            self._unring(consumer)
+            self.unring(consumer)
         self.offer(consumer)
 
     def ready_at_top(self):
@@ -192,7 +192,8 @@ class ConsumerRing:
                 return self.priorities[index]
         raise AssertionError("nobody is ready")
 
-    def _unring(self, consumer):
+    def unring(self, consumer):
+        """Remove a consumer from the ring, which it must be in, until it is offered again."""
         index = self.priorities.index(consumer.priority)
         self.levels[index].remove(consumer)
         consumer.ringed = False

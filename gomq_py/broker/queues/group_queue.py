@@ -1,9 +1,12 @@
-"""Group queue: a queue with x-message-group, which delivers one message of each group at a time.
+"""Group queue: a queue with x-message-group, which delivers the messages of one group in order and to one
+consumer at a time.
 
-The order is that of its store, a storage.stores.group_store. The queue tells limits and operators, who may
-take any message, from consumers, who may take none of a group that is out. Never switches.
+The order is that of its store, a storage.stores.group_store. The queue tells the store which consumer it
+serves, and limits and operators, who may take any message, from consumers. Consumers with groups of their own
+are served first: nobody else may have these messages. Never switches.
 """
 from gomq_py.broker.queues import queue as _queue
+from gomq_py.broker.queues.consumers import Consumer
 from gomq_py.storage.stores.groups import shown
 
 
@@ -32,12 +35,21 @@ class GroupQueue(_queue.Queue):
         finally:
             self._is_peeking = False
 
+    def turn_to(self, taker):
+        if not self.closed:
+            self.groups.lines.turn_to(taker)
+
     def head(self, message):
         # limits ask for what is delivered next only within peek()
         return self.groups.peek(message) if self._is_peeking else self.groups.oldest(message)
 
     def shift_head(self):
         self.groups.leave()
+
+    def offer(self, consumer):
+        _queue.Queue.offer(self, consumer)
+        if consumer.ringed and not self.closed and self.groups.lines.offer(consumer):
+            self.wake()
 
     def waiting(self):
         if self.closed or self.paused or self.holds:
@@ -51,7 +63,8 @@ class GroupQueue(_queue.Queue):
         key, count = self.groups.deepest()
         since_ms = self.groups.longest_wait_ms()
         return {
-            "groups_out": self.groups.groups_out, "groups_waiting": int(self.groups.waiting.group_count),
+            "groups_out": self.groups.groups_out, "messages_out": self.groups.messages_out,
+            "groups_waiting": int(self.groups.waiting.group_count),
             "messages_waiting": int(self.groups.waiting.count),
             "longest_wait_s": max(0.0, (self.scheduler.now_ms - since_ms) / 1000) if since_ms else 0.0,
             "deepest_group": None if key is None else shown(key), "deepest_group_messages": count,
@@ -67,5 +80,55 @@ class GroupQueue(_queue.Queue):
             self.scheduler.later(self)
         return octets
 
+    def _deliver(self):
+        octets = self._deliver_bound(0)
+        if octets < _queue.TURN_OCTETS and self.ring is not None:
+            octets += _queue.Queue._deliver(self)
+            octets = self._deliver_bound(octets)
+        if not self.closed:
+            self.groups.lines.turn_to(None)
+        return octets
+
+    def _deliver_bound(self, octets):
+        """Serve the consumers that have ready groups of their own. Returns ``octets`` and those written."""
+        lines = self.groups.lines
+        idle = None
+        if self.paused or self.holds:
+            return octets
+        while lines.due and octets < _queue.TURN_OCTETS:
+            line = lines.next_due()
+            if not isinstance(line.taker, Consumer):
+                continue
+            consumer = line.taker
+            if not consumer.ringed or line.first() is None:
+                continue  # it is due again when it has room
+            self.ring.unring(consumer)
+            if consumer.capacity() > 0:
+                # and its part of what anybody may have, in the same write
+                written = self._serve(consumer, line.count + self.waiting() // (self.ring.ready + 1))
+                octets += written
+                if written == 0:
+                    idle = [line] if idle is None else [*idle, line]
+                if self.ring is None or self.closed:
+                    return octets
+                if consumer.queue is self:
+                    self.ring.offer(consumer)
+                if self.paused or self.holds:
+                    break
+        if idle is not None:
+            for line in idle:
+                lines.note_due(line)  # its file is opened, for example
+        elif lines.due and not self.holds:
+            self.scheduler.later(self)
+        return octets
+
+    def _serve(self, consumer, quantum):
+        lines = self.groups.lines
+        lines.turn_to(consumer)
+        octets = consumer.deliver(quantum)
+        if octets and not self.closed:
+            lines.note_due(lines.now)
+        return octets
+
     def _hand_over(self, message):
-        return 0  # its group may be out
+        return 0  # its group may be bound

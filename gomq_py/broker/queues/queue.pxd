@@ -35,6 +35,7 @@ cdef class Queue(routes.Destination):
     cpdef next_store(self)
     cpdef bint outlives_kill(self) except -1
     cpdef bint peek(self, Message message) except -1
+    cpdef turn_to(self, taker)
     cpdef bint head(self, Message message) except -1
     cpdef shift_head(self)
     cpdef bint may_go(self, Message message) except -1
@@ -61,6 +62,7 @@ cdef class Queue(routes.Destination):
     @cython.locals(ready=Py_ssize_t, quantum=Py_ssize_t, octets=Py_ssize_t, rivals=Py_ssize_t,
         before=Py_ssize_t, taken=Py_ssize_t, asked=Py_ssize_t, consumer=Consumer)
     cdef Py_ssize_t _deliver(self) except -1
+    cdef Py_ssize_t _serve(self, Consumer consumer, Py_ssize_t quantum) except -1
     @cython.locals(ready=Py_ssize_t)
     cpdef bint is_outrun(self) except -1
     cdef Py_ssize_t waiting(self) except -1

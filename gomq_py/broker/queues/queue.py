@@ -158,6 +158,11 @@ class Queue(routes.Destination):
             return False
         return self.store.peek(message) if self.limits is None else self.limits.peek(message)
 
+    def turn_to(self, taker):
+        """Show next what ``taker`` may have. Called before peek() and get() for a client that is no consumer;
+        ``taker`` is an object that is the same for all that one client may have at a time.
+        """
+
     # the head, for limits and dead letters; kinds with several stores override these methods too
 
     def head(self, message):
@@ -236,7 +241,7 @@ class Queue(routes.Destination):
         messages before this message are set aside.
         """
         for _ in range(UNREADABLE_MAX):
-            if self.scheduler.is_shut or not self.waiting() or not self.peek(message):
+            if self.scheduler.is_shut or self.paused or self.holds or not self.peek(message):
                 return False
             if message.kind == forms.BASIC:
                 return True
@@ -513,7 +518,7 @@ class Queue(routes.Destination):
                 consumer = self.ring.take_next()
                 if consumer is None:
                     break
-                octets += consumer.deliver(quantum)
+                octets += self._serve(consumer, quantum)
                 if self.ring is not None and consumer.queue is self:
                     self.ring.offer(consumer)
                 rivals -= 1
@@ -521,6 +526,9 @@ class Queue(routes.Destination):
         if self.behind:
             self.scheduler.later(self)
         return octets
+
+    def _serve(self, consumer, quantum):
+        return consumer.deliver(quantum)
 
     def is_outrun(self):
         """True if messages are published faster than the queue's consumers can take messages."""

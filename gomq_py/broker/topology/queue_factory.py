@@ -17,7 +17,7 @@ from gevent.lock import BoundedSemaphore
 
 from gomq_py.broker.exchanges import delayed
 from gomq_py.broker.features.arguments import QUORUM, STREAM, queue_type_of
-from gomq_py.broker.features.message_group import group_of
+from gomq_py.broker.features.message_group import group_of, limit_of
 from gomq_py.broker.features.queue_type import MAX_PRIORITY
 from gomq_py.broker.features.stream_retention import SEGMENT_BYTES
 from gomq_py.broker.policies.queue_settings import PLAIN
@@ -202,7 +202,7 @@ class QueueFactory:
             from gomq_py.storage.stores.group_store import open_group_store
 
             store, report = how(
-                open_group_store, *shared, group_of(arguments), self._segment_bytes, durable)
+                open_group_store, *shared, group_of(arguments), limit_of(arguments), self._segment_bytes, durable)
         elif queue_type_of(arguments) == QUORUM:
             from gomq_py.broker.queues.quorum import open_with_levels
 

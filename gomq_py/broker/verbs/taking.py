@@ -54,11 +54,13 @@ def take(caller, name, count, requeue, reject):
 
 def _get(queue, message):
     """Take the next message by Queue.get, after waiting for its files if these must be opened. May switch."""
-    while not queue.get(message, False):
+    while True:
+        queue.turn_to(message)  # one for each request
+        if queue.get(message, False):
+            return True
         if not queue.is_opening():
             return False
         queues.until_opened(queue)
-    return True
 
 
 def _done_with(queue, location, requeue, reject):

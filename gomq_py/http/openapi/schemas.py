@@ -71,7 +71,7 @@ SCHEDULE = {
     "missed": {"enum": ["once", "all", "none"]},
 }
 MESSAGE_GROUPS = record({
-    **counts("groups_out", "groups_waiting", "messages_waiting", "deepest_group_messages"),
+    **counts("groups_out", "messages_out", "groups_waiting", "messages_waiting", "deepest_group_messages"),
     "longest_wait_s": NUMBER, "deepest_group": MAYBE_TEXT, "is_full": TRUTH,
 })
 QUEUE_ITSELF = {

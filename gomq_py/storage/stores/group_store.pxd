@@ -6,7 +6,7 @@ from gomq_py.storage.message cimport Message
 from gomq_py.storage.segments.recovered cimport Recovered
 from gomq_py.storage.segments.segment cimport Segment
 from gomq_py.storage.stores cimport message_store
-from gomq_py.storage.stores.groups cimport Group, GroupKey, GroupsIn, WaitingLists
+from gomq_py.storage.stores.groups cimport Group, GroupKey, Lines, WaitingLists
 from gomq_py.storage.stores.requeued cimport DeliveryCounts
 
 cdef unsigned char BASIC
@@ -15,17 +15,20 @@ cdef Py_ssize_t PASSED_IN_A_TURN
 
 cdef class GroupStore(message_store.MessageStore):
     cdef readonly GroupKey group_key
+    cdef readonly Py_ssize_t group_limit
     cdef readonly WaitingLists waiting
+    cdef readonly Lines lines
     cdef readonly bint passes_on, is_full
     cdef public Py_ssize_t waiting_max, groups_max, look_ahead
-    cdef dict _groups, _out
-    cdef GroupsIn _in
-    cdef set _removed
+    cdef dict _groups
+    cdef list _by_id, _free_ids
+    cdef DeliveryCounts _out
+    cdef set _resting, _removed
     cdef Py_ssize_t _passes_left
     cdef uint64_t _shown_location
     cdef bytes _shown_key
     cdef Group _shown_group
-    cdef Segment _awaited, _opened
+    cdef Segment _awaited, _lately, _opened
     cdef Message _looked_at
 
     @cython.locals(group=Group, first=Group)
@@ -50,8 +53,19 @@ cdef class GroupStore(message_store.MessageStore):
     @cython.locals(group=Group)
     cdef Group _group(self, bytes key)
     cdef int _go_out(self, Group group, uint64_t location) except -1
-    @cython.locals(ahead=Py_ssize_t)
-    cdef int _come_in(self, Group group) except -1
+    @cython.locals(since=uint64_t, ahead=Py_ssize_t, served=Group)
+    cdef int _come_in(self, Group group, uint64_t location) except -1
+    @cython.locals(location=uint64_t)
+    cdef uint64_t _since(self, Group group) except? 0
+    @cython.locals(location=uint64_t)
+    cpdef int postpone(self) except -1
+    cpdef int wait_until(self, uint64_t location, Py_ssize_t count, uint64_t due_s) except -1
+    @cython.locals(group=Group)
+    cdef int _rest(self, uint64_t location) except -1
+    cdef int _perhaps_ready(self, Group group, uint64_t since) except -1
+    cdef Group _out_of(self, uint64_t location)
+    cdef int _drop_group(self, Group group) except -1
+    cdef bint _may_go(self, Group group) except -1
     cdef uint64_t _end_location(self) except? 0
     cdef uint64_t _cursor_location(self) except? 0
     @cython.locals(location=uint64_t, segment=Segment)
@@ -71,8 +85,9 @@ cdef class GroupStore(message_store.MessageStore):
     cpdef bint pick(self, uint64_t location) except -1
     @cython.locals(key=bytes)
     cpdef int unpick(self, uint64_t location) except -1
-    @cython.locals(segment=Segment, counts=DeliveryCounts)
     cdef int _wait_again(self, uint64_t location, Group group, int failed) except -1
+    @cython.locals(segment=Segment, counts=DeliveryCounts)
+    cdef int _put_back(self, uint64_t location, Group group, int failed) except -1
     @cython.locals(segment=Segment, key=bytes, group=Group, was_open=bint)
     cdef Group _waits_in(self, uint64_t location)
     @cython.locals(segment=Segment)

@@ -1,11 +1,12 @@
-"""Group store: a message store that shows the messages of one group one after the other, for queues with
-x-message-group (docs/decisions/0034).
+"""Group store: a message store that shows the messages of one group in order and to one taker at a time, for
+queues with x-message-group (docs/decisions/0034).
 
-A group is *out* while one of its messages is taken, and until that message is deleted: a requeued message is
-the next of its group. The cursor passes over messages whose group is out or has older messages; they *wait*
-in lists of their group (storage.stores.groups) and still count as ready. When a message is deleted, its group
-is *in* again, and *ready* if it has waiting messages. Of two groups that may be delivered the one is first
-that waits longer: since it came in, or since its message came if that is later. So messages of a stuck group
+A group is *bound* to a taker while that has messages of it: from the delivery to the deletion or the return
+of each. The queue says which taker it serves (Lines.turn_to), and peek() shows what that one may have. The
+cursor passes over messages that may not go now: they *wait* in lists of their group (storage.stores.groups),
+and still count as ready. A returned message goes back into its list. When nothing of a group is out, it is
+*free*, for any taker. Of two groups that may be delivered the one is first that waits longer: since its last
+delivery or since it became free, or since its message came if that is later. So messages of a stuck group
 cost one look each, and nothing after that. Files are those of a message store: the order is in memory, and a
 later run reads the keys again. Never switches, never flushes.
 """
@@ -17,20 +18,24 @@ from gomq_py.errors import Malformed
 from gomq_py.storage.format import record
 from gomq_py.storage.message import Message
 from gomq_py.storage.stores import message_store
-from gomq_py.storage.stores.groups import Group, GroupKey, GroupsIn, WaitingLists
+from gomq_py.storage.stores.groups import Group, GroupKey, Lines, WaitingLists
 from gomq_py.storage.stores.recovery import open_store
+from gomq_py.storage.stores.requeued import DeliveryCounts
 
 BASIC = forms.BASIC  # so that its .pxd can type it
 
 # Most messages that wait behind their group, twelve octets each: 48 MiB. If they are that many, the cursor
 # rests until some of them are delivered.
 WAITING_MAX = 4 << 20
-# Most groups that are out or have waiting messages: some 300 octets each. Further groups wait.
+# Most groups that are bound or have waiting messages: some 300 octets each. Further groups wait.
 GROUPS_MAX = 1 << 16
 # With a ready group the cursor passes over no more messages if so many wait: nobody needs it then.
 LOOK_AHEAD = 100_000
 # Messages that the cursor passes over in one turn of the queue: about a millisecond.
 PASSED_IN_A_TURN = 2000
+
+# Most messages of a group at a time, where nothing else is said.
+NO_LIMIT = 1 << 30
 
 _FROM_GROUP = 3  # beside message_store's
 
@@ -38,31 +43,39 @@ _FROM_GROUP = 3  # beside message_store's
 class GroupStore(message_store.MessageStore):
     """The messages of one queue with groups. Made by open_group_store. ``group_key``: the GroupKey.
 
+        group_limit   most messages of one group that are out at a time
         waiting       the WaitingLists
+        lines         the Lines: which group is next, and for whom
         passes_on     the cursor has passed over PASSED_IN_A_TURN messages, and must go on in the next turn
-        _groups       {key: Group} of the groups that are out, ready or served
-        _out          {location of a taken or requeued message: its Group}
-        _in           the GroupsIn: groups that are ready, or came in while the cursor had messages before it
+        _groups       {key: Group} of the groups that are bound, have messages that wait, or were served
+        _by_id        the same groups; None for a free id, which is in _free_ids
+        _out          location of a message that a taker has -> id of its Group
+        _resting      locations of those of them that wait for a retry: nothing of their group goes before
         _removed      locations picked out of a list
     """
 
     __slots__ = (
-        "group_key", "waiting", "passes_on", "is_full", "_groups", "_out", "_in", "_removed",
-        "_passes_left", "_shown_location", "_shown_key", "_shown_group", "_awaited", "_looked_at",
-        "_opened", "waiting_max", "groups_max", "look_ahead",
+        "group_key", "group_limit", "waiting", "lines", "passes_on", "is_full", "_groups", "_by_id",
+        "_free_ids", "_out", "_resting", "_removed", "_passes_left", "_shown_location", "_shown_key",
+        "_shown_group", "_awaited", "_lately", "_looked_at", "_opened", "waiting_max", "groups_max",
+        "look_ahead",
     )
 
-    def __init__(self, key, *arguments):
+    def __init__(self, key, group_limit, *arguments):
         message_store.MessageStore.__init__(self, *arguments)
         self.group_key = key
+        self.group_limit = group_limit or NO_LIMIT
         self.waiting = WaitingLists()
+        self.lines = Lines()
         self.waiting_max, self.groups_max, self.look_ahead = WAITING_MAX, GROUPS_MAX, LOOK_AHEAD
         self.passes_on = self.is_full = False
         self._groups = {}
-        self._out = {}
-        self._in = GroupsIn()
+        self._by_id = [None]  # 0 is no group
+        self._free_ids = []
+        self._out = DeliveryCounts()  # a table of numbers, of failed deliveries elsewhere
+        self._resting = set()
         self._removed = set()
-        self._shown_group = self._shown_key = self._awaited = self._opened = None
+        self._shown_group = self._shown_key = self._awaited = self._lately = self._opened = None
         self._passes_left = PASSED_IN_A_TURN
         self._shown_location = 0
         self._looked_at = Message()
@@ -70,15 +83,17 @@ class GroupStore(message_store.MessageStore):
     # taking messages
 
     def peek(self, message):
-        """Set ``message`` to the next message whose group is not out: a requeued one, or the first of the
-        group that has been ready longest, unless a message of another group came before it was ready.
+        """Set ``message`` to the next one for the taker that is served: a returned one without a group, or
+        the first of the group that has been ready longest, unless another message came before it was ready.
 
         Returns False if there is none, or while is_waiting().
         """
         self._awaited = None
-        if self.requeued is not None and self.requeued.heap.count:
+        first = self.lines.first()
+        if self.requeued is not None and self.requeued.heap.count and (
+            first is None or self.requeued.heap.first() < first.since
+        ):
             return self._peek_requeued(message)
-        first = self._in.first()
         while not self.passes_on and (first is None or self.waiting.count < self.look_ahead):
             if not message_store.MessageStore.peek(self, message):
                 break
@@ -89,35 +104,37 @@ class GroupStore(message_store.MessageStore):
                 self._shown_key = self._key_of(message)
             if self._shown_key is None:
                 return True
-            group = self._groups.get(self._shown_key)
+            group = self._shown_group = self._groups.get(self._shown_key)
             if group is None:
-                if len(self._groups) - self._in.served_count() < self.groups_max:
+                if len(self._groups) - self.lines.served_count() < self.groups_max:
                     return True
                 self.is_full = True
                 break
-            if not group.is_out and group.count == 0 and group.since <= self._peeked_location:
+            if group.count == 0 and group.since <= self._peeked_location and (
+                group.out == 0 or (group.line is self.lines.now and self._may_go(group))
+            ):
                 return True
             if self.waiting.count >= self.waiting_max:
                 self.is_full = True
                 break
             self._pass_over(group)
-            if group.is_ready:
-                first = self._in.first()
+            first = self.lines.first()
         return False if first is None else self._peek_group(message, first)
 
     def shift(self):
-        """Take the message of the last peek; its group is out then."""
+        """Take the message of the last peek: its group is bound to the taker that is served."""
         location = self._peeked_location
         if self._peeked == _FROM_GROUP:
             group = self._shown_group
             self._take_waiting(group)
-            group.is_ready = False
             self._go_out(group, location)
+            if group.count and self._may_go(group):
+                self.lines.make_ready(group, self._since(group))
             return 0
         came_now = self._peeked == message_store._FROM_CURSOR
         message_store.MessageStore.shift(self)
         if came_now and self._shown_location == location and self._shown_key is not None:
-            self._go_out(self._group(self._shown_key), location)
+            self._go_out(self._shown_group or self._group(self._shown_key), location)
         return 0
 
     def oldest(self, message):
@@ -132,10 +149,11 @@ class GroupStore(message_store.MessageStore):
         return message_store.MessageStore.peek(self, message)
 
     def leave(self):
-        """Take the message of the last peek() or oldest() without a delivery: its group is not out for it."""
+        """Take the message of the last peek() or oldest() without a delivery: its group is not bound."""
         if self._peeked != _FROM_GROUP:
             return message_store.MessageStore.shift(self)
         group = self._shown_group
+        self._removed.add(self._peeked_location)
         self._take_waiting(group)
         if group.count == 0:
             self._forget(group)
@@ -147,9 +165,10 @@ class GroupStore(message_store.MessageStore):
         self._passes_left = PASSED_IN_A_TURN
 
     def deliverable(self):
-        """Count of messages that peek() may show now: of those that the cursor has not reached, none may be.
+        """Count of messages that peek() may show to any taker: of those that the cursor has not reached,
+        none may be. Groups that are bound are not counted: see Lines.due.
         """
-        count = self._in.ready_count()
+        count = self.lines.free.count
         if not self.passes_on and not self.is_full:
             count += self.ready_count - self.waiting.count
         elif self.requeued is not None:
@@ -159,7 +178,7 @@ class GroupStore(message_store.MessageStore):
     def is_waiting(self):
         if self._awaited is not None:
             return self.opener is not None and self.opener.is_awaited(self._awaited)
-        if self._in.first() is not None or (self.requeued is not None and self.requeued.heap.count):
+        if self.lines.first() is not None or (self.requeued is not None and self.requeued.heap.count):
             return False
         return self.passes_on or message_store.MessageStore.is_waiting(self)
 
@@ -179,64 +198,140 @@ class GroupStore(message_store.MessageStore):
         return recovered.due_before(record.position_of(self._peeked_location), self._peeked_count, now_s)
 
     def delete(self, location):
-        """Remove an unacked message. If its group was out for it, the group is ready, or is forgotten."""
+        """Remove an unacked message. Its group is free if that was the last one out."""
         message_store.MessageStore.delete(self, location)
         if self._removed:
             self._removed.discard(location)
-        group = self._out.pop(location, None)
+        group = self._out_of(location)
         if group is not None:
-            self._come_in(group)
+            self._out.discard(location)
+            self._come_in(group, location)
         return 0
 
     def requeue(self, location):
-        """Make an unacked message ready again: the next one of its group."""
-        if location not in self._out:
-            key = self._key_at(location)
-            if key is not None:  # it was taken by leave()
-                group = self._group(key)
-                if group.is_out or group.count:
-                    return self._wait_again(location, group, 1)
-                self._go_out(group, location)
+        """Make an unacked message ready again, at its place in its group."""
+        group = self._out_of(location)
+        if group is not None:
+            self._out.discard(location)
+            self._put_back(location, group, 1)
+            return self._come_in(group, location)
+        key = self._key_at(location)
+        if key is not None:  # it was taken by leave()
+            return self._wait_again(location, self._group(key), 1)
         return message_store.MessageStore.requeue(self, location)
+
+    def postpone(self):
+        location = self._peeked_location
+        message_store.MessageStore.postpone(self)
+        return self._rest(location)
+
+    def wait_until(self, location, count, due_s):
+        self._rest(location)
+        return message_store.MessageStore.wait_until(self, location, count, due_s)
+
+    def _rest(self, location):
+        """Let nothing of the message's group go before the message is ready again, or deleted."""
+        group = self._out_of(location)
+        if group is not None:
+            self._resting.add(location)
+            group.resting += 1
+            if group.place:
+                group.line.remove(group)
+        return 0
+
+    def _out_of(self, location):
+        """The Group of a message that a taker has; None if it has none."""
+        return self._by_id[self._out.get(location)]
+
+    def _may_go(self, group):
+        """True if the taker to which the group is bound may have one more of its messages."""
+        return group.resting == 0 and group.out < self.group_limit
 
     def _group(self, key):
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = Group(key)
+            if not self._free_ids:
+                self._free_ids.append(len(self._by_id))
+                self._by_id.append(None)
+            group = self._groups[key] = Group(key, self._free_ids.pop(), self.lines.free)
+            self._by_id[group.id] = group
         return group
 
-    def _go_out(self, group, location):
-        group.is_out = True
-        self._out[location] = group
+    def _drop_group(self, group):
+        del self._groups[group.key]
+        self._by_id[group.id] = None
+        self._free_ids.append(group.id)
+        group.number = 0  # Lines forgets it
+        if self._shown_group is group:
+            self._shown_group = None
         return 0
 
-    def _come_in(self, group):
-        """The group's message was deleted: its next messages may be delivered."""
-        group.is_out = False
+    def _go_out(self, group, location):
+        if group.out == 0:
+            self.lines.bind(group)
+        group.out += 1
+        self._out.put(location, group.id, 0)
+        if group.place and not self._may_go(group):
+            group.line.remove(group)
+        return 0
+
+    def _come_in(self, group, location):
+        """A message of the group was deleted or returned."""
+        since = self._since(group)
+        group.out -= 1
+        if self._resting and location in self._resting:
+            self._resting.remove(location)
+            group.resting -= 1
+        if group.out:
+            if group.count == 0:
+                group.since = since
+            else:
+                self._perhaps_ready(group, since)
+            return 0
+        self.lines.release(group)
+        if group.count:
+            return self.lines.make_ready(group, since)
         ahead = self.ready_count - self.waiting.count
         if self.requeued is not None:
             ahead -= self.requeued.heap.count
-        if group.count == 0 and ahead <= 0:  # the cursor has no message before it
-            del self._groups[group.key]
+        if ahead <= 0:  # the cursor has no message before it
+            return self._drop_group(group)
+        self.lines.note_served(group, since)
+        while True:
+            served = self.lines.next_forgotten(self._cursor_location())
+            if served is None:
+                return 0
+            self._drop_group(served)
+
+    def _since(self, group):
+        """Where the wait for the group's next delivery begins now: with its message, if that has come back."""
+        if group.count:
+            location = self.waiting.first(group)
+            if location <= group.returned:
+                return location
+        return self._end_location()
+
+    def _perhaps_ready(self, group, since):
+        """A group has messages: make it ready since then, unless it waits longer or none of them may go."""
+        if not self._may_go(group):
             return 0
-        self._in.come_in(group, self._end_location())
-        if group.count == 0:
-            self._in.forget_served(self._cursor_location(), self._groups)
-        return 0
+        if group.place and group.since <= since:
+            return self.lines.note(group.line)
+        return self.lines.make_ready(group, since)
 
     def _end_location(self):
-        """Location at which the next message would lie in the last segment."""
+        """Location at which the next message would lie in the last segment; 0 without one."""
+        if self._last is None:
+            return 0
         return record.location_of(self._level_bits, self._last.number, self._last.end + self._staged)
 
     def _cursor_location(self):
         return record.location_of(self._level_bits, self.read_segment.number, self.read_at)
 
     def _pass_over(self, group):
-        """Let the message that the cursor shows wait for its group, and move the cursor on."""
+        """Let the message that the cursor shows wait in its group, and move the cursor on."""
         location = self._peeked_location
         self.waiting.push(group, location)
-        if not group.is_out and not group.is_ready:
-            self._in.make_ready(group)
         segment = self.read_segment
         segment.take(self.read_at)
         self.read_at += self._peeked_size
@@ -244,6 +339,8 @@ class GroupStore(message_store.MessageStore):
         self._passes_left -= 1
         if self._passes_left <= 0:
             self.passes_on = True
+        if not group.place:
+            self._perhaps_ready(group, max(group.since, location))
         return 0
 
     def _peek_group(self, message, group):
@@ -258,7 +355,10 @@ class GroupStore(message_store.MessageStore):
         self._shown_group = group
         self._peeked_body = message.body_length
         self._peeked_location = message.location = location
-        self._peeked_count, self._peeked_entry = self._counts_of(segment, location)
+        if self.requeued is not None or segment.recovered is not None:
+            self._peeked_count, self._peeked_entry = self._counts_of(segment, location)
+        else:
+            self._peeked_count = self._peeked_entry = 0
         message.delivery_count = self._peeked_count
         message.redelivered = self._peeked_count > 0
         return True
@@ -274,10 +374,9 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def _forget(self, group):
-        """Drop a group without waiting messages, unless it is out."""
-        group.is_ready = False
-        if not group.is_out:
-            del self._groups[group.key]
+        """Drop a group without waiting messages, unless it is bound."""
+        if group.out == 0:
+            self._drop_group(group)
         return 0
 
     def _counts_of(self, segment, location):
@@ -303,7 +402,9 @@ class GroupStore(message_store.MessageStore):
 
     def _segment_of(self, location, can_wait):
         """The Segment of a waiting message, open and read; None if a thread opens it, or after a fault."""
-        segment = self._segments[record.number_of(location)]
+        segment = self._lately
+        if segment is None or segment.number != record.number_of(location):
+            segment = self._lately = self._segments[record.number_of(location)]
         if not segment.is_open and not self._try_to_open(segment, can_wait):
             if self.failure is None:
                 self._awaited = segment
@@ -335,13 +436,7 @@ class GroupStore(message_store.MessageStore):
     def pick(self, location):
         group = self._waits_in(location)
         if group is None:
-            if not message_store.MessageStore.pick(self, location):
-                return False
-            group = self._out.pop(location, None)
-            if group is not None:  # it was requeued
-                self._removed.add(location)
-                self._come_in(group)
-            return True
+            return message_store.MessageStore.pick(self, location)
         segment = self._segment_of(location, False)
         self._peeked = 0
         if segment is None or not self.waiting.remove(group, location):
@@ -356,16 +451,21 @@ class GroupStore(message_store.MessageStore):
         return True
 
     def unpick(self, location):
-        if location in self._out or self._before_cursor(location) is not None:
+        if self._before_cursor(location) is not None:
             return message_store.MessageStore.unpick(self, location)
-        self._removed.discard(location)
         key = self._key_at(location)
         if key is None:
             return message_store.MessageStore.unpick(self, location)
         return self._wait_again(location, self._group(key), 0)
 
     def _wait_again(self, location, group, failed):
-        """Put an unacked message back into its group's list, with ``failed`` more failed deliveries."""
+        """Put an unacked message that keeps no group out back, with ``failed`` more failed deliveries."""
+        self._put_back(location, group, failed)
+        return self._perhaps_ready(group, location) if group.count else 0
+
+    def _put_back(self, location, group, failed):
+        """Put an unacked message back into its group's list."""
+        self._removed.discard(location)
         segment = self._find(location)
         if segment is None:
             return 0
@@ -373,16 +473,15 @@ class GroupStore(message_store.MessageStore):
             counts = self._have_requeued().counts
             counts.put(location, counts.get(location) + failed, counts.get_entry(location))
         self.waiting.insert(group, location)
+        group.returned = max(group.returned, location)
         self._count_taken(-1, segment.body_length_at(record.position_of(location)))
-        if not group.is_out and not group.is_ready:
-            self._in.come_in(group, group.since)
         return 0
 
     def _waits_in(self, location):
         """The Group in whose list a location is; None if it is in none."""
         if not self.waiting.in_segment(record.number_of(location)) or location in self._removed:
             return None
-        if self._before_cursor(location) is not None or location in self._out:
+        if self._before_cursor(location) is not None or self._out.get(location):
             return None
         was_open = self._segments[record.number_of(location)].is_open
         segment = self._segment_of(location, False)
@@ -417,14 +516,12 @@ class GroupStore(message_store.MessageStore):
     def purge(self):
         """Drop all ready messages, but no unacked messages. Returns the number of dropped messages."""
         requeued = self._have_requeued()
-        for location in requeued.heap.snapshot():
-            self._out.pop(location, None)
         for group in self._groups.values():
-            group.is_ready = False
             for location in self.waiting.drain(group):
                 requeued.heap.push(location)
-        self._groups = {group.key: group for group in self._out.values()}
-        self._in.clear()
+        for group in list(self._groups.values()):
+            if group.out == 0:
+                self._drop_group(group)
         self.begin_turn()
         return message_store.MessageStore.purge(self)
 
@@ -446,8 +543,13 @@ class GroupStore(message_store.MessageStore):
 
     @property
     def groups_out(self):
-        """How many groups are out."""
-        return len(self._out)
+        """How many groups are bound: a taker has messages of them."""
+        return self.lines.bound_count()
+
+    @property
+    def messages_out(self):
+        """How many messages of groups takers have."""
+        return self._out.count
 
     def longest_wait_ms(self):
         """When the message came that waits longest behind its group, in Unix milliseconds; 0 without one."""
@@ -469,9 +571,12 @@ class GroupStore(message_store.MessageStore):
 
 
 def open_group_store(
-    folder, files, pool, committer, incarnation, named_by, segment_bytes=8388608, durable=True, listener=None
+    folder, files, pool, committer, incarnation, named_by, group_limit=0, segment_bytes=8388608,
+    durable=True, listener=None
 ):
-    """Create or open a store with groups ``named_by`` the arguments of GroupKey; otherwise as open_store."""
+    """Create or open a store with groups ``named_by`` the arguments of GroupKey, of which at most
+    ``group_limit`` messages each are out at a time (0: any number); otherwise as open_store.
+    """
     return open_store(
         folder, files, pool, committer, incarnation, segment_bytes, durable, 0, listener,
-        partial(GroupStore, GroupKey(*named_by)))
+        partial(GroupStore, GroupKey(*named_by), group_limit))

@@ -1,4 +1,4 @@
-"""Groups: reads which group a message belongs to, and keeps the messages that wait for their group.
+"""Groups: reads which group a message belongs to, keeps the messages that wait, and who may take them.
 
 Used by group_store. The key of a group is the routing key, the correlation id, or a header: a text, octets or
 an integer. A message without a key, or with an empty one, belongs to no group; nor does one with a header of
@@ -75,7 +75,7 @@ class GroupKey:
     def _key(self, p, at, length):
         if length == 0:
             return None
-        whole = bytes(p[at:at + length])
+        whole = b"" + p[at:at + length]  # compiled, a call of bytes() would cost as much as the rest
         if length <= WHOLE_KEY_OCTETS:
             return whole
         return blake2b(whole, digest_size=WHOLE_KEY_OCTETS + 1).digest()  # longer than a key kept whole
@@ -91,18 +91,30 @@ def shown(key):
 
 
 class Group:
-    """A group that is out, or came in when the store ended at the location ``since``, as the ``number``-th.
+    """One group. Its wait for a delivery began when the store ended at the location ``since``, and it is the
+    ``number``-th that waits since then.
 
-    ``count``: its waiting messages. ``is_ready``: it is in, and has waiting messages.
+        id      its number in the store's list of groups
+        line    the Line with which its messages wait
+        place   1 and its index in the line's heap, if it is ready: its next message may go; otherwise 0
+        count   how many of its messages wait
+        out     how many are taken and not deleted; ``resting`` of these wait for a retry
+        near    slot of the message that insert() has added last, or 0
+        returned
+                location of the newest message that came back, or 0
     """
 
-    __slots__ = ("key", "head", "tail", "count", "since", "number", "is_out", "is_ready")
+    __slots__ = (
+        "key", "id", "line", "place", "head", "tail", "near", "count", "out", "resting", "since", "number",
+        "returned",
+    )
 
-    def __init__(self, key):
+    def __init__(self, key, id_, line):
         self.key = key
-        self.head = self.tail = self.count = 0
-        self.since = self.number = 0
-        self.is_out = self.is_ready = False
+        self.id = id_
+        self.line = line
+        self.head = self.tail = self.near = self.count = 0
+        self.place = self.out = self.resting = self.since = self.number = self.returned = 0
 
 
 class WaitingLists:
@@ -110,7 +122,9 @@ class WaitingLists:
 
         count           how many messages they hold
         group_count     how many groups have messages
-        _in_segments    {number of a segment: how many of the messages lie there}
+        _in_segments    {number of a segment: how many of the messages lie there}, but for these two:
+        _came, _went    (number of a segment, how many more or less lie there): of the last message that came
+                        and of the last that went; a dict costs more than all else here
         _heads          heap of (location, key): where the first message of each group lies, or before
                         it; None until oldest() needs it
     """
@@ -118,18 +132,23 @@ class WaitingLists:
     # Slot 0 is the end of every list. Free slots are a list, too.
     __slots__ = (
         "count", "group_count", "_locations", "_next", "_room", "_used", "_free", "_in_segments", "_heads",
+        "_came_number", "_came_count", "_went_number", "_went_count",
     )
 
     def __init__(self):
         self.count = self.group_count = 0
         self._in_segments = {}
+        self._came_number = self._came_count = self._went_number = self._went_count = 0
         self._heads = None
         self._room = self._used = self._free = 0
         self._begin()
 
     def in_segment(self, number):
         """How many of the messages lie in the segment of this number."""
-        return self._in_segments.get(number, 0)
+        count = self._in_segments.get(number, 0)
+        if number == self._came_number:
+            count += self._came_count
+        return count - self._went_count if number == self._went_number else count
 
     def oldest(self, groups):
         """The Group, of the dict ``groups``, that has the oldest message; None without messages."""
@@ -163,22 +182,24 @@ class WaitingLists:
             self._note_head(group, location)
         group.tail = slot
         group.count += 1
+        group.line.count += 1
 
     def pop(self, group):
         """Remove the group's first message and return its location. Requires a message."""
         slot = group.head
         location = self._locations[slot]
         group.head = self._next[slot]
-        group.count -= 1
-        self.group_count -= group.count == 0
-        self._give_back(slot)
+        self._count_removed(group, slot)
         return location
 
     def insert(self, group, location):
-        """Add a message at its place by age. Slow: it searches."""
+        """Add a message at its place by age: fast directly behind the one inserted last, else it searches."""
+        # A channel gives back its messages in order, perhaps thousands of one group.
         before = self._before(group, location)
         if before == group.tail and group.count:
-            return self.push(group, location)
+            self.push(group, location)
+            group.near = group.tail
+            return 0
         slot = self._slot(location)
         if before:
             self._next[slot] = self._next[before]
@@ -189,7 +210,9 @@ class WaitingLists:
             if group.count == 0:
                 group.tail = slot
             self._note_head(group, location)
+        group.near = slot
         group.count += 1
+        group.line.count += 1
         return 0
 
     def remove(self, group, location):
@@ -204,9 +227,7 @@ class WaitingLists:
             group.head = self._next[slot]
         if slot == group.tail:
             group.tail = before
-        group.count -= 1
-        self.group_count -= group.count == 0
-        self._give_back(slot)
+        self._count_removed(group, slot)
         return True
 
     def drain(self, group):
@@ -231,12 +252,23 @@ class WaitingLists:
             heapq.heappush(self._heads, (location, group.key))
         return 0
 
+    def _count_removed(self, group, slot):
+        group.count -= 1
+        group.line.count -= 1
+        if slot == group.near:
+            group.near = 0
+        if group.count == 0:
+            self.group_count -= 1
+            if group.place:
+                group.line.remove(group)
+        return self._give_back(slot)
+
     def _before(self, group, location):
         """The last slot of the group whose location is lower; 0 if there is none."""
-        before, slot = 0, group.head
-        for _ in range(group.count):
-            if self._locations[slot] >= location:
-                break
+        before, slot = 0, group.head if group.count else 0
+        if group.near and self._locations[group.near] < location:
+            before, slot = group.near, self._next[group.near]
+        while slot and self._locations[slot] < location:
             before, slot = slot, self._next[slot]
         return before
 
@@ -253,21 +285,31 @@ class WaitingLists:
         self._next[slot] = 0
         self.count += 1
         number = record.number_of(location)
-        self._in_segments[number] = self._in_segments.get(number, 0) + 1
+        if number != self._came_number:
+            self._count_in(self._came_number, self._came_count)
+            self._came_number, self._came_count = number, 0
+        self._came_count += 1
         return slot
 
     def _give_back(self, slot):
         number = record.number_of(self._locations[slot])
-        left = self._in_segments[number] - 1
-        if left:
-            self._in_segments[number] = left
-        else:
-            del self._in_segments[number]
+        if number != self._went_number:
+            self._count_in(self._went_number, -self._went_count)
+            self._went_number, self._went_count = number, 0
+        self._went_count += 1
         self._next[slot] = self._free
         self._free = slot
         self.count -= 1
         if self.count == 0 and self._room > FIRST_SLOTS:
             self._begin()
+        return 0
+
+    def _count_in(self, number, count):
+        left = self._in_segments.get(number, 0) + count
+        if left:
+            self._in_segments[number] = left
+        else:
+            self._in_segments.pop(number, None)
         return 0
 
     def _begin(self):
@@ -290,72 +332,208 @@ class WaitingLists:
         return 0
 
 
-class GroupsIn:
-    """Groups that are in, in the order in which they came in.
+class Line:
+    """The groups that wait for one ``taker``, a consumer or the like, or the free ones, which wait for any.
 
-        _ready      heap of (since, number, Group) of groups with messages; it may hold others
-        _served     deque of (number, Group) of groups that came in without messages
-        _came_in    how many have come in
+        bound    how many groups are bound to the taker
+        count    how many messages of its groups wait
+        is_due   Lines.due has it
+        _ready   heap of the Groups that are ready, that which waits longest first
     """
 
-    __slots__ = ("_ready", "_served", "_came_in")
+    __slots__ = ("taker", "bound", "count", "is_due", "_ready")
 
-    def __init__(self):
+    def __init__(self, taker):
+        self.taker = taker
+        self.bound = self.count = 0
+        self.is_due = False
         self._ready = []
-        self._served = deque()
-        self._came_in = 0
 
     def first(self):
-        """The Group with messages that waits longest; None without one."""
-        while self._ready:
-            _, number, group = self._ready[0]
-            if group.is_ready and group.number == number:
-                return group
-            heapq.heappop(self._ready)
-        return None
+        """The ready Group that waits longest; None without one."""
+        return self._ready[0] if self._ready else None
 
-    def ready_count(self):
-        """How many groups with messages there are, or a little more."""
-        return len(self._ready)
+    def add(self, group):
+        """Make a group ready."""
+        self._ready.append(group)
+        return self._rise(len(self._ready) - 1, group)
+
+    def remove(self, group):
+        """Make a group not ready."""
+        at = group.place - 1
+        group.place = 0
+        moved = self._ready.pop()
+        if moved is group:
+            return 0
+        if at and waits_longer(moved, self._ready[(at - 1) >> 1]):
+            return self._rise(at, moved)
+        return self._sink(at, moved)
+
+    def _rise(self, at, group):
+        while at > 0:
+            above = self._ready[(at - 1) >> 1]
+            if not waits_longer(group, above):
+                break
+            self._ready[at] = above
+            above.place = at + 1
+            at = (at - 1) >> 1
+        self._ready[at] = group
+        group.place = at + 1
+        return 0
+
+    def _sink(self, at, group):
+        end = len(self._ready)
+        child = 2 * at + 1
+        while child < end:
+            below = self._ready[child]
+            if child + 1 < end and waits_longer(self._ready[child + 1], below):
+                child += 1
+                below = self._ready[child]
+            if not waits_longer(below, group):
+                break
+            self._ready[at] = below
+            below.place = at + 1
+            at = child
+            child = 2 * at + 1
+        self._ready[at] = group
+        group.place = at + 1
+        return 0
+
+
+def waits_longer(one, other):
+    """True if the first of two groups waits longer."""
+    return one.since < other.since or (one.since == other.since and one.number < other.number)
+
+
+class Lines:
+    """Who may take which group of a store next.
+
+        free      the Line of groups that nobody has messages of
+        now       the Line of the taker that is served
+        due       deque of Lines to serve: of takers that are not served now, and have ready groups
+        _bound    {taker: its Line}
+        _served   deque of (number, Group) of groups that became free without messages
+        _number   of the last group that was made ready or served
+    """
+
+    __slots__ = ("free", "now", "due", "_bound", "_served", "_number")
+
+    def __init__(self):
+        self.free = Line(None)
+        self.now = Line(None)
+        self.due = deque()
+        self._bound = {None: self.now}
+        self._served = deque()
+        self._number = 0
+
+    def turn_to(self, taker):
+        """Serve ``taker``: groups are bound to it from now on."""
+        if self.now.taker is taker:
+            return 0
+        if self.now.bound == 0:
+            del self._bound[self.now.taker]
+        self.now = self._bound.get(taker)
+        if self.now is None:
+            self.now = self._bound[taker] = Line(taker)
+        return 0
+
+    def first(self):
+        """The Group that waits longest of the free ones and those of the taker that is served; or None."""
+        free = self.free.first()
+        if self.now.count == 0:
+            return free
+        own = self.now.first()
+        return free if own is None or (free is not None and waits_longer(free, own)) else own
+
+    def offer(self, taker):
+        """Note that a taker has room. Returns whether it has ready groups."""
+        line = self._bound.get(taker)
+        return line is not None and self.note_due(line)
+
+    def note_due(self, line):
+        """Have the line's taker served if it has ready groups. Returns whether it has."""
+        if line.count == 0 or line.first() is None:
+            return False
+        if not line.is_due:
+            line.is_due = True
+            self.due.append(line)
+        return True
+
+    def next_due(self):
+        """Take the next Line that is due."""
+        line = self.due.popleft()
+        line.is_due = False
+        return line
+
+    def bound_count(self):
+        """How many groups are bound to takers."""
+        count = 0
+        for line in self._bound.values():
+            count += line.bound
+        return count
 
     def served_count(self):
-        """How many groups without messages there are, or a little more."""
+        """How many free groups without messages there are, or a little more."""
         return len(self._served)
 
-    def come_in(self, group, since):
-        """Add a group whose wait begins at the location ``since``, as the last one."""
-        self._came_in += 1
-        group.number = self._came_in  # so that no two entries are equal
+    def bind(self, group):
+        """Bind a free group to the taker that is served."""
+        self._move(group, self.now)
+        self.now.bound += 1
+        return 0
+
+    def release(self, group):
+        """Make a bound group free."""
+        line = group.line
+        self._move(group, self.free)
+        line.bound -= 1
+        if line.bound == 0 and line is not self.now:
+            del self._bound[line.taker]
+        return 0
+
+    def make_ready(self, group, since):
+        """A group has messages of which the next may be delivered; its wait begins at ``since``."""
+        if group.place:
+            group.line.remove(group)
+        self._number += 1
+        group.number = self._number
         group.since = since
-        if group.count:
-            return self.make_ready(group)
+        group.line.add(group)
+        return self.note(group.line)
+
+    def note(self, line):
+        """A group of the line is ready: have its taker served."""
+        if line is not self.free and line is not self.now and not line.is_due:
+            line.is_due = True
+            self.due.append(line)
+        return 0
+
+    def note_served(self, group, since):
+        """Remember a free group without messages: its next message is behind what waits already."""
+        self._number += 1
+        group.number = self._number
+        group.since = since
         self._served.append((group.number, group))
         return 0
 
-    def make_ready(self, group):
-        """A group that came in has messages now."""
-        group.is_ready = True
-        heapq.heappush(self._ready, (group.since, group.number, group))
-        return 0
-
-    def forget_served(self, at_cursor, groups):
-        """Remove groups without messages from here and from the dict ``groups``: those that came in before
-        the message at the location ``at_cursor``, and the oldest of too many.
+    def next_forgotten(self, at_cursor):
+        """Take a free group without messages that need not be remembered, or None: it became free before the
+        message at the location ``at_cursor``, or too many are remembered.
         """
         while self._served:
             number, group = self._served[0]
-            is_served = (
-                group.number == number and group.count == 0 and not group.is_out
-                and groups.get(group.key) is group
-            )
+            is_served = group.number == number and group.count == 0 and group.out == 0
             if is_served and group.since > at_cursor and len(self._served) <= SERVED_MAX:
                 break
             self._served.popleft()
             if is_served:
-                del groups[group.key]
-        return 0
+                return group
+        return None
 
-    def clear(self):
-        """Remove all groups."""
-        self._ready.clear()
-        self._served.clear()
+    def _move(self, group, line):
+        if group.place:
+            group.line.remove(group)
+        group.line.count -= group.count
+        line.count += group.count
+        group.line = line
+        return 0

@@ -19,9 +19,6 @@ ACKS_GROWTH_BYTES = 32768
 # Slots of a new table; each doubling rehashes.
 FIRST_SLOTS = 16
 
-# The golden ratio in 64 bits: neighbouring locations land far apart (Knuth, TAOCP 3, 6.4).
-HASH_MULTIPLIER = 0x9E3779B97F4A7C15
-
 
 class LocationHeap:
     """A binary heap of locations, the lowest (oldest message) first. 8 octets each."""
@@ -192,7 +189,9 @@ class DeliveryCounts:
                 counted[slot] += 1
 
     def _home(self, location):
-        return (((location * HASH_MULTIPLIER) & 0xFFFFFFFFFFFFFFFF) >> 32) & self._mask
+        # The golden ratio in 31 bits, which C multiplies without a Python object: neighbouring locations land
+        # far apart (Knuth, TAOCP 3, 6.4).
+        return (location * 0x61C88647 >> 32) & self._mask
 
     def _slot(self, location):
         """The slot that has the location or the empty slot for it."""

@@ -1,4 +1,6 @@
-"""A queue with groups delivers the messages of one group in order, and one at a time."""
+"""A queue with groups and a limit of 1 delivers the messages of one group in order, and one at a time; without
+the limit see test_bound_groups.
+"""
 import pytest
 
 from gomq_py.broker.policies.queue_settings import QueueSettings
@@ -15,7 +17,7 @@ def bench(tmp_path):
 
 @pytest.fixture
 def queue(bench):
-    return bench.group_queue(by=b"")
+    return bench.group_queue(by=b"", limit=1)
 
 
 def publish(bench, queue, *bodies, **fields):
@@ -161,7 +163,7 @@ def test_a_large_message_is_not_handed_over_past_its_group(bench, queue):
 
 
 def test_only_one_consumer_is_active_with_groups_too(bench):
-    queue = bench.group_queue(by=b"", arguments={"x-single-active-consumer": True})
+    queue = bench.group_queue(by=b"", limit=1, arguments={"x-single-active-consumer": True})
     first, second = (consume(bench, queue) for _ in range(2))
 
     publish(bench, queue, b"a1", b"a2", b"b1")

@@ -21,7 +21,7 @@ STUCK = 100
 def bench(tmp_path, request):
     made = StoreBench(
         tmp_path, enabled=True, in_threads=request.param, segment_bytes=FIRST_SEGMENT_BYTES,
-        make=partial(GroupStore, GroupKey("routing-key")))
+        make=partial(GroupStore, GroupKey("routing-key"), 1))
     made.segment_opened = lambda store: None
     yield made
     made.close()

@@ -108,8 +108,8 @@ async function overview(root, context, given, load) {
 function groups(shown) {
     if (!shown) return [];
     return [
-        ["Groups out", number(shown.groups_out)],
-        ["Messages waiting for their group", `${number(shown.messages_waiting)} of ${number(shown.groups_waiting)} groups`],
+        ["Groups out", `${number(shown.groups_out)} with ${number(shown.messages_out)} messages`],
+        ["Messages waiting in their group", `${number(shown.messages_waiting)} of ${number(shown.groups_waiting)} groups`],
         ["Longest wait", shown.messages_waiting ? duration(shown.longest_wait_s) : "none"],
         ["Deepest group", shown.deepest_group === null ? "none" : `${visible(shown.deepest_group)}: ${number(shown.deepest_group_messages)}`],
         ["Too many wait", shown.is_full ? "others are not looked for" : null],
