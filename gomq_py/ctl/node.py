@@ -133,7 +133,8 @@ def report(context, session):
     """Print status, settings and the lists of every virtual host, for a report of a problem. Secrets are
     asterisks; names are not.
     """
-    session = replace(session, out=Output())
+    api = session.api
+    session = replace(session, connect=lambda: api, out=Output())
     with contextlib.redirect_stderr(sys.stdout):  # titles of lists stand above their lists
         _report(context, session, REPORT)
         for vhost in session.api.get("vhosts", columns="name"):

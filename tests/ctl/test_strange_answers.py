@@ -13,7 +13,10 @@ COMMANDS = (
     ("list_queues",), ("status",), ("cluster_status",), ("doctor",), ("list_users",), ("add_user", "a", "b"),
     ("change_password", "a", "b"),
     ("set_user_tags", "a", "b"), ("close_all_connections",), ("export_definitions", "-"), ("peek", "q"),
-    ("purge_queue", "q"),
+    ("purge_queue", "q"), ("publish", "q", "x"), ("get", "q"), ("authenticate_user", "a", "b"),
+    ("list_user_limits",), ("clear_vhost_limits",), ("restart_vhost",), ("trace_on",), ("ping",),
+    ("check_alarms",), ("check_port_connectivity",), ("listeners",), ("log_tail",), ("report",),
+    ("watch", "--count", "1"), ("list_queues", "nmae"),
 )
 
 
