@@ -47,3 +47,8 @@ def test_broker_is_told_by_its_platform():
 def test_unique_tasks_are_refused_where_there_is_no_deduplication():
     with pytest.raises(NotSupported, match="unique tasks need a broker with deduplication"):
         QueueDelays("x").declare(None, unique_s=1)
+
+
+def test_periodic_tasks_are_refused_where_there_are_no_schedules():
+    with pytest.raises(NotSupported, match="periodic tasks need a broker with schedules"):
+        QueueDelays("x").place_schedule({"name": "a", "every": 1000})

@@ -176,6 +176,23 @@ def test_publish_of_the_same_counts_anew_once_the_clock_was_set_back(bench, park
     assert park.schedules.show("a", Message()) == bench.now_ms + 3000
 
 
+@pytest.mark.parametrize("missed", ["once", "all", "none"])
+def test_clock_that_is_set_back_repeats_no_time_and_one_set_forward_follows_the_rule(bench, park, missed):
+    start = bench.now_ms
+    put(bench, park, "a", every=1000, missed=missed)
+    bench.advance(2500)
+    bench.timers.set_ms = -10_000
+    bench.advance(9000)
+    assert [(time - start) // 1000 for _, time, *_ in park.sent] == [1, 2]
+
+    bench.timers.set_ms = 0
+    leap(bench, 1600)
+    until(bench, lambda: is_ahead(bench, park))
+
+    assert [(time - start) // 1000 for _, time, *_ in park.sent] == [1, 2, *{
+        "once": [3], "all": range(3, 14), "none": []}[missed]]
+
+
 def test_publish_of_the_same_goes_on_with_one_that_is_set_aside(bench, park):
     put(bench, park, "a", every=1000)
     park.release, release = None, park.release
