@@ -415,8 +415,7 @@ class FastLane:
 
     def _stored(self, channel, route, persistent, taken):
         """Count a publish, and note whether to ack or nack it. ``taken``: all queues stored it."""
-        if route.count() == 0:
-            channel.drop_unroutable += 1
+        channel.drop_unroutable += route.count() == 0
         channel.publishes += 1
         if channel.confirming:
             channel.published += 1
@@ -433,8 +432,7 @@ class HotChannel:
     """Holds the state of a channel that is used for every message. Its subclass Channel adds AMQP's methods.
 
         slow                            all frames go to slow_frame() (tx mode, unfinished message, closing)
-        published, publishes            number of the last publish in confirm mode; count of publishes in all
-                                        modes
+        published, publishes            number of the last publish in confirm mode; count of all publishes
         return_unroutable, drop_unroutable  counts of publishes without a queue: mandatory ones, others
         refused                         numbers of the publishes to nack next
         unsynced                        queues whose messages must be on disk before the next acks
@@ -446,8 +444,8 @@ class HotChannel:
 
     __slots__ = (
         "id", "slow", "confirming", "unsynced", "published", "publishes", "return_unroutable",
-        "drop_unroutable", "refused", "unacked", "prefetch_count", "global_prefetch", "max_unacked", "consumers",
-        "confirms", "in_confirming", "in_settled", "watched", "tracing", "resume_at", "settling",
+        "drop_unroutable", "refused", "unacked", "prefetch_count", "global_prefetch", "max_unacked",
+        "consumers", "confirms", "in_confirming", "in_settled", "watched", "tracing", "resume_at", "settling",
     )
 
     def __init__(self, id_):

@@ -644,6 +644,18 @@ def test_single_active_consumer_is_followed_by_the_next(channel):
     assert {channel.expect_content("basic.deliver").method.consumer_tag for _ in range(3)} == {"two"}
 
 
+@pytest.mark.deviates("RabbitMQ answers with 405")
+def test_message_is_got_beside_the_single_active_consumer_of_a_quorum_queue(channel, name):
+    arguments = {"x-queue-type": "quorum", "x-single-active-consumer": True}
+    channel.declare(name, durable=True, arguments=arguments)
+    channel.publish("", name, b"x")
+
+    channel.send("basic.get", queue=name)
+
+    assert channel.expect_content("basic.get-ok").body == b"x"
+    channel.call("queue.delete", queue=name)
+
+
 def test_consumers_of_a_dropped_connection_are_gone(channel, open_wire, name):
     channel.declare(name, exclusive=False, auto_delete=True)
     other = open_wire()
