@@ -5,6 +5,7 @@ program, is imported at its first use. With ``GOMQ_PURE_PYTHON=1`` all later imp
 ``.py`` files instead of the compiled modules.
 """
 import os
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
@@ -16,9 +17,12 @@ if os.environ.get("GOMQ_PURE_PYTHON", "") not in ("", "0"):
 # Public name -> the module that has it.
 _LAZY = {"Broker": "gomq_py.embedded"}
 
+if TYPE_CHECKING:
+    from gomq_py.embedded import Broker as Broker  # noqa: F401
+else:  # a type checker would take every name for known
 
-def __getattr__(name):
-    if name in _LAZY:
-        from importlib import import_module
-        return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'gomq_py' has no attribute {name!r}")
+    def __getattr__(name):
+        if name in _LAZY:
+            from importlib import import_module
+            return getattr(import_module(_LAZY[name]), name)
+        raise AttributeError(f"module 'gomq_py' has no attribute {name!r}")

@@ -9,8 +9,12 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Self
 
 from gomq_py.embedded import Broker, url_of
+
+if TYPE_CHECKING:
+    from os import PathLike
 
 STOP_TIMEOUT_S = 30
 NOT_RUNNING = "the broker is not running: start() it first"
@@ -27,29 +31,29 @@ class ChildBroker:
     kill loses no message even so, but a power cut may.
     """
 
-    def __init__(self, data_dir=None, **options):
+    def __init__(self, data_dir: "str | PathLike[str] | None" = None, **options: Any) -> None:
         """Raises TypeError or ValueError if ``gomq_py.Broker`` refuses the options."""
         Broker(data_dir, **options)  # only checks the options
         self._own_folder = tempfile.mkdtemp(prefix="gomq-test-") if data_dir is None else None
         self.data_dir = str(data_dir or self._own_folder)
-        self._options = {
+        self._options: dict[str, Any] = {
             "sync": False, "mqtt_port": 0, **{name: _plain(value) for name, value in options.items()}
         }
-        self._process = None
-        self._log = None  # file of the child's standard error, from the first start on
+        self._process: subprocess.Popen[str] | None = None
+        self._log: Any = None  # file of the child's standard error, from the first start on
         self._logged = ""  # the log's content when it was closed
-        self._reserved = []
-        self.addresses = {}
+        self._reserved: list[socket.socket] = []
+        self.addresses: dict[str, tuple[str, int]] = {}
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # life
 
-    def start(self):
+    def start(self) -> Self:
         """Start the child, and return when clients can connect. A restarted child has the same ports.
 
         Raises RuntimeError, whose text has the reason, if the broker cannot start.
@@ -73,25 +77,25 @@ class ChildBroker:
             self._options[f"{protocol}_port"] = port
         return self
 
-    def stop(self):
+    def stop(self) -> None:
         """Stop the broker in order: connections are closed with code 320, and its data are kept."""
         if self._process is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
             self._end()
 
-    def kill(self):
+    def kill(self) -> None:
         """Kill the broker with SIGKILL, like a crash. Confirmed messages survive."""
         if self._process is None:
             raise RuntimeError(NOT_RUNNING)
         self._process.send_signal(signal.SIGKILL)
         self._end()
 
-    def restart(self):
+    def restart(self) -> Self:
         self.stop()
         return self.start()
 
-    def close(self):
+    def close(self) -> None:
         """Cut all connections, stop the broker, and delete the data folder unless the caller supplied it."""
         if self.is_running:
             with suppress(RuntimeError):  # just ended
@@ -107,11 +111,11 @@ class ChildBroker:
             shutil.rmtree(self._own_folder, ignore_errors=True)
 
     @property
-    def is_running(self):
+    def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
     @property
-    def log_text(self):
+    def log_text(self) -> str:
         """The broker's log since the first start(). Option ``log_level`` decides how much is logged."""
         if self._log is None:
             return self._logged
@@ -122,23 +126,25 @@ class ChildBroker:
     # addresses
 
     @property
-    def amqp_url(self):
+    def amqp_url(self) -> str:
         """The AMQP URL of the default vhost, for the user guest."""
         return self.url()
 
     @property
-    def mqtt_port(self):
+    def mqtt_port(self) -> int:
         """The port of the MQTT listener."""
         if not self.addresses:
             raise RuntimeError(NOT_RUNNING)
         return self.addresses["mqtt"][1]
 
     @property
-    def mqtt_url(self):
+    def mqtt_url(self) -> str:
         """The MQTT URL of the default vhost, for the user guest: ``mqtt://guest:guest@HOST:PORT``."""
         return self.url(protocol="mqtt", vhost="")
 
-    def url(self, user="guest", password="guest", vhost="/", protocol="amqp"):
+    def url(
+        self, user: str = "guest", password: str = "guest", vhost: str = "/", protocol: str = "amqp",
+    ) -> str:
         """Return a URL of this broker with these parts, which are percent-encoded."""
         if not self.addresses:
             raise RuntimeError(NOT_RUNNING)
@@ -147,31 +153,31 @@ class ChildBroker:
 
     # switches: see chaos.Chaos
 
-    def drop_connections(self):
+    def drop_connections(self) -> int:
         """Cut all connections without a close handshake. Returns their count."""
-        return self._ask("drop_connections")
+        return int(self._ask("drop_connections"))
 
-    def close_connections(self, reason="closed by a test"):
+    def close_connections(self, reason: str = "closed by a test") -> int:
         """Close all connections with 320 CONNECTION_FORCED, over MQTT 5 with 0x98. Returns their count."""
-        return self._ask("close_connections", reason)
+        return int(self._ask("close_connections", reason))
 
-    def refuse_logins(self, refuse=True):
+    def refuse_logins(self, refuse: bool = True) -> None:
         """Refuse every password from now on; ``refuse_logins(False)`` ends this."""
         self._ask("refuse_logins", refuse)
 
-    def delay_confirms(self, seconds):
+    def delay_confirms(self, seconds: float) -> None:
         """Delay each publisher confirm, on all channels, by ``seconds``; 0 ends this."""
         self._ask("delay_confirms", seconds)
 
-    def nack_confirms(self, every):
+    def nack_confirms(self, every: int) -> None:
         """Nack one in ``every`` publishes (2: every second publish); 0 ends this."""
         self._ask("nack_confirms", every)
 
-    def trip_alarm(self, reason="low on memory"):
+    def trip_alarm(self, reason: str | None = "low on memory") -> None:
         """Raise a resource alarm, which blocks publishers by connection.blocked; None ends the alarm."""
         self._ask("trip_alarm", reason)
 
-    def calm(self):
+    def calm(self) -> None:
         self._ask("calm")
 
     def _reserve_ports(self):
