@@ -29,7 +29,72 @@ CLOSE_TIMEOUT_S = 30.0
 LOOK_EVERY_S = 0.002
 
 
-class Broker:
+class Addresses:
+    """The addresses of a broker's listeners, as URLs of one vhost, by default of the default one."""
+
+    _vhost = "/"
+    _addresses: dict[str, tuple[str, int]]
+    _options: dict[str, Any]
+    _failure: BaseException | None = None
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """{protocol: (host, port)} of the listeners: ``amqp``, ``amqps``, ``mqtt``, ``mqtts``, ``http``,
+        ``cluster``.
+        """
+        return dict(self._addresses)
+
+    @property
+    def amqp_url(self) -> str:
+        """The AMQP URL, for the user guest."""
+        return self.url()
+
+    @property
+    def amqps_url(self) -> str:
+        """The AMQP URL of the listener with TLS, for the user guest."""
+        return self.url(protocol="amqps")
+
+    @property
+    def mqtt_url(self) -> str:
+        """The MQTT URL, for the user guest: ``mqtt://guest:guest@HOST:PORT``, and for another vhost than the
+        default one its name as path.
+        """
+        return self.url(protocol="mqtt")
+
+    @property
+    def mqtts_url(self) -> str:
+        """The MQTT URL of the listener with TLS, for the user guest."""
+        return self.url(protocol="mqtts")
+
+    @property
+    def http_url(self) -> str:
+        """The URL of the management API, without a path."""
+        host, port = self._address("http")
+        return f"http://{_in_url(host)}:{port}"
+
+    def url(
+        self, user: str = "guest", password: str = "guest", vhost: str | None = None, protocol: str = "amqp",
+    ) -> str:
+        """Return a URL with these parts, which are percent-encoded. An MQTT URL has the vhost as its path
+        (empty: the default vhost).
+        """
+        host, port = self._address(protocol)
+        if vhost is None:
+            vhost = "" if protocol.startswith("mqtt") and self._vhost == "/" else self._vhost
+        return url_of(protocol, user, password, host, port, vhost)
+
+    def _address(self, protocol: str) -> tuple[str, int]:
+        if protocol in self._addresses:
+            return self._addresses[protocol]
+        if not self._addresses:
+            raise RuntimeError(
+                "the broker is not running: it has an address once start() has returned, or inside of `with`"
+            ) from self._failure
+        port = self._options.get(f"{protocol}_port", -1)
+        raise RuntimeError(f"the broker has no {protocol}: its {protocol}_port is {port} (0: any free port)")
+
+
+class Broker(Addresses):
     """Runs one broker in a thread of this process.
 
     With ``data_dir`` None, all data are in a temporary folder that is deleted at close. Port 0: a free port;
@@ -46,7 +111,7 @@ class Broker:
         have.
         """
         from gomq_py.config.settings import Settings  # not above: ``import gomq_py`` costs nothing
-        self._options: dict[str, Any] = {
+        self._options = {
             "amqp_bind": bind, "http_bind": bind, "amqp_port": amqp_port, "http_port": http_port,
             "mqtt_bind": bind, "mqtt_port": mqtt_port, "mqtts_port": mqtts_port, "tls_cert": tls_cert,
             "tls_key": tls_key, "amqps_port": amqps_port, "https_port": -1, "control_unix_path": "",
@@ -60,11 +125,11 @@ class Broker:
         self._knock: Any = None  # wakes the broker's hub; None while the hub does not run
         self._stopping: Any = None
         self._launcher: Any = None
-        self._failure: BaseException | None = None
+        self._failure = None
         self._told = False  # whether the thread that waits for the boot has been released
         self._booted: Any = None
         self._ended: Any = None
-        self._addresses: dict[str, tuple[str, int]] = {}
+        self._addresses = {}
 
     # life
 
@@ -184,51 +249,6 @@ class Broker:
             launcher.promote()
         finally:
             self._note_addresses(launcher)
-
-    # addresses
-
-    @property
-    def addresses(self) -> dict[str, tuple[str, int]]:
-        """{protocol: (host, port)} of the listeners: ``amqp``, ``amqps``, ``mqtt``, ``mqtts``, ``http``,
-        ``cluster``.
-        """
-        return dict(self._addresses)
-
-    @property
-    def amqp_url(self) -> str:
-        """The AMQP URL of the default vhost, for the user guest."""
-        return self.url()
-
-    @property
-    def http_url(self) -> str:
-        """The URL of the management API, without a path."""
-        host, port = self._address("http")
-        return f"http://{_in_url(host)}:{port}"
-
-    @property
-    def mqtt_url(self) -> str:
-        """The MQTT URL of the default vhost, for the user guest: ``mqtt://guest:guest@HOST:PORT``."""
-        return self.url(protocol="mqtt", vhost="")
-
-    def url(
-        self, user: str = "guest", password: str = "guest", vhost: str = "/", protocol: str = "amqp",
-    ) -> str:
-        """Return a URL of this broker with these parts, which are percent-encoded. An MQTT URL has the vhost
-        as its path (empty: the default vhost).
-        """
-        host, port = self._address(protocol)
-        return url_of(protocol, user, password, host, port, vhost)
-
-    def _address(self, protocol):
-        if protocol in self._addresses:
-            return self._addresses[protocol]
-        if not self._is_running():
-            raise RuntimeError(
-                "the broker is not running: it has an address once start() has returned, or inside of `with`"
-            ) from self._failure
-        raise RuntimeError(
-            f"the broker has no {protocol}: its {protocol}_port is {self._options.get(protocol + '_port')}"
-        )
 
     # calls into the broker's thread
 
