@@ -48,7 +48,7 @@ def test_a_broker_has_a_url_for_each_of_its_listeners(secure):
     for url in (secure.mqtt_url, f"{secure.mqtts_url}?cacertfile={secure.ca_file}"):
         with MQTTClient(url) as client:
             client.ping()
-    with urlopen(f"{secure.http_url}/health", timeout=in_time(30)) as answer:
+    with urlopen(f"{secure.http_url}/", timeout=in_time(30)) as answer:
         assert answer.status == 200
 
 
