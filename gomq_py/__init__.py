@@ -5,7 +5,6 @@ program, is imported at its first use. With ``GOMQ_PURE_PYTHON=1`` all later imp
 ``.py`` files instead of the compiled modules.
 """
 import os
-from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
@@ -17,6 +16,7 @@ if os.environ.get("GOMQ_PURE_PYTHON", "") not in ("", "0"):
 # Public name -> the module that has it.
 _LAZY = {"Broker": "gomq_py.embedded"}
 
+TYPE_CHECKING = False  # a type checker takes it for true; importing typing would cost milliseconds
 if TYPE_CHECKING:
     from gomq_py.embedded import Broker as Broker  # noqa: F401
 else:  # a type checker would take every name for known
