@@ -41,15 +41,15 @@ class ChildBroker(Addresses):
     ) -> None:
         """Raises TypeError or ValueError if ``gomq_py.Broker`` refuses the options."""
         Broker(data_dir, **options)  # only checks the options
-        self._own_folder = tempfile.mkdtemp(prefix="gomq-test-") if data_dir is None or tls else ""
-        self.data_dir = str(data_dir or os.path.join(self._own_folder, "data"))
+        self._own_folder = ""
+        self._owns_data = data_dir is None
+        self._tls = tls
+        self.data_dir = str(data_dir or "")
         self.ca_file = ""
         self._options = {
             "sync": False, "mqtt_port": 0, **({"amqps_port": 0, "mqtts_port": 0} if tls else {}),
             **{name: _plain(name, value) for name, value in options.items()},
         }
-        if tls:
-            self._options |= self._make_certificate()
         self._process: subprocess.Popen[str] | None = None
         self._log: Any = None  # file of the child's standard error, from the first start on
         self._logged = ""  # the log's content when it was closed
@@ -71,6 +71,7 @@ class ChildBroker(Addresses):
         """
         if self._process is not None:
             raise RuntimeError("this broker is running already")
+        self._make_own_folder()
         self._reserve_ports()
         self._log = self._log or tempfile.TemporaryFile(prefix="gomq-test-log-")
         self._process = subprocess.Popen(
@@ -125,6 +126,7 @@ class ChildBroker(Addresses):
             self._reserved.pop().close()
         if self._own_folder:
             shutil.rmtree(self._own_folder, ignore_errors=True)
+            self._own_folder = ""
 
     @property
     def is_running(self) -> bool:
@@ -216,6 +218,17 @@ class ChildBroker(Addresses):
                 holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 holder.bind(("127.0.0.1", 0))
                 self._options[name] = holder.getsockname()[1]
+
+    def _make_own_folder(self):
+        """Make a temporary folder, unless there is one, for data and certificates that are not the caller's.
+        """
+        if self._own_folder or not (self._owns_data or self._tls):
+            return
+        self._own_folder = tempfile.mkdtemp(prefix="gomq-test-")
+        if self._owns_data:
+            self.data_dir = os.path.join(self._own_folder, "data")
+        if self._tls:
+            self._options |= self._make_certificate()
 
     def _make_certificate(self):
         """Make a certificate in our own folder; return the options that name it."""

@@ -158,6 +158,17 @@ def test_it(gomq_vhost, number):
     assert "log of the broker gomq" in done.stdout
 
 
+def test_a_temporary_folder_is_there_from_start_to_close(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    broker = ChildBroker(tls=True)
+    assert not list(tmp_path.iterdir())
+
+    for _ in range(2):
+        with broker:
+            assert Path(broker.data_dir).parent == Path(broker.ca_file).parent == next(tmp_path.iterdir())
+        assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("forked", [False, True])
 def test_a_killed_test_run_leaves_no_process_and_no_folder(tmp_path, forked):
     """Also where a process that the run has forked lives on, which holds the pipe to the child open."""
