@@ -16,9 +16,13 @@ if os.environ.get("GOMQ_PURE_PYTHON", "") not in ("", "0"):
 # Public name -> the module that has it.
 _LAZY = {"Broker": "gomq_py.embedded"}
 
+TYPE_CHECKING = False  # a type checker takes it for true; importing typing would cost milliseconds
+if TYPE_CHECKING:
+    from gomq_py.embedded import Broker as Broker  # noqa: F401
+else:  # a type checker would take every name for known
 
-def __getattr__(name):
-    if name in _LAZY:
-        from importlib import import_module
-        return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'gomq_py' has no attribute {name!r}")
+    def __getattr__(name):
+        if name in _LAZY:
+            from importlib import import_module
+            return getattr(import_module(_LAZY[name]), name)
+        raise AttributeError(f"module 'gomq_py' has no attribute {name!r}")

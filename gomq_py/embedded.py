@@ -12,10 +12,16 @@ import tempfile
 import time
 import warnings
 from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
+if TYPE_CHECKING:
+    import socket
+    from os import PathLike
+
 # Brokers of this process that were started and not closed.
-_RUNNING = set()
+_RUNNING: "set[Broker]" = set()
 BOOT_TIMEOUT_S = 30.0
 CLOSE_TIMEOUT_S = 30.0
 # Poll interval of a waiting greenlet: the caller's hub must run meanwhile, because its clients have to answer
@@ -23,7 +29,72 @@ CLOSE_TIMEOUT_S = 30.0
 LOOK_EVERY_S = 0.002
 
 
-class Broker:
+class Addresses:
+    """The addresses of a broker's listeners, as URLs of one vhost, by default of the default one."""
+
+    _vhost = "/"
+    _addresses: dict[str, tuple[str, int]]
+    _options: dict[str, Any]
+    _failure: BaseException | None = None
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """{protocol: (host, port)} of the listeners: ``amqp``, ``amqps``, ``mqtt``, ``mqtts``, ``http``,
+        ``cluster``.
+        """
+        return dict(self._addresses)
+
+    @property
+    def amqp_url(self) -> str:
+        """The AMQP URL, for the user guest."""
+        return self.url()
+
+    @property
+    def amqps_url(self) -> str:
+        """The AMQP URL of the listener with TLS, for the user guest."""
+        return self.url(protocol="amqps")
+
+    @property
+    def mqtt_url(self) -> str:
+        """The MQTT URL, for the user guest: ``mqtt://guest:guest@HOST:PORT``, and for another vhost than the
+        default one its name as path.
+        """
+        return self.url(protocol="mqtt")
+
+    @property
+    def mqtts_url(self) -> str:
+        """The MQTT URL of the listener with TLS, for the user guest."""
+        return self.url(protocol="mqtts")
+
+    @property
+    def http_url(self) -> str:
+        """The URL of the management API, without a path."""
+        host, port = self._address("http")
+        return f"http://{_in_url(host)}:{port}"
+
+    def url(
+        self, user: str = "guest", password: str = "guest", vhost: str | None = None, protocol: str = "amqp",
+    ) -> str:
+        """Return a URL with these parts, which are percent-encoded. An MQTT URL has the vhost as its path
+        (empty: the default vhost).
+        """
+        host, port = self._address(protocol)
+        if vhost is None:
+            vhost = "" if protocol.startswith("mqtt") and self._vhost == "/" else self._vhost
+        return url_of(protocol, user, password, host, port, vhost)
+
+    def _address(self, protocol: str) -> tuple[str, int]:
+        if protocol in self._addresses:
+            return self._addresses[protocol]
+        if not self._addresses:
+            raise RuntimeError(
+                "the broker is not running: it has an address once start() has returned, or inside of `with`"
+            ) from self._failure
+        port = self._options.get(f"{protocol}_port", -1)
+        raise RuntimeError(f"the broker has no {protocol}: its {protocol}_port is {port} (0: any free port)")
+
+
+class Broker(Addresses):
     """Runs one broker in a thread of this process.
 
     With ``data_dir`` None, all data are in a temporary folder that is deleted at close. Port 0: a free port;
@@ -32,9 +103,10 @@ class Broker:
     """
 
     def __init__(
-        self, data_dir=None, *, bind="127.0.0.1", amqp_port=0, http_port=-1, mqtt_port=-1, tls_cert="",
-        tls_key="", amqps_port=-1, mqtts_port=-1, **settings,
-    ):
+        self, data_dir: "str | PathLike[str] | None" = None, *, bind: str = "127.0.0.1", amqp_port: int = 0,
+        http_port: int = -1, mqtt_port: int = -1, tls_cert: str = "", tls_key: str = "", amqps_port: int = -1,
+        mqtts_port: int = -1, **settings: Any,
+    ) -> None:
         """Raises TypeError for an unknown setting, ValueError for a value that a configuration file could not
         have.
         """
@@ -47,26 +119,27 @@ class Broker:
         }
         Settings.checked(**self._options, **({} if data_dir is None else {"data_dir": data_dir}))
         self.data_dir = data_dir
-        self._own_folder = None
-        self._listening = None
-        self._inbox = deque()
-        self._knock = None  # wakes the broker's hub; None while the hub does not run
-        self._stopping = None
-        self._launcher = None
+        self._own_folder: str | None = None
+        self._listening: Any = None
+        self._inbox: deque[Callable[[], object]] = deque()
+        self._knock: Any = None  # wakes the broker's hub; None while the hub does not run
+        self._stopping: Any = None
+        self._launcher: Any = None
         self._failure = None
         self._told = False  # whether the thread that waits for the boot has been released
-        self._booted = self._ended = None
+        self._booted: Any = None
+        self._ended: Any = None
         self._addresses = {}
 
     # life
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def start(self):
+    def start(self) -> Self:
         """Start the broker, and return this object when clients can connect. Raises BootError, whose text is
         one line with the reason.
         """
@@ -93,7 +166,7 @@ class Broker:
             raise
         return self
 
-    def wait_until_listening(self, timeout_s=BOOT_TIMEOUT_S):
+    def wait_until_listening(self, timeout_s: float = BOOT_TIMEOUT_S) -> None:
         """Wait until clients can connect. Raises TimeoutError, or the error that ended the boot."""
         if not _wait(self._booted, timeout_s):
             raise TimeoutError(f"the broker does not listen after {timeout_s} s")
@@ -101,7 +174,7 @@ class Broker:
         if self._failure is not None:
             raise self._failure
 
-    def serve_forever(self):
+    def serve_forever(self) -> None:
         """Start, and serve until another thread calls ``close``. KeyboardInterrupt closes the broker, too."""
         self.start()
         try:
@@ -113,12 +186,12 @@ class Broker:
         if self._failure is not None:
             raise self._failure
 
-    def serve(self, listener):
+    def serve(self, listener: "socket.socket") -> None:
         """Serve on the caller's listening TCP socket until another thread calls ``close``."""
         self._listening = listener
         self.serve_forever()
 
-    def close(self):
+    def close(self) -> None:
         """Close all connections and files, and return when all are closed. A second call does nothing.
 
         All confirmed messages are on disk, even if the close fails.
@@ -138,7 +211,7 @@ class Broker:
         if not ended:
             raise TimeoutError(f"the broker did not close within {CLOSE_TIMEOUT_S} s")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         where = ", ".join(
             f"{protocol} on {host}:{port}" for protocol, (host, port) in self._addresses.items()
         )
@@ -164,7 +237,7 @@ class Broker:
         """
         return self._ended is not None and self._ended.locked()
 
-    def promote(self):
+    def promote(self) -> None:
         """Make a follower (``cluster_leader="host:port"``) the leader; return when clients can connect.
         Raises RuntimeError if it is no follower, and BootError; after a BootError nothing is open, and the
         caller must still call ``close``.
@@ -177,52 +250,9 @@ class Broker:
         finally:
             self._note_addresses(launcher)
 
-    # addresses
-
-    @property
-    def addresses(self):
-        """{protocol: (host, port)} of the listeners: ``amqp``, ``amqps``, ``mqtt``, ``mqtts``, ``http``,
-        ``cluster``.
-        """
-        return dict(self._addresses)
-
-    @property
-    def amqp_url(self):
-        """The AMQP URL of the default vhost, for the user guest."""
-        return self.url()
-
-    @property
-    def http_url(self):
-        """The URL of the management API, without a path."""
-        host, port = self._address("http")
-        return f"http://{_in_url(host)}:{port}"
-
-    @property
-    def mqtt_url(self):
-        """The MQTT URL of the default vhost, for the user guest: ``mqtt://guest:guest@HOST:PORT``."""
-        return self.url(protocol="mqtt", vhost="")
-
-    def url(self, user="guest", password="guest", vhost="/", protocol="amqp"):
-        """Return a URL of this broker with these parts, which are percent-encoded. An MQTT URL has the vhost
-        as its path (empty: the default vhost).
-        """
-        host, port = self._address(protocol)
-        return url_of(protocol, user, password, host, port, vhost)
-
-    def _address(self, protocol):
-        if protocol in self._addresses:
-            return self._addresses[protocol]
-        if not self._is_running():
-            raise RuntimeError(
-                "the broker is not running: it has an address once start() has returned, or inside of `with`"
-            ) from self._failure
-        raise RuntimeError(
-            f"the broker has no {protocol}: its {protocol}_port is {self._options.get(protocol + '_port')}"
-        )
-
     # calls into the broker's thread
 
-    def call(self, function, *arguments):
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call ``function(launcher, *arguments)`` in the broker's thread, and return its result. The function
         may switch greenlets but must not block the thread.
         """
@@ -391,7 +421,7 @@ def _cooperative_sleep():
     return None
 
 
-def url_of(protocol, user, password, host, port, vhost):
+def url_of(protocol: str, user: str, password: str, host: str, port: int, vhost: str) -> str:
     """Return ``protocol://user:password@host:port/vhost``, each part percent-encoded. An MQTT URL without a
     vhost has no path.
     """

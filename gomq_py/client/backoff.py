@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Callable
 
 
 class Backoff:
@@ -12,7 +13,10 @@ class Backoff:
     connections together reconnect one by one. ``retries``: most attempts after the first; None: no limit.
     """
 
-    def __init__(self, first_s=1.0, most_s=30.0, retries=None, jitter=0.5, factor=2.0):
+    def __init__(
+        self, first_s: float = 1.0, most_s: float = 30.0, retries: int | None = None, jitter: float = 0.5,
+        factor: float = 2.0,
+    ) -> None:
         # this form refuses NaN, too
         if not 0 <= first_s <= most_s or not 0 <= jitter <= 1 or not factor >= 1:
             raise ValueError(f"a back-off from {first_s} to {most_s} s by {factor}, jitter {jitter}, is none")
@@ -22,13 +26,13 @@ class Backoff:
         self.jitter = jitter
         self.factor = factor
 
-    def wait_s(self, attempt):
+    def wait_s(self, attempt: int) -> float | None:
         """Return the seconds to wait before retry number ``attempt`` (from 1); None if no retry is left."""
         if self.retries is not None and attempt > self.retries:
             return None
         return self.longest_s(attempt) * (1 - self.jitter * random.random())
 
-    def longest_s(self, attempt):
+    def longest_s(self, attempt: int) -> float:
         """Return the seconds before retry number ``attempt`` (from 1), without jitter or limit of retries."""
         # 64 doublings exceed any clock; a larger power overflows a float.
         return min(self.most_s, self.first_s * self.factor ** min(attempt - 1, 64))
@@ -43,21 +47,21 @@ class Attempts:
     # tried after the shortest wait each time.
     __slots__ = ("count", "_backoff", "_clock", "_succeeded_at_s")
 
-    def __init__(self, backoff, clock=time.monotonic):
+    def __init__(self, backoff: Backoff, clock: Callable[[], float] = time.monotonic) -> None:
         self.count = 0  # failures in the row
         self._backoff = backoff
         self._clock = clock
-        self._succeeded_at_s = None
+        self._succeeded_at_s: float | None = None
 
-    def succeeded(self):
+    def succeeded(self) -> None:
         """Note that an attempt has succeeded. The count is not reset yet."""
         self._succeeded_at_s = self._clock()
 
-    def worked(self):
+    def worked(self) -> None:
         """Reset the count of failures, because the connection has been of use."""
         self.count = 0
 
-    def failed(self):
+    def failed(self) -> float | None:
         """Count a failure. Returns the seconds to wait before the next attempt, or None if none is left."""
         at_s, self._succeeded_at_s = self._succeeded_at_s, None
         if at_s is not None and self._clock() - at_s > self._backoff.longest_s(self.count + 1):

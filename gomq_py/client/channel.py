@@ -2,10 +2,13 @@
 channel collects deliveries and returned messages for the caller.
 """
 from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from gomq_py.amqp.wire.errors import UnexpectedFrame
 from gomq_py.amqp.wire.frames import (
-    FRAME_BODY, FRAME_HEADER, FRAME_METHOD, REPLY_SUCCESS, content_frames, decode_header, method_frame,
+    FRAME_BODY, FRAME_HEADER, FRAME_METHOD, REPLY_SUCCESS, Method, content_frames, decode_header,
+    method_frame,
 )
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty,
@@ -19,6 +22,17 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.client.delivery import Delivery, Returned
 from gomq_py.client.errors import ChannelClosed, ClientError, ClosedError, Timeout
+from gomq_py.content.properties import Properties
+
+if TYPE_CHECKING:
+    from gomq_py.client.connection import Connection
+
+    class Declared(Protocol):
+        """The fields of QueueDeclareOk."""
+
+        queue: str
+        message_count: int
+        consumer_count: int
 
 NO_PROPERTIES = b"\x00\x00"
 _CARRYING_CONTENT = (BasicDeliver, BasicGetOk, BasicReturn)
@@ -33,10 +47,10 @@ class _Incoming:
 
     __slots__ = ("method", "properties", "parts", "missing")
 
-    def __init__(self, method):
+    def __init__(self, method: Any) -> None:
         self.method = method
-        self.properties = None  # until the header frame arrives
-        self.parts = []
+        self.properties: bytes | None = None  # until the header frame arrives
+        self.parts: list[bytes] = []
         self.missing = 0
 
 
@@ -50,29 +64,30 @@ class Channel:
     messages that the broker returned; ``cancelled``, tags of consumers that the broker cancelled.
     """
 
-    def __init__(self, connection, channel_id):
+    def __init__(self, connection: "Connection", channel_id: int) -> None:
         self.connection = connection
         self.id = channel_id
         self.error: ClosedError | None = None
         self.active = True  # False after the broker's channel.flow
-        self.deliveries: deque = deque()
-        self.returned: deque = deque()
-        self.cancelled: deque = deque()
-        self.consumers: dict = {}  # tag -> callback or None
+        self.deliveries: deque[Delivery] = deque()
+        self.returned: deque[Returned] = deque()
+        self.cancelled: deque[str] = deque()
+        self.consumers: dict[str, Callable[[Delivery], object] | None] = {}  # tag -> callback
         self.published = 0  # sequence number of the last publish in confirm mode
         self.confirming = False
-        self.unconfirmed: dict = {}  # sequence numbers in order, as keys: an ordered set
-        self.nacked: list = []  # sequence numbers refused since the last wait_for_confirms
-        self.cancel_listener = None  # listener(tag), instead of ``cancelled``; must not wait
+        self.unconfirmed: dict[int, None] = {}  # sequence numbers in order, as keys: an ordered set
+        self.nacked: list[int] = []  # sequence numbers refused since the last wait_for_confirms
+        # listener(tag), instead of ``cancelled``; must not wait
+        self.cancel_listener: Callable[[str], object] | None = None
         # listener(sequence numbers, refused), instead of ``nacked``; must not wait
-        self.confirm_listener = None
-        self._replies: deque = deque()
+        self.confirm_listener: Callable[[list[int], bool], object] | None = None
+        self._replies: deque[Any] = deque()
         self._incoming: _Incoming | None = None  # the message being received
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind, *_):
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.error is None:
             try:
                 self.close()
@@ -81,13 +96,13 @@ class Channel:
                     raise
 
     @property
-    def closed(self):
+    def closed(self) -> bool:
         """True if the channel has ended; ``error`` then has the reason."""
         return self.error is not None
 
     # Life
 
-    def close(self, reply_code=REPLY_SUCCESS, reply_text="bye"):
+    def close(self, reply_code: int = REPLY_SUCCESS, reply_text: str = "bye") -> None:
         """Close the channel; does nothing if it is closed."""
         if self.error is not None:
             return
@@ -98,16 +113,16 @@ class Channel:
         self.error = ChannelClosed(0, "closed by this client")
         self.connection.forget(self)
 
-    def flow(self, active):
+    def flow(self, active: bool) -> bool:
         """Have the broker stop or restart deliveries on this channel. Returns its answer, a bool."""
         return self.call(ChannelFlow(active=active), ChannelFlowOk).active
 
     # Exchanges
 
     def exchange_declare(
-        self, exchange, type="direct", passive=False, durable=False, auto_delete=False, internal=False,
-        arguments=None,
-    ):
+        self, exchange: str, type: str = "direct", passive: bool = False, durable: bool = False,
+        auto_delete: bool = False, internal: bool = False, arguments: dict[str, Any] | None = None,
+    ) -> None:
         """Create an exchange, or check that an existing one has these properties. ``passive``: only check
         that the exchange exists.
         """
@@ -116,16 +131,20 @@ class Channel:
             internal=internal, arguments=arguments or {},
         ), ExchangeDeclareOk)
 
-    def exchange_delete(self, exchange, if_unused=False):
+    def exchange_delete(self, exchange: str, if_unused: bool = False) -> None:
         self.call(ExchangeDelete(exchange=exchange, if_unused=if_unused), ExchangeDeleteOk)
 
-    def exchange_bind(self, destination, source, routing_key="", arguments=None):
+    def exchange_bind(
+        self, destination: str, source: str, routing_key: str = "", arguments: dict[str, Any] | None = None,
+    ) -> None:
         """Let ``source`` route to ``destination``."""
         self.call(ExchangeBind(
             destination=destination, source=source, routing_key=routing_key, arguments=arguments or {},
         ), ExchangeBindOk)
 
-    def exchange_unbind(self, destination, source, routing_key="", arguments=None):
+    def exchange_unbind(
+        self, destination: str, source: str, routing_key: str = "", arguments: dict[str, Any] | None = None,
+    ) -> None:
         self.call(ExchangeUnbind(
             destination=destination, source=source, routing_key=routing_key, arguments=arguments or {},
         ), ExchangeUnbindOk)
@@ -133,8 +152,9 @@ class Channel:
     # Queues
 
     def queue_declare(
-        self, queue="", passive=False, durable=False, exclusive=False, auto_delete=False, arguments=None
-    ):
+        self, queue: str = "", passive: bool = False, durable: bool = False, exclusive: bool = False,
+        auto_delete: bool = False, arguments: dict[str, Any] | None = None,
+    ) -> "Declared":
         """Create or check a queue; returns the QueueDeclareOk, with the queue's name, message_count and
         consumer_count. ``passive``: only check that the queue exists.
         """
@@ -143,29 +163,36 @@ class Channel:
             arguments=arguments or {},
         ), QueueDeclareOk)
 
-    def queue_bind(self, queue, exchange, routing_key="", arguments=None):
+    def queue_bind(
+        self, queue: str, exchange: str, routing_key: str = "", arguments: dict[str, Any] | None = None,
+    ) -> None:
         """Let ``exchange`` route to ``queue``."""
         self.call(QueueBind(
             queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {},
         ), QueueBindOk)
 
-    def queue_unbind(self, queue, exchange, routing_key="", arguments=None):
+    def queue_unbind(
+        self, queue: str, exchange: str, routing_key: str = "", arguments: dict[str, Any] | None = None,
+    ) -> None:
         self.call(QueueUnbind(
             queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {},
         ), QueueUnbindOk)
 
-    def queue_purge(self, queue):
+    def queue_purge(self, queue: str) -> int:
         """Drop the ready messages; returns their count."""
         return self.call(QueuePurge(queue=queue), QueuePurgeOk).message_count
 
-    def queue_delete(self, queue, if_unused=False, if_empty=False):
+    def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False) -> int:
         """Delete a queue; returns its count of ready messages."""
         method = QueueDelete(queue=queue, if_unused=if_unused, if_empty=if_empty)
         return self.call(method, QueueDeleteOk).message_count
 
     # Publishing
 
-    def publish(self, exchange, routing_key, body, properties=None, mandatory=False, immediate=False):
+    def publish(
+        self, exchange: str, routing_key: str, body: bytes | str,
+        properties: Properties | bytes | None = None, mandatory: bool = False, immediate: bool = False,
+    ) -> int:
         """Publish, without waiting for the confirm; returns the sequence number in confirm mode, else 0.
 
         ``properties``: a Properties, the bytes of encoded properties, or None.
@@ -173,7 +200,10 @@ class Channel:
         self._write(self.publish_frames(exchange, routing_key, body, properties, mandatory, immediate))
         return self._number_publish()
 
-    def publish_many(self, messages, mandatory=False):
+    def publish_many(
+        self, messages: Iterable[tuple[str, str, bytes | str, Properties | bytes | None]],
+        mandatory: bool = False,
+    ) -> int:
         """Publish each (exchange, routing_key, body, properties) of an iterable, with few large writes.
         Returns the last sequence number in confirm mode, else 0.
         """
@@ -189,7 +219,10 @@ class Channel:
             self._write(bytes(buffer))
         return last
 
-    def publish_frames(self, exchange, routing_key, body, properties=None, mandatory=False, immediate=False):
+    def publish_frames(
+        self, exchange: str, routing_key: str, body: bytes | str,
+        properties: Properties | bytes | None = None, mandatory: bool = False, immediate: bool = False,
+    ) -> bytes:
         """Return the frames of one publish as bytes, for a caller that writes many publishes at once."""
         if properties is None:
             properties = NO_PROPERTIES
@@ -202,12 +235,12 @@ class Channel:
         return method_frame(self.id, method) + content_frames(
             self.id, properties, body, self.connection.frame_max)
 
-    def confirm_select(self):
+    def confirm_select(self) -> None:
         """Enter confirm mode: later publishes are numbered from 1, and the broker confirms each."""
         self.call(ConfirmSelect(), ConfirmSelectOk)
         self.confirming = True
 
-    def wait_for_confirms(self, timeout_s=None):
+    def wait_for_confirms(self, timeout_s: float | None = None) -> bool:
         """Wait until the broker has confirmed or refused every publish. Returns True if it has refused none
         since the last call. Raises Timeout.
         """
@@ -217,20 +250,20 @@ class Channel:
         self.nacked.clear()
         return not refused
 
-    def tx_select(self):
+    def tx_select(self) -> None:
         self.call(TxSelect(), TxSelectOk)
 
-    def tx_commit(self):
+    def tx_commit(self) -> None:
         """Carry out the publishes and acknowledgements since the last commit."""
         self.call(TxCommit(), TxCommitOk)
 
-    def tx_rollback(self):
+    def tx_rollback(self) -> None:
         """Discard the publishes and acknowledgements since the last commit."""
         self.call(TxRollback(), TxRollbackOk)
 
     # Consuming
 
-    def qos(self, prefetch_count=0, prefetch_size=0, global_=False):
+    def qos(self, prefetch_count: int = 0, prefetch_size: int = 0, global_: bool = False) -> None:
         """Limit the unsettled deliveries of each later consumer or, with ``global_``, of the whole channel.
         ``prefetch_count``: in messages; ``prefetch_size``: in bytes; 0: no limit.
         """
@@ -238,9 +271,10 @@ class Channel:
         self.call(method, BasicQosOk)
 
     def consume(
-        self, queue, callback=None, consumer_tag="", no_ack=False, exclusive=False, no_local=False,
-        arguments=None,
-    ):
+        self, queue: str, callback: Callable[[Delivery], object] | None = None, consumer_tag: str = "",
+        no_ack: bool = False, exclusive: bool = False, no_local: bool = False,
+        arguments: dict[str, Any] | None = None,
+    ) -> str:
         """Start a consumer. Returns the consumer's tag.
 
         ``callback(delivery)`` is called by ``Connection.drain``. Without a callback, ``next_delivery``
@@ -254,12 +288,12 @@ class Channel:
         self.consumers[tag] = callback
         return tag
 
-    def cancel(self, consumer_tag):
+    def cancel(self, consumer_tag: str) -> None:
         """End a consumer. Earlier deliveries stay in ``deliveries``, unsettled."""
         self.call(BasicCancel(consumer_tag=consumer_tag), BasicCancelOk)
         self.consumers.pop(consumer_tag, None)
 
-    def next_delivery(self, timeout_s=None):
+    def next_delivery(self, timeout_s: float | None = None) -> Delivery | None:
         """Return the next Delivery for a consumer without a callback; None after ``timeout_s``."""
         try:
             self._wait(lambda: self.deliveries, timeout_s)
@@ -267,42 +301,42 @@ class Channel:
             return None
         return self.deliveries.popleft()
 
-    def get(self, queue, no_ack=False):
+    def get(self, queue: str, no_ack: bool = False) -> Delivery | None:
         """Take one message by basic.get. Returns a Delivery, or None if the queue is empty."""
         reply = self.call(BasicGet(queue=queue, no_ack=no_ack), (Delivery, BasicGetEmpty))
         return reply if isinstance(reply, Delivery) else None
 
-    def ack(self, delivery_tag=0, multiple=False):
+    def ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:
         """Acknowledge a delivery; with ``multiple`` all deliveries up to this tag (0: up to the last)."""
         self.send(BasicAck(delivery_tag=delivery_tag, multiple=multiple))
 
-    def nack(self, delivery_tag=0, multiple=False, requeue=True):
+    def nack(self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True) -> None:
         """Refuse a delivery; with ``multiple`` all deliveries up to this tag (0: up to the last)."""
         self.send(BasicNack(delivery_tag=delivery_tag, multiple=multiple, requeue=requeue))
 
-    def reject(self, delivery_tag, requeue=True):
+    def reject(self, delivery_tag: int, requeue: bool = True) -> None:
         self.send(BasicReject(delivery_tag=delivery_tag, requeue=requeue))
 
-    def recover(self, requeue=True):
+    def recover(self, requeue: bool = True) -> None:
         """Have the broker requeue all unsettled deliveries of this channel."""
         self.call(BasicRecover(requeue=requeue), BasicRecoverOk)
 
-    def recover_async(self, requeue=True):
+    def recover_async(self, requeue: bool = True) -> None:
         """Have the broker requeue all unsettled deliveries of this channel, without an answer."""
         self.send(BasicRecoverAsync(requeue=requeue))
 
     # Any method
 
-    def send(self, method):
+    def send(self, method: Method) -> None:
         """Send a method, without waiting for an answer."""
         self._write(method_frame(self.id, method))
 
-    def call(self, method, expected, timeout_s=None):
+    def call(self, method: Method, expected: Any, timeout_s: float | None = None) -> Any:
         """Send a method and return the answer, of the class ``expected`` (or of a class of this tuple)."""
         self.send(method)
         return self.await_reply(expected, timeout_s)
 
-    def await_reply(self, expected, timeout_s=None):
+    def await_reply(self, expected: Any, timeout_s: float | None = None) -> Any:
         """Wait for the next answer and return it. Raises UnexpectedFrame for another class."""
         self._wait(
             lambda: self._replies, self.connection.timeout_s if timeout_s is None else timeout_s,
@@ -316,7 +350,7 @@ class Channel:
 
     # Called by the connection.
 
-    def handle_frame(self, kind, payload):
+    def handle_frame(self, kind: int, payload: bytes) -> None:
         """Handle one frame that was received for this channel. Raises AMQPError for a protocol error."""
         incoming = self._incoming
         if kind == FRAME_METHOD and incoming is None:
@@ -337,7 +371,7 @@ class Channel:
         else:
             raise UnexpectedFrame(f"frame of type {kind} on channel {self.id} out of order")
 
-    def call_consumers(self):
+    def call_consumers(self) -> int:
         """Call the consumers' callbacks with the received deliveries. Returns the count of calls."""
         count = 0
         for _ in range(len(self.deliveries)):
@@ -350,7 +384,7 @@ class Channel:
                 callback(delivery)
         return count
 
-    def connection_ended(self, error):
+    def connection_ended(self, error: ClosedError) -> None:
         self.error = self.error or error
 
     # The rest is private.

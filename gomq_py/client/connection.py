@@ -8,6 +8,7 @@ longer than the negotiated interval should set ``heartbeat_s=0``.
 import platform
 import socket
 import time
+from typing import TYPE_CHECKING, Any
 
 from gomq_py import __version__
 from gomq_py.amqp.wire import errors as wire_errors
@@ -28,6 +29,9 @@ from gomq_py.client.transport import TLS_ALERT
 from gomq_py.client.url import DEFAULT_URL, Parameters, parse_url
 from gomq_py.content.fields import encode_table
 from gomq_py.errors import Malformed
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 CAPABILITIES = {
     "publisher_confirms": True, "exchange_exchange_bindings": True, "basic.nack": True,
@@ -53,20 +57,24 @@ class Connection(Stream):
     """
 
     def __init__(
-        self, url=DEFAULT_URL, *, socket_module=socket, tls_context=None, timeout_s=None, heartbeat_s=None,
-        frame_max=None, channel_max=None, client_properties=None, name=None, connected=None, wary=False,
-    ):
-        self.parameters = url if isinstance(url, Parameters) else parse_url(url)
+        self, url: str | Parameters = DEFAULT_URL, *, socket_module: Any = socket,
+        tls_context: "SSLContext | None" = None, timeout_s: float | None = None,
+        heartbeat_s: int | None = None, frame_max: int | None = None, channel_max: int | None = None,
+        client_properties: dict[str, Any] | None = None, name: str | None = None, connected: Any = None,
+        wary: bool = False,
+    ) -> None:
+        self.parameters: Parameters = url if isinstance(url, Parameters) else parse_url(url)
         options = self.parameters.options
-        self.heartbeat_s = heartbeat_s if heartbeat_s is not None else options.get("heartbeat")
-        self.frame_max = frame_max if frame_max is not None else options.get("frame_max", FRAME_MAX_DEFAULT)
+        self.heartbeat_s: int | None = heartbeat_s if heartbeat_s is not None else options.get("heartbeat")
+        self.frame_max: int = (
+            frame_max if frame_max is not None else options.get("frame_max", FRAME_MAX_DEFAULT))
         default_max = options.get("channel_max", CHANNEL_MAX_DEFAULT)
-        self.channel_max = default_max if channel_max is None else channel_max
-        self.server_properties = {}
-        self.blocked_reason = None  # text while the broker blocks publishers
-        self._channels: dict = {}
-        self._failed: list = []  # channels closed by the broker, not yet reported
-        self._control = []  # methods on channel 0, not yet taken
+        self.channel_max: int = default_max if channel_max is None else channel_max
+        self.server_properties: dict[str, Any] = {}
+        self.blocked_reason: str | None = None  # text while the broker blocks publishers
+        self._channels: dict[int, Channel] = {}
+        self._failed: list[Channel] = []  # channels closed by the broker, not yet reported
+        self._control: list[Any] = []  # methods on channel 0, not yet taken
         self._has_heard = False  # whether anything was received
         self._reader = FrameReader(self.frame_max)
         super().__init__(self.parameters, socket_module, tls_context, timeout_s, connected, wary)
@@ -76,7 +84,7 @@ class Connection(Stream):
             self._transport.close()
             raise
 
-    def channel(self, channel_id=None):
+    def channel(self, channel_id: int | None = None) -> Channel:
         """Open a channel, by default with the lowest free number.
 
         Raises ConnectionClosed, Timeout, or ValueError if all numbers are taken.
@@ -91,7 +99,7 @@ class Connection(Stream):
         channel.call(ChannelOpen(), ChannelOpenOk)
         return channel
 
-    def drain(self, timeout_s=None):
+    def drain(self, timeout_s: float | None = None) -> bool:
         """Wait for input, handle it and call consumers. Returns True if input or deliveries were handled,
         False after ``timeout_s`` (None: no limit).
 
@@ -105,7 +113,7 @@ class Connection(Stream):
         self._call_consumers()
         return True
 
-    def take_ready(self):
+    def take_ready(self) -> bool:
         """Handle the input that has arrived, call consumers, and send a due heartbeat, without waiting for
         input. Returns False if there was no input. Raises the errors of ``drain``. May switch, because it may
         write.
@@ -116,7 +124,7 @@ class Connection(Stream):
         came = self.receive_ready()
         return bool(self._call_consumers()) or came
 
-    def close(self, reply_code=REPLY_SUCCESS, reply_text="bye"):
+    def close(self, reply_code: int = REPLY_SUCCESS, reply_text: str = "bye") -> None:
         """Close the connection and its channels by connection.close; at most once. May switch."""
         if self.error is None:
             try:
@@ -126,23 +134,23 @@ class Connection(Stream):
                 pass  # closed either way
         self.abort("closed by this client")
 
-    def abort(self, why="aborted by this client"):
+    def abort(self, why: str = "aborted by this client") -> None:
         self.end(ConnectionClosed(0, why))
         # channels refer to the connection: breaks the reference cycle
         self._channels.clear()
 
-    def update_secret(self, new_secret, reason):
+    def update_secret(self, new_secret: bytes, reason: str) -> None:
         """Replace the connection's OAuth token. Raises ConnectionClosed if the broker refuses it."""
         self._tell(ConnectionUpdateSecret(new_secret=new_secret, reason=reason))
         self._await_control((ConnectionUpdateSecretOk,), self.timeout_s)
 
-    def take_over(self):
+    def take_over(self) -> bytes:
         """From now until ``give_back`` the caller reads and writes the socket itself. Returns the bytes that
         were received and not handled.
         """
         return self._reader.take_rest()
 
-    def release(self):
+    def release(self) -> tuple[bytes, Any]:
         """Return (bytes received and not handled, socket), which the caller owns from now on. The connection
         and its channels must not be used any more.
         """
@@ -151,7 +159,7 @@ class Connection(Stream):
         self._channels.clear()
         return octets, sock
 
-    def give_back(self, octets):
+    def give_back(self, octets: bytes) -> None:
         """End ``take_over``, so that the connection can be closed. ``octets``: bytes of an incomplete frame
         that the caller has read.
         """
@@ -159,16 +167,16 @@ class Connection(Stream):
 
     # Called by channels.
 
-    def forget(self, channel):
+    def forget(self, channel: Channel) -> None:
         self._channels.pop(channel.id, None)
 
-    def channel_failed(self, channel):
+    def channel_failed(self, channel: Channel) -> None:
         """Note that the broker has closed ``channel``; the channel's next call or the next ``drain`` raises.
         """
         self.forget(channel)
         self._failed.append(channel)
 
-    def failure_told(self, channel):
+    def failure_told(self, channel: Channel) -> None:
         """Note that a call has raised the channel's error, so that ``drain`` does not raise it."""
         if channel in self._failed:
             self._failed.remove(channel)
@@ -247,10 +255,10 @@ class Connection(Stream):
     # Called by the stream.
 
     @property
-    def interval_s(self):
+    def interval_s(self) -> float | None:
         return self.heartbeat_s
 
-    def feed(self, octets):
+    def feed(self, octets: bytes) -> None:
         if not self._has_heard:
             self._has_heard = True
             if octets.startswith(b"AMQP"):
@@ -260,7 +268,7 @@ class Connection(Stream):
                 self.fail(ConnectionClosed(0, f"the broker answers in TLS: {IF_TLS}"))
         self._reader.feed(octets)
 
-    def dispatch(self):
+    def dispatch(self) -> bool:
         """Pass every complete frame to its channel. Returns False if there was no complete frame."""
         any_frame = False
         try:
@@ -298,10 +306,10 @@ class Connection(Stream):
         else:
             self._control.append(method)
 
-    def send_sign_of_life(self):
+    def send_sign_of_life(self) -> None:
         self.send(HEARTBEAT_FRAME)
 
-    def ended(self, error):
+    def ended(self, error: ConnectionClosed) -> None:
         for channel in list(self._channels.values()):
             channel.connection_ended(error)
 

@@ -2,7 +2,12 @@
 
 A leaf over the codec.
 """
+from typing import TYPE_CHECKING, Any
+
 from gomq_py.content.properties import Properties
+
+if TYPE_CHECKING:
+    from gomq_py.client.channel import Channel
 
 
 class Message:
@@ -10,15 +15,15 @@ class Message:
 
     __slots__ = ("exchange", "routing_key", "raw_properties", "body", "_properties")
 
-    def __init__(self, exchange, routing_key, raw_properties, body):
+    def __init__(self, exchange: str, routing_key: str, raw_properties: bytes, body: bytes) -> None:
         self.exchange = exchange
         self.routing_key = routing_key
         self.raw_properties = raw_properties
         self.body = body
-        self._properties = None
+        self._properties: Properties | None = None
 
     @property
-    def properties(self):
+    def properties(self) -> Properties:
         """The message's Properties. Raises Malformed if the broker has sent malformed properties."""
         if self._properties is None:
             self._properties = Properties.decode(self.raw_properties)
@@ -33,27 +38,27 @@ class Delivery(Message):
 
     __slots__ = ("channel", "delivery_tag", "redelivered", "consumer_tag", "message_count")
 
-    def __init__(self, channel, method, raw_properties, body):
+    def __init__(self, channel: "Channel", method: Any, raw_properties: bytes, body: bytes) -> None:
         super().__init__(method.exchange, method.routing_key, raw_properties, body)
         self.channel = channel
-        self.delivery_tag = method.delivery_tag
-        self.redelivered = method.redelivered
-        self.consumer_tag = getattr(method, "consumer_tag", "")
-        self.message_count = getattr(method, "message_count", None)
+        self.delivery_tag: int = method.delivery_tag
+        self.redelivered: bool = method.redelivered
+        self.consumer_tag: str = getattr(method, "consumer_tag", "")
+        self.message_count: int | None = getattr(method, "message_count", None)
 
-    def ack(self, multiple=False):
+    def ack(self, multiple: bool = False) -> None:
         """Acknowledge this delivery, and with ``multiple`` every earlier delivery of the channel."""
         self.channel.ack(self.delivery_tag, multiple)
 
-    def nack(self, multiple=False, requeue=True):
+    def nack(self, multiple: bool = False, requeue: bool = True) -> None:
         """Refuse this delivery: requeue the message, or have it dead-lettered or dropped."""
         self.channel.nack(self.delivery_tag, multiple, requeue)
 
-    def reject(self, requeue=True):
+    def reject(self, requeue: bool = True) -> None:
         """Refuse only this delivery, by basic.reject."""
         self.channel.reject(self.delivery_tag, requeue)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (
             f"<Delivery {self.delivery_tag} of {len(self.body)} octets from {self.exchange!r} with key "
             f"{self.routing_key!r}>"
@@ -65,7 +70,7 @@ class Returned(Message):
 
     __slots__ = ("reply_code", "reply_text")
 
-    def __init__(self, method, raw_properties, body):
+    def __init__(self, method: Any, raw_properties: bytes, body: bytes) -> None:
         super().__init__(method.exchange, method.routing_key, raw_properties, body)
-        self.reply_code = method.reply_code
-        self.reply_text = method.reply_text
+        self.reply_code: int = method.reply_code
+        self.reply_text: str = method.reply_text

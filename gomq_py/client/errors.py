@@ -1,4 +1,5 @@
 """Errors of client connections. Their codes and texts are those that the broker sent. A leaf."""
+from typing import Self
 
 # OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED, which may pass: a clock is set, a certificate
 # renewed.
@@ -15,22 +16,22 @@ class ClosedError(ClientError):
     ``reply_code``: in the close method, or 0. ``class_id`` and ``method_id``: the failed method.
     """
 
-    def __init__(self, reply_code, reply_text, class_id=0, method_id=0):
+    def __init__(self, reply_code: int, reply_text: str, class_id: int = 0, method_id: int = 0) -> None:
         super().__init__(f"{reply_code} {reply_text}" if reply_code else reply_text)
         self.reply_code = reply_code
         self.reply_text = reply_text
         self.class_id = class_id
         self.method_id = method_id
-        self._first = None
+        self._first: ClosedError | None = None
 
-    def again(self):
+    def again(self) -> Self:
         """Return a copy to raise; the stored error itself must not be raised."""
         # Its traceback would refer to the connection that stores it, a reference cycle.
         copy = type(self)(self.reply_code, self.reply_text, self.class_id, self.method_id)
         copy._first = self._first or self
         return copy
 
-    def is_same(self, other):
+    def is_same(self, other: "ClosedError | None") -> bool:
         """True if both errors report the same end of a channel or connection."""
         return other is not None and (self._first or self) is (other._first or other)
 
@@ -63,7 +64,7 @@ class Disconnected(NotConfirmed):
     """There is no connection, and no further attempt to connect will be made."""
 
 
-def is_distrust(error):
+def is_distrust(error: BaseException | None) -> bool:
     """True if a certificate was refused for a lasting reason, such as another host's name."""
     code = getattr(error, "verify_code", None)  # only ssl.SSLCertVerificationError has it
     return code is not None and code not in _IN_TIME_CODES

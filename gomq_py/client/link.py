@@ -21,7 +21,9 @@ import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any, Self
 
 from gomq_py.client.backoff import Attempts, Backoff
 from gomq_py.client.connection import Connection
@@ -54,13 +56,16 @@ class Link:
     """
 
     def __init__(
-        self, url, *, on_up, on_down=None, on_end=None, on_channel_closed=None, backoff=None, final=(),
-        logger=_LOG, **options,
-    ):
+        self, url: str, *, on_up: Callable[[Connection], object],
+        on_down: Callable[[Exception], object] | None = None,
+        on_end: Callable[[BaseException | None], object] | None = None,
+        on_channel_closed: Callable[[ChannelClosed], bool] | None = None, backoff: Backoff | None = None,
+        final: tuple[type[BaseException], ...] = (), logger: logging.Logger = _LOG, **options: Any,
+    ) -> None:
         self.url = url
         self._attempts = Attempts(backoff or Backoff())
-        self.connection = None  # the Connection or None; for the link's thread
-        self.error = None  # error of the last attempt
+        self.connection: Connection | None = None  # for the link's thread
+        self.error: BaseException | None = None  # error of the last attempt
         self.losses = 0  # connections lost
         self._on_up = on_up
         self._on_down = on_down or (lambda _: None)
@@ -69,8 +74,8 @@ class Link:
         self._final = final
         self._log = logger
         self._options = options
-        self._inbox = deque()
-        self._timers: list = []
+        self._inbox: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._timers: list[Any] = []
         self._order = itertools.count()
         self._signalled = False
         self._closing = False
@@ -81,17 +86,18 @@ class Link:
         self._waker.setblocking(False)
         self._woken.setblocking(False)
         self._thread = threading.Thread(target=self._run, name="gomq-py link", daemon=True)
-        self._turn = None  # None without a connection
+        self._turn: Any = None  # None without a connection
         self._caller = 0  # the thread of the caller that has the turn
-        self._callers_fault = None  # error of that thread, for the link's thread to handle
+        # error of that thread, for the link's thread to handle
+        self._callers_fault: BaseException | None = None
         _LINKS.add(self)
 
     @property
-    def is_up(self):
+    def is_up(self) -> bool:
         """True if the link is connected, as far as its thread knows: a loss is noticed a little later."""
         return self.connection is not None
 
-    def start(self):
+    def start(self) -> Self:
         """Start the thread, and return when it has connected.
 
         Raises the error of the last attempt if all attempts have failed.
@@ -102,7 +108,7 @@ class Link:
             raise self.error or Disconnected("the link was closed")
         return self
 
-    def close(self, timeout_s=10.0):
+    def close(self, timeout_s: float = 10.0) -> None:
         """Run posted functions, close the connection and end the thread. Aborts after ``timeout_s``."""
         self._closing = True
         if not self._thread.is_alive() or self.is_own_thread():
@@ -113,7 +119,7 @@ class Link:
             self.abort()
             self._thread.join(timeout_s)
 
-    def abort(self):
+    def abort(self) -> None:
         """Cut the connection without a close handshake; the broker requeues unsettled deliveries."""
         self._closing = True
         connection = self.connection
@@ -122,11 +128,11 @@ class Link:
                 connection.socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for room to write
         self._wake()
 
-    def is_own_thread(self):
+    def is_own_thread(self) -> bool:
         """True if the caller runs in the link's thread, which must not wait for the link."""
         return threading.current_thread() is self._thread or self._caller == threading.get_ident()
 
-    def post(self, function, *args):
+    def post(self, function: Callable[..., object], *args: Any) -> None:
         """Have the link's thread call ``function(*args)`` soon, and return at once. Any thread may call this.
 
         Raises Disconnected if the link has ended.
@@ -136,7 +142,9 @@ class Link:
             raise Disconnected(_OF_THE_PARENT if self._is_parents else "the link has ended")
         self._wake()
 
-    def serve(self, future, timeout_s, function, *args):
+    def serve(
+        self, future: "Future[Any]", timeout_s: float, function: Callable[..., object], *args: Any,
+    ) -> bool:
         """Call ``function(*args)`` in the caller's thread, and serve the connection there until ``future`` is
         done or ``timeout_s`` has passed. Returns False, without a call, if the link's thread is busy.
         """
@@ -172,21 +180,21 @@ class Link:
                 self._wake()
         return True
 
-    def call(self, function, *args, timeout_s=None):
+    def call(self, function: Callable[..., Any], *args: Any, timeout_s: float | None = None) -> Any:
         """Have the link's thread call ``function(*args)``; return its result or raise its error."""
         if self.is_own_thread() and not self.has_ended:
             return function(*args)
-        future: Future = Future()
+        future: Future[Any] = Future()
         self.post(_answer, future, function, args)
         return future.result(timeout_s)
 
-    def call_later(self, seconds, function, *args):
+    def call_later(self, seconds: float, function: Callable[..., object], *args: Any) -> None:
         """Have the link's thread call the function after ``seconds``. Only for that thread."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), function, args))
         if self._caller:
             self._wake()  # the link's thread may wait longer
 
-    def worked(self):
+    def worked(self) -> None:
         """Reset the count of attempts: the connection was useful. Only for the link's thread."""
         self._attempts.worked()
 

@@ -9,10 +9,11 @@ acknowledge by hand (``automatic=False``).
 import socket
 import time
 from collections import deque
+from typing import TYPE_CHECKING, Any
 
 from gomq_py.client.errors import ConnectionClosed, Refused, Timeout
 from gomq_py.client.stream import Stream, deadline_in
-from gomq_py.client.url import DEFAULT_MQTT_URL, parse_mqtt_url
+from gomq_py.client.url import DEFAULT_MQTT_URL, MQTTParameters, parse_mqtt_url
 from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.codec import PacketReader
 from gomq_py.mqtt.wire.constants import (
@@ -20,10 +21,13 @@ from gomq_py.mqtt.wire.constants import (
 )
 from gomq_py.mqtt.wire.errors import MQTTError
 from gomq_py.mqtt.wire.packets import (
-    ConnackPacket, ConnectPacket, DisconnectPacket, PingreqPacket, PingrespPacket, PubackPacket,
+    ConnackPacket, ConnectPacket, DisconnectPacket, Packet, PingreqPacket, PingrespPacket, PubackPacket,
     PubcompPacket, PublishPacket, PubrecPacket, PubrelPacket, SubackPacket, SubscribePacket, Subscription,
-    UnsubackPacket, UnsubscribePacket,
+    UnsubackPacket, UnsubscribePacket, Will,
 )
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 
 class Session:
@@ -31,13 +35,13 @@ class Session:
     this Session resends unacknowledged messages, and drops duplicates of received QoS 2 messages.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         # {packet identifier: PublishPacket, or PubrelPacket after PUBREC}, in the order of sending
-        self.outgoing = {}
-        self.incoming = set()  # packet identifiers of QoS 2 without PUBREL yet
+        self.outgoing: dict[int, PublishPacket | PubrelPacket] = {}
+        self.incoming: set[int] = set()  # packet identifiers of QoS 2 without PUBREL yet
         self._last_identifier = 0
 
-    def next_identifier(self):
+    def next_identifier(self) -> int:
         """Return a packet identifier that is not in use. Raises ValueError if all are in use."""
         for _ in range(STRING_MAX):
             self._last_identifier = self._last_identifier % STRING_MAX + 1
@@ -61,17 +65,19 @@ class MQTTClient(Stream):
     """
 
     def __init__(
-        self, url=DEFAULT_MQTT_URL, *, socket_module=socket, tls_context=None, timeout_s=None, version=None,
-        client_identifier=None, clean_start=None, keep_alive_s=None, will=None, properties=None, session=None,
-        automatic=True, login=True,
-    ):
-        self.parameters = parse_mqtt_url(url)
+        self, url: str = DEFAULT_MQTT_URL, *, socket_module: Any = socket,
+        tls_context: "SSLContext | None" = None, timeout_s: float | None = None, version: int | None = None,
+        client_identifier: str | None = None, clean_start: bool | None = None,
+        keep_alive_s: int | None = None, will: Will | None = None, properties: dict[str, Any] | None = None,
+        session: Session | None = None, automatic: bool = True, login: bool = True,
+    ) -> None:
+        self.parameters: MQTTParameters = parse_mqtt_url(url)
         options = self.parameters.options
-        self.version = version or options.get("version", MQTT_3_1_1)
-        self.client_identifier = (
+        self.version: int = version or options.get("version", MQTT_3_1_1)
+        self.client_identifier: str = (
             options.get("client_id", "") if client_identifier is None else client_identifier)
-        self.clean_start = options.get("clean_start", True) if clean_start is None else clean_start
-        self.keep_alive_s = options.get("keep_alive", 0) if keep_alive_s is None else keep_alive_s
+        self.clean_start: bool = options.get("clean_start", True) if clean_start is None else clean_start
+        self.keep_alive_s: int = options.get("keep_alive", 0) if keep_alive_s is None else keep_alive_s
         self.will = will
         self.properties = dict(properties or {})
         if "session_expiry" in options:
@@ -81,14 +87,14 @@ class MQTTClient(Stream):
                 f"{VERSION_NAMES[self.version]} has no properties: {', '.join(self.properties)}")
         self.session = session or Session()
         self.automatic = automatic
-        self.connack = None
-        self.messages: deque = deque()  # PublishPackets not yet taken
+        self.connack: ConnackPacket | None = None
+        self.messages: deque[PublishPacket] = deque()  # PublishPackets not yet taken
         self.receive_maximum = STRING_MAX  # unacknowledged publishes that the server allows
         self._reader = PacketReader(self.version, SERVER)
-        self._packets: deque = deque()  # other packets without an automatic answer
-        self._refused: dict = {}  # packet identifier -> answer with a failure
-        self._answers: dict = {}  # packet identifier -> reason code of an accepted publish
-        self._aliases: dict = {}
+        self._packets: deque[Packet] = deque()  # other packets without an automatic answer
+        self._refused: dict[int, Any] = {}  # packet identifier -> answer with a failure
+        self._answers: dict[int, int] = {}  # packet identifier -> reason code of an accepted publish
+        self._aliases: dict[int, str] = {}
         self._pinged_at = 0.0
         super().__init__(self.parameters, socket_module, tls_context, timeout_s)
         if login:
@@ -100,7 +106,7 @@ class MQTTClient(Stream):
 
     # Requests.
 
-    def connect(self):
+    def connect(self) -> ConnackPacket:
         """Send CONNECT and wait for CONNACK. Resends the session's unacknowledged messages if the server has
         the session, and drops them otherwise.
 
@@ -130,7 +136,9 @@ class MQTTClient(Stream):
             self.send_packet(packet)
         return connack
 
-    def subscribe(self, *filters, qos=0, properties=None):
+    def subscribe(
+        self, *filters: str | Subscription, qos: int = 0, properties: dict[str, Any] | None = None,
+    ) -> SubackPacket:
         """Subscribe to ``filters``, each a text or a gomq_py.mqtt.wire.packets.Subscription. Returns the
         SUBACK, which has a reason code for each filter.
         """
@@ -141,14 +149,17 @@ class MQTTClient(Stream):
             packet_identifier=identifier, subscriptions=subscriptions, properties=properties))
         return self._answer(SubackPacket, identifier)
 
-    def unsubscribe(self, *filters, properties=None):
+    def unsubscribe(self, *filters: str, properties: dict[str, Any] | None = None) -> UnsubackPacket:
         """Unsubscribe from filters. Returns the UNSUBACK."""
         identifier = self.session.next_identifier()
         self.send_packet(UnsubscribePacket(
             packet_identifier=identifier, topic_filters=filters, properties=properties))
         return self._answer(UnsubackPacket, identifier)
 
-    def publish(self, topic_name, payload=b"", qos=0, retain=False, properties=None):
+    def publish(
+        self, topic_name: str, payload: bytes = b"", qos: int = 0, retain: bool = False,
+        properties: dict[str, Any] | None = None,
+    ) -> int:
         """Publish a message. At QoS 1 and 2 wait until the server has accepted it. Returns the server's
         reason code, at QoS 0 always SUCCESS.
 
@@ -157,7 +168,10 @@ class MQTTClient(Stream):
         identifier = self.begin_publish(topic_name, payload, qos, retain, properties)
         return self.wait_acknowledged(identifier) if qos else reason_codes.SUCCESS
 
-    def begin_publish(self, topic_name, payload=b"", qos=0, retain=False, properties=None):
+    def begin_publish(
+        self, topic_name: str, payload: bytes = b"", qos: int = 0, retain: bool = False,
+        properties: dict[str, Any] | None = None,
+    ) -> int:
         """Publish a message; return its packet identifier, for ``wait_acknowledged``, or 0 at QoS 0. Waits
         only while the server's limit of unacknowledged publishes is reached.
         """
@@ -173,7 +187,7 @@ class MQTTClient(Stream):
         self.send(octets)
         return identifier
 
-    def wait_acknowledged(self, identifier=None):
+    def wait_acknowledged(self, identifier: int | None = None) -> int:
         """Wait until the server has accepted a publish (None: all publishes). Returns the reason code.
 
         Raises Refused with the reason code's name, Timeout, ConnectionClosed.
@@ -189,26 +203,28 @@ class MQTTClient(Stream):
         if identifier is not None:
             return self._answers.pop(identifier, reason_codes.SUCCESS)
         self._answers.clear()
-        return None
+        return reason_codes.SUCCESS
 
-    def next_message(self, timeout_s=None):
+    def next_message(self, timeout_s: float | None = None) -> PublishPacket | None:
         """Return the next PublishPacket, or None after ``timeout_s`` (None: no limit).
 
         Raises ConnectionClosed. May switch.
         """
         return self._next(self.messages, timeout_s)
 
-    def acknowledge(self, message, reason_code=0, properties=None):
+    def acknowledge(
+        self, message: PublishPacket, reason_code: int = 0, properties: dict[str, Any] | None = None,
+    ) -> None:
         """Acknowledge a received message by PUBACK (QoS 1) or PUBREC (QoS 2), if ``automatic`` is False."""
         kind = PubackPacket if message.qos == 1 else PubrecPacket
         self.send_packet(kind(
             packet_identifier=message.packet_identifier, reason_code=reason_code, properties=properties))
 
-    def ping(self):
+    def ping(self) -> None:
         self.send_sign_of_life()
         self._answer(PingrespPacket)
 
-    def disconnect(self, reason_code=0, properties=None):
+    def disconnect(self, reason_code: int = 0, properties: dict[str, Any] | None = None) -> None:
         """Send DISCONNECT and close the socket, once. With code 0x04 the server publishes the will."""
         if self.error is not None:
             return
@@ -218,21 +234,21 @@ class MQTTClient(Stream):
             return  # closed either way
         self.end(ConnectionClosed(0, "closed by this client"))
 
-    def close(self):
+    def close(self) -> None:
         self.disconnect()
 
     # Packets and bytes, for tests; ``send`` writes any bytes.
 
-    def send_packet(self, packet):
+    def send_packet(self, packet: Packet) -> None:
         self.send(packet.encode(self.version))
 
-    def next_packet(self, timeout_s=None):
+    def next_packet(self, timeout_s: float | None = None) -> Packet | None:
         """Return the next received packet that is no PUBLISH and that no call waits for, or None after
         ``timeout_s`` (None: no limit).
         """
         return self._next(self._packets, timeout_s)
 
-    def wait_closed(self, timeout_s=None):
+    def wait_closed(self, timeout_s: float | None = None) -> ConnectionClosed:
         """Wait until the server closes the connection. Returns the ConnectionClosed, with a reason code if
         the server sent one. Raises Timeout.
         """
@@ -244,36 +260,36 @@ class MQTTClient(Stream):
             return error
         raise Timeout(f"{self.parameters.host}:{self.parameters.port} has not closed the connection")
 
-    def take_over(self):
+    def take_over(self) -> bytes:
         """Let the caller read and write the socket itself. Returns the bytes received and not handled."""
         octets = bytes(self._reader.buffer)
         self._reader.buffer.clear()
         return octets
 
-    def give_back(self, octets):
+    def give_back(self, octets: bytes) -> None:
         """End ``take_over``. ``octets``: bytes of an incomplete packet that the caller has read."""
         self._reader.feed(octets)
 
     # Called by the stream.
 
     @property
-    def interval_s(self):
+    def interval_s(self) -> float | None:
         return self.keep_alive_s
 
-    def due_at(self):
+    def due_at(self) -> float:
         """Return the monotonic time of the next PINGREQ."""
         # Half the keep alive after the last PINGREQ or, if that is later, half the keep alive after the last
         # packet of the side that has been silent for longer.
         return max(self._pinged_at, min(self._last_sent, self._last_received)) + self.keep_alive_s / 2
 
-    def send_sign_of_life(self):
+    def send_sign_of_life(self) -> None:
         self._pinged_at = time.monotonic()
         self.send_packet(PingreqPacket())
 
-    def feed(self, octets):
+    def feed(self, octets: bytes) -> None:
         self._reader.feed(octets)
 
-    def dispatch(self):
+    def dispatch(self) -> bool:
         """Handle every complete packet. Returns False if there was none. Packets behind a CONNACK wait until
         ``connect`` has handled it.
         """

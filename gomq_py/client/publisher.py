@@ -5,9 +5,16 @@ caller that cancels the Future prevents this.
 """
 
 from concurrent.futures import Future, InvalidStateError
+from typing import TYPE_CHECKING, Any
 
 from gomq_py.amqp.wire.frames import FRAME_OVERHEAD
-from gomq_py.client.errors import ClientError, Disconnected, NotConfirmed, Refused, Unroutable
+from gomq_py.client.errors import (
+    ChannelClosed, ClientError, Disconnected, NotConfirmed, Refused, Unroutable,
+)
+from gomq_py.content.properties import Properties
+
+if TYPE_CHECKING:
+    from gomq_py.client.connection import Connection
 
 # Class, weight and size of the body stand before the properties in a header frame.
 _HEADER_FRAME_OCTETS = FRAME_OVERHEAD + 12
@@ -20,20 +27,24 @@ class _Message:
 
     __slots__ = ("arguments", "mandatory", "future")
 
-    def __init__(self, arguments, mandatory):
-        self.arguments, self.mandatory, self.future = arguments, mandatory, Future()
+    def __init__(self, arguments: tuple[Any, ...], mandatory: bool) -> None:
+        self.arguments, self.mandatory = arguments, mandatory
+        self.future: Future[None] = Future()
 
 
 class Publisher:
     """Publishes over ``link``, set by the owner; the link's callbacks must call ``up``, ``down`` etc."""
 
-    def __init__(self):
-        self.link = None
-        self._channel = None
-        self._unconfirmed: dict = {}  # sequence number -> _Message
-        self._waiting: list = []  # messages that wait for a connection
+    def __init__(self) -> None:
+        self.link: Any = None
+        self._channel: Any = None
+        self._unconfirmed: dict[int, _Message] = {}  # sequence number -> _Message
+        self._waiting: list[_Message] = []  # messages that wait for a connection
 
-    def publish(self, exchange, routing_key, body, properties=None, mandatory=True, serve_s=0.0):
+    def publish(
+        self, exchange: str, routing_key: str, body: bytes, properties: Properties | bytes | None = None,
+        mandatory: bool = True, serve_s: float = 0.0,
+    ) -> Future[None]:
         """Publish a message; any thread may call this. Returns a Future: the result is None after the
         confirm, its errors are Refused, Unroutable, Disconnected and NotConfirmed.
 
@@ -51,13 +62,13 @@ class Publisher:
         return message.future
 
     @property
-    def unconfirmed_count(self):
+    def unconfirmed_count(self) -> int:
         """Number of messages that are sent and not confirmed, or wait for a connection."""
         return len(self._unconfirmed) + len(self._waiting)
 
     # In the link's thread.
 
-    def up(self, connection):
+    def up(self, connection: "Connection") -> None:
         """Open a channel on the new connection, and send all waiting messages."""
         self._open(connection)
         waiting, self._waiting = self._waiting, []
@@ -68,13 +79,13 @@ class Publisher:
                 self._waiting += waiting[number + 1:]
                 raise
 
-    def down(self):
+    def down(self) -> None:
         """Keep all unconfirmed messages for the next connection."""
         self._channel = None
         self._waiting = [*self._unconfirmed.values(), *self._waiting]
         self._unconfirmed = {}
 
-    def channel_closed(self, connection, error):
+    def channel_closed(self, connection: "Connection", error: ChannelClosed) -> bool:
         """Return True, and open another channel, if the closed channel was the publisher's; else False. All
         unconfirmed messages fail.
         """
@@ -87,7 +98,7 @@ class Publisher:
         self._open(connection)
         return True
 
-    def end(self, error):
+    def end(self, error: BaseException | None) -> None:
         """Let all messages fail with Disconnected, because the link has ended."""
         self.down()
         waiting, self._waiting = self._waiting, []

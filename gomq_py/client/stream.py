@@ -5,6 +5,8 @@ Nothing runs in the background: bytes are read while the caller waits in a call.
 socket, input is read, so that two peers that both write do not deadlock.
 """
 import time
+from collections.abc import Callable
+from typing import Any, NoReturn, Self
 
 from gomq_py.client.errors import ConnectionClosed, Timeout
 from gomq_py.client.transport import Transport
@@ -26,10 +28,13 @@ class Stream:
     request, or does not read a write within ``timeout_s``.
     """
 
-    def __init__(self, parameters, socket_module, tls_context, timeout_s=None, connected=None, wary=False):
+    def __init__(
+        self, parameters: Any, socket_module: Any, tls_context: Any, timeout_s: float | None = None,
+        connected: Any = None, wary: bool = False,
+    ) -> None:
         self.parameters = parameters
         given_ms = parameters.options.get("connection_timeout", DEFAULT_TIMEOUT_S * 1000)
-        self.timeout_s = given_ms / 1000 if timeout_s is None else timeout_s
+        self.timeout_s: float = given_ms / 1000 if timeout_s is None else timeout_s
         self._wary = wary
         self._taken = 0  # bytes since the last request
         self.error: ConnectionClosed | None = None  # why the connection ended
@@ -45,78 +50,78 @@ class Stream:
             self._transport.close()
             raise
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # Implemented by a protocol.
 
-    def close(self):
+    def close(self) -> None:
         """Close the connection by the protocol's close method. A second call does nothing."""
         raise NotImplementedError
 
     @property
-    def interval_s(self):
+    def interval_s(self) -> float | None:
         """The heartbeat interval in seconds; 0 or None: no heartbeats. A heartbeat is sent after half an
         interval without output; a broker that is silent for two intervals counts as lost.
         """
         raise NotImplementedError
 
-    def feed(self, octets):
+    def feed(self, octets: bytes) -> None:
         """Pass received bytes to the protocol's parser. ``dispatch`` then handles the complete frames."""
         raise NotImplementedError
 
-    def dispatch(self):
+    def dispatch(self) -> bool:
         """Handle every complete frame or packet. Returns False if there was none."""
         raise NotImplementedError
 
-    def send_sign_of_life(self):
+    def send_sign_of_life(self) -> None:
         """Send a heartbeat, because nothing was sent for half an interval."""
         raise NotImplementedError
 
-    def ended(self, error):
+    def ended(self, error: ConnectionClosed) -> None:
         """Called when the connection has ended with ``error``. Does nothing unless a subclass overrides it.
         """
 
     # Called by users.
 
     @property
-    def closed(self):
+    def closed(self) -> bool:
         """True if the connection has ended; ``error`` then has the reason."""
         return self.error is not None
 
     @property
-    def socket(self):
+    def socket(self) -> Any:
         """The non-blocking socket, for a caller that reads and writes itself (see ``take_over``)."""
         return self._transport.socket
 
-    def fileno(self):
+    def fileno(self) -> int:
         """Return the socket's descriptor, for callers that poll it themselves."""
         return self._transport.socket.fileno()
 
-    def due_in(self):
+    def due_in(self) -> float | None:
         """Return the seconds until a heartbeat is due or the broker counts as lost; None: no heartbeats."""
         if not self.interval_s:
             return None
         return max(0, min(self.due_at(), self._last_received + 2 * self.interval_s) - time.monotonic())
 
-    def due_at(self):
+    def due_at(self) -> float:
         """Return the monotonic time at which a heartbeat must be sent."""
         return self._last_sent + self.interval_s / 2
 
-    def cork(self):
+    def cork(self) -> None:
         """Collect output until ``uncork`` or the next wait for an answer, to send it with one system call."""
         self._corked = True
 
-    def uncork(self):
+    def uncork(self) -> None:
         """Send the output that ``cork`` collected. May switch."""
         self._corked = False
         if self._outgoing:
             self.send(b"")
 
-    def uncork_ready(self):
+    def uncork_ready(self) -> bool:
         """Send collected output as far as the socket takes it. True: all is sent; False: call ``uncork``."""
         self._corked = False
         try:
@@ -127,19 +132,19 @@ class Stream:
             self._lost(error)
         return not self._outgoing
 
-    def has_sent_all(self):
+    def has_sent_all(self) -> bool:
         """True if no output waits for the socket."""
         return not self._outgoing
 
-    def has_more(self):
+    def has_more(self) -> bool:
         """True if TLS may hold received bytes that no poll reports."""
         return self._transport.holds_octets()
 
-    def abort(self):
+    def abort(self) -> None:
         """Close the socket without the protocol's close, as a crashed client would."""
         self.end(ConnectionClosed(0, "aborted by this client"))
 
-    def send(self, octets):
+    def send(self, octets: bytes) -> None:
         """Write complete frames or packets. Raises ConnectionClosed. May switch."""
         self.raise_if_closed()
         self._outgoing += octets
@@ -163,7 +168,7 @@ class Stream:
         finally:
             self._sending = False
 
-    def receive(self, deadline=None):
+    def receive(self, deadline: float | None = None) -> bool:
         """Read and handle at least one frame. Returns False if none arrives until the monotonic ``deadline``.
 
         Raises ConnectionClosed. May switch.
@@ -186,7 +191,7 @@ class Stream:
             except OSError as error:
                 self._lost(error)
 
-    def receive_ready(self):
+    def receive_ready(self) -> bool:
         """Handle the input that has arrived, and send a due heartbeat, without waiting for input. Returns
         False if there was no input. Raises ConnectionClosed. May switch, because it may write.
         """
@@ -202,7 +207,9 @@ class Stream:
             self._give_sign_of_life()  # a peer that sends without pause gets heartbeats, too
         return came
 
-    def wait_for(self, predicate, timeout_s=None, what=""):
+    def wait_for(
+        self, predicate: Callable[[], object], timeout_s: float | None = None, what: str = "",
+    ) -> None:
         """Receive until ``predicate()`` is true. ``what``: what is awaited, for the text of errors. Raises
         Timeout, ConnectionClosed. May switch.
         """
@@ -216,16 +223,16 @@ class Stream:
                     f"no answer from {self.parameters.host}:{self.parameters.port} within {timeout_s:.3g} s"
                     + (f": {what} was awaited" if what else ""))
 
-    def raise_if_closed(self):
+    def raise_if_closed(self) -> None:
         if self.error is not None:
             raise self.error.again()
 
-    def fail(self, error, cause=None):
+    def fail(self, error: ConnectionClosed, cause: BaseException | None = None) -> NoReturn:
         """End the connection and raise ``error`` or, if the connection had ended before, its first error."""
         self.end(error)
         raise (self.error or error).again() from cause
 
-    def end(self, error):
+    def end(self, error: ConnectionClosed) -> None:
         """Close the socket and keep ``error`` as the reason, unless the connection has ended before."""
         if self.error is not None:
             return
@@ -302,6 +309,6 @@ class Stream:
         )
 
 
-def deadline_in(timeout_s):
+def deadline_in(timeout_s: float | None) -> float | None:
     """Return the monotonic time ``timeout_s`` seconds from now, or None for None."""
     return None if timeout_s is None else time.monotonic() + timeout_s

@@ -21,14 +21,16 @@ CHAIN_TOO_LONG = 22
 class Transport:
     """A non-blocking socket to one peer, plain or TLS. Only ``wait`` and ``connect`` block."""
 
-    def __init__(self, socket_module):
+    def __init__(self, socket_module: Any) -> None:
         self._socket_module = socket_module
         self._select = _sibling(socket_module, "select")
         self._would_block: tuple = (BlockingIOError, InterruptedError)
         self._tls = False
         self.socket: Any = None
 
-    def connect(self, parameters, timeout_s, given_context=None, connected=None):
+    def connect(
+        self, parameters: Any, timeout_s: float | None, given_context: Any = None, connected: Any = None,
+    ) -> None:
         """Connect, with a TLS handshake if ``parameters`` require TLS. Raises OSError. May switch.
 
         ``connected``: a connected socket of the same socket module, to use (and own) instead of a new one.
@@ -50,19 +52,19 @@ class Transport:
         sock.settimeout(0)
         self.socket = sock
 
-    def release(self):
+    def release(self) -> Any:
         """Return the socket, which the caller owns from now on."""
         sock, self.socket = self.socket, None
         return sock
 
-    def send(self, octets):
+    def send(self, octets: bytes | memoryview) -> int:
         """Send as many bytes as the socket takes now. Returns their count, perhaps 0. Raises OSError."""
         try:
             return self.socket.send(octets)
         except self._would_block:
             return 0
 
-    def receive(self, count=65536):
+    def receive(self, count: int = 65536) -> bytes | None:
         """Return up to ``count`` received bytes; None if none have arrived, b"" if the peer has closed.
 
         Raises OSError.
@@ -72,7 +74,7 @@ class Transport:
         except self._would_block:
             return None
 
-    def wait(self, timeout_s, writable=False):
+    def wait(self, timeout_s: float | None, writable: bool = False) -> bool:
         """Wait until the socket can be read or, if ``writable``, written. Returns False after ``timeout_s``
         seconds (None: no limit). May switch.
         """
@@ -81,11 +83,11 @@ class Transport:
         events = self._select.POLLIN | (self._select.POLLOUT if writable else 0)
         return _is_ready(self._select, self.socket, events, timeout_s)
 
-    def holds_octets(self):
+    def holds_octets(self) -> bool:
         """True if TLS holds received bytes that no poll reports."""
         return self._tls and self.socket.pending() > 0
 
-    def close(self):
+    def close(self) -> None:
         """Close the socket. May be called again."""
         if self.socket is not None:
             self.socket.close()
@@ -104,7 +106,9 @@ def _is_ready(select, sock, events, timeout_s):
     return bool(poll.poll(None if timeout_s is None else max(0, timeout_s) * 1000))
 
 
-def handshake(ssl, connected, context, host, options, timeout_s):
+def handshake(
+    ssl: Any, connected: Any, context: Any, host: str, options: dict[str, Any], timeout_s: float | None,
+) -> Any:
     """Return a TLS socket over a connected socket, after the handshake. ``context`` and ``options``: how the
     peer is verified. ``timeout_s``: limits the whole handshake, None: no limit. Raises OSError. May switch.
     """
@@ -153,7 +157,7 @@ def _check_depth(ssl, wrapped, depth):
         raise error
 
 
-def tls_context(ssl, options):
+def tls_context(ssl: Any, options: dict[str, Any]) -> Any:
     """Return an SSLContext for the ``options`` of a URL. ``ssl``: the stdlib's module or gevent's. Reads
     certificate files, so it blocks. Raises OSError.
     """

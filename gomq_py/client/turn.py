@@ -13,7 +13,7 @@ import threading
 class Turn:
     """The exclusive right to serve a connection, which the link's thread lends to callers in ``wait``."""
 
-    def __init__(self, connection_number, wake_number):
+    def __init__(self, connection_number: int, wake_number: int) -> None:
         self._numbers = (connection_number, wake_number)
         self._wake_number = wake_number
         self.caller_waits = False  # True while the caller only waits
@@ -25,7 +25,7 @@ class Turn:
             for number in self._numbers:
                 each.register(number, select.EPOLLIN)
 
-    def wait(self, seconds):
+    def wait(self, seconds: float) -> bool:
         """In the link's thread: wait for input, lending the right. True if another thread has woken it."""
         if seconds == 0:
             return self._was_woken(self._thread_waits_for.poll(0))
@@ -35,7 +35,7 @@ class Turn:
         finally:
             self._lock.acquire()
 
-    def take(self):
+    def take(self) -> bool:
         """In a caller's thread: take the right to serve. Returns False at once if another has it."""
         if not self._lock.acquire(blocking=False):
             return False
@@ -43,7 +43,7 @@ class Turn:
         self._let_thread_wait_for(0)
         return True
 
-    def wait_as_caller(self, seconds):
+    def wait_as_caller(self, seconds: float) -> tuple[bool, bool]:
         """In a caller's thread: wait. Returns (whether something arrived, whether the link's thread must be
         woken).
         """
@@ -52,12 +52,12 @@ class Turn:
         self.caller_waits = False
         return bool(ready), self._was_woken(ready)
 
-    def give_back(self):
+    def give_back(self) -> None:
         """Give the link's thread the right to serve; wake it if input is left."""
         self._let_thread_wait_for(select.EPOLLIN)
         self._lock.release()
 
-    def close(self):
+    def close(self) -> None:
         self._thread_waits_for.close()
         self._caller_waits_for.close()
 
@@ -75,24 +75,24 @@ class Turn:
 class OwnTurn:
     """A Turn that is never lent: the threads are greenlets, or the system has no epoll."""
 
-    def __init__(self, connection_number, wake_number):
+    def __init__(self, connection_number: int, wake_number: int) -> None:
         self._wake_number = wake_number
         self._poll = select.poll()
         for number in (connection_number, wake_number):
             self._poll.register(number, select.POLLIN)
 
-    def wait(self, seconds):
+    def wait(self, seconds: float) -> bool:
         ready = self._poll.poll(int(seconds * 1000) + 1 if seconds else 0)
         return any(number == self._wake_number for number, _ in ready)
 
-    def take(self):
+    def take(self) -> bool:
         return False
 
-    def close(self):
+    def close(self) -> None:
         """Do nothing: select.poll() needs no close."""
 
 
-def make_turn(connection_number, wake_number):
+def make_turn(connection_number: int, wake_number: int) -> Turn | OwnTurn:
     """Return a Turn, or an OwnTurn where callers cannot serve the connection."""
     monkey = sys.modules.get("gevent.monkey")
     patched = monkey is not None and monkey.is_module_patched("threading")

@@ -12,7 +12,8 @@ read it; without a path the broker chooses. Without a user CONNECT has no user n
 connection_timeout (ms), cacertfile, certfile, keyfile, verify and server_name_indication.
 """
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from gomq_py.mqtt.wire.constants import MQTT_3_1, MQTT_3_1_1, MQTT_5, STRING_MAX
 
@@ -42,7 +43,7 @@ class Parameters:
     password: str = field(default="guest", repr=False)
     virtual_host: str = "/"
     tls: bool = False
-    options: dict = field(default_factory=dict, repr=False)
+    options: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass
@@ -55,24 +56,24 @@ class MQTTParameters:
     password: str | None = None
     virtual_host: str | None = None
     tls: bool = False
-    options: dict = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def user_name(self):
+    def user_name(self) -> str | None:
         """The user name for CONNECT: ``vhost:user`` if the URL has a virtual host; None without a user."""
         if self.user is None or self.virtual_host is None:
             return self.user
         return f"{self.virtual_host}:{self.user}"
 
 
-def parse_url(url):
+def parse_url(url: str) -> Parameters:
     """Parse an AMQP URL into Parameters. Raises ValueError, whose text does not show the password."""
     parts, found = _parsed(url, "amqp", (5672, 5671))
     options = query_options(parts.query, _INTEGERS, _TEXTS, "an AMQP URL")
     return Parameters(**found, virtual_host=unquote(parts.path[1:]) or "/", options=options)
 
 
-def parse_mqtt_url(url):
+def parse_mqtt_url(url: str) -> MQTTParameters:
     """Parse an MQTT URL into MQTTParameters. Raises ValueError, whose text does not show the password."""
     parts, found = _parsed(url, "mqtt", (1883, 8883))
     options = _checked(query_options(parts.query, _MQTT_INTEGERS, _MQTT_TEXTS, "an MQTT URL"))
@@ -102,7 +103,7 @@ def _parsed(url, scheme, ports):
     return parts, found
 
 
-def port_of(parts):
+def port_of(parts: SplitResult) -> int | None:
     """Return the port of a split URL, or None. Raises ValueError."""
     try:
         return parts.port
@@ -110,11 +111,13 @@ def port_of(parts):
         raise ValueError(f"the port in the URL of {parts.hostname} is not a number up to 65535") from None
 
 
-def query_options(query, integers, texts, what):
+def query_options(
+    query: str, integers: tuple[str, ...], texts: tuple[str, ...], what: str,
+) -> dict[str, Any]:
     """Return {key: value} of a URL's query: int for the keys in ``integers``, text for those in ``texts``.
     Raises ValueError for other keys and bad numbers; ``what`` names the URL in its text.
     """
-    options: dict = {}
+    options: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key in integers:
             if not value.isdecimal():

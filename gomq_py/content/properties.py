@@ -16,11 +16,15 @@ returns when the message is due, negate() copies the table for the next exchange
 that clients rarely use; the exchange then decodes the table.
 """
 from struct import Struct
+from typing import TYPE_CHECKING, Any
 
 from gomq_py import octets
 from gomq_py.content import fields
 from gomq_py.content.fields import decode_table, encode_shortstr, encode_table, seconds_of
 from gomq_py.errors import Malformed
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 CONTENT_TYPE, CONTENT_ENCODING, HEADERS, DELIVERY_MODE, PRIORITY = 0x8000, 0x4000, 0x2000, 0x1000, 0x0800
 CORRELATION_ID, REPLY_TO, EXPIRATION, MESSAGE_ID, TIMESTAMP = 0x0400, 0x0200, 0x0100, 0x0080, 0x0040
@@ -250,21 +254,37 @@ class Properties:
         "reply_to", "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id",
     )
 
-    def __init__(self, **values):
+    if TYPE_CHECKING:  # the slots are set by names of FIELDS, which a type checker cannot see
+        content_type: str | None
+        content_encoding: str | None
+        headers: dict[str, Any] | None
+        delivery_mode: int | None
+        priority: int | None
+        correlation_id: str | None
+        reply_to: str | None
+        expiration: str | None
+        message_id: str | None
+        timestamp: int | datetime | None
+        type: str | None
+        user_id: str | None
+        app_id: str | None
+        cluster_id: str | None
+
+    def __init__(self, **values: Any) -> None:
         for name, _, _ in FIELDS:
             setattr(self, name, values.pop(name, None))
         if values:
             raise TypeError(f"not a basic property: {', '.join(sorted(values))}")
 
     @classmethod
-    def decode(cls, data):
+    def decode(cls, data: bytes) -> "Properties":
         """Decode properties from wire form, flags first. Raises Malformed, also if octets follow them."""
         data = bytes(data)
         if not PropertyScan().scan_octets(data):
             raise Malformed("malformed basic properties")
         flags = _SHORT.unpack_from(data)[0]
         at = 2
-        values = {}
+        values: dict[str, Any] = {}
         for name, flag, kind in FIELDS:
             if not flags & flag:
                 continue
@@ -280,7 +300,7 @@ class Properties:
             at = end
         return cls(**values)
 
-    def encode(self):
+    def encode(self) -> bytes:
         """Encode to wire form, flags first. Raises ValueError or TypeError for a value that does not fit."""
         flags = 0
         parts = [b""]
@@ -300,7 +320,7 @@ class Properties:
         parts[0] = _SHORT.pack(flags)
         return b"".join(parts)
 
-    def as_dict(self):
+    def as_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name, _, _ in FIELDS if getattr(self, name) is not None}
 
     def __eq__(self, other):

@@ -5,7 +5,7 @@ docs/dispatcher.md describes it. Each submodule is imported when one of its name
 
 from importlib import import_module
 
-# module: names in the module
+# module: names in the module; __init__.pyi tells type checkers the same
 _MODULES = {
     "app": "Dispatcher AppTask",
     "server": "Server ServerConfig InitQueue",

@@ -18,8 +18,11 @@ import random
 import threading
 import time
 import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import datetime, timezone
 from functools import partial, update_wrapper
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from gomq_py.client.backoff import Backoff
 from gomq_py.client.url import DEFAULT_URL
@@ -27,21 +30,45 @@ from gomq_py.dispatcher.arguments import shown
 from gomq_py.dispatcher.errors import BadTask, NotDelivered
 from gomq_py.dispatcher.server import InitQueue, Server, ServerConfig
 from gomq_py.dispatcher.signatures import Signature
-from gomq_py.dispatcher.tasks import KEY_HEADER, Task, TaskConfig, check_kind
-from gomq_py.dispatcher.worker import DEFAULT_LIMIT, WorkerConfig
+from gomq_py.dispatcher.tasks import KEY_HEADER, Task, TaskConfig, TaskContext, check_kind
+from gomq_py.dispatcher.worker import DEFAULT_LIMIT, Worker, WorkerConfig
 
 
 # Ten years, the broker's limit of an interval.
 LONGEST_EVERY_S = 10 * 365 * 24 * 3600
 
+Called = ParamSpec("Called")  # of a task's function
+Sent = ParamSpec("Sent")  # the same without the uuid that a worker passes
+Result = TypeVar("Result")
+Before = TypeVar("Before", bound=Callable[[TaskContext], object])
+Failed = TypeVar("Failed", bound=Callable[[TaskContext, BaseException], object])
 
-class AppTask:
+
+class TaskOptions(TypedDict, total=False):
+    """The keywords of ``Dispatcher.task`` that do not change a task's signature, for type checkers."""
+
+    name: str | None
+    queue: str | None
+    timeout_s: float
+    retries: int
+    backoff: Backoff | float | None
+    run_in: str | None
+    priority: int | None
+    unique: bool
+    key_concurrency: int
+    every_s: float | None
+    cron: str | None
+    timezone: str | None
+
+
+class AppTask(Generic[Called, Sent, Result]):
     """A function decorated as a task. Calls run it here; ``delay`` and ``send`` run it in a worker."""
 
     def __init__(
-        self, app, function, name, queue, priority, unique, run_in, key_concurrency=1, schedule=None,
-        **options,
-    ):
+        self, app: "Dispatcher", function: Callable[Called, Result], name: str, queue: str,
+        priority: int | None, unique: bool, run_in: str | None, key_concurrency: int = 1,
+        schedule: dict[str, Any] | None = None, **options: Any,
+    ) -> None:
         """``schedule``: the times of a periodic task, fields of x-schedule. ``options``: further fields of
         the TaskConfig.
         """
@@ -59,13 +86,13 @@ class AppTask:
         self._options = options
         update_wrapper(self, function, ("__module__", "__name__", "__doc__"), ())
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Called.args, **kwargs: Called.kwargs) -> Result:
         return self.function(*args, **kwargs)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<task {self.name!r} on queue {self.queue!r}>"
 
-    def delay(self, *args, **kwargs):
+    def delay(self, *args: Sent.args, **kwargs: Sent.kwargs) -> str:
         """Send the task with these arguments, and wait for the broker's confirm. Returns the task's uuid.
 
         Raises BadArgument, NotDelivered.
@@ -73,9 +100,10 @@ class AppTask:
         return self.send(args, kwargs)
 
     def send(
-        self, args=(), kwargs=None, *, delay_s=0.0, eta=None, priority=None, unique=None, headers=None,
-        key=None,
-    ):
+        self, args: tuple[Any, ...] | list[Any] = (), kwargs: dict[str, Any] | None = None, *,
+        delay_s: float = 0.0, eta: datetime | float | None = None, priority: int | None = None,
+        unique: str | None = None, headers: dict[str, Any] | None = None, key: str | int | None = None,
+    ) -> str:
         """Send the task, and wait for the broker's confirm. Returns the task's uuid. The task runs after
         ``delay_s`` seconds or at ``eta`` (datetime or Unix seconds), higher ``priority`` first. The broker
         drops it if a recent task had the same text ``unique``. Tasks with the same ``key`` (a text or an
@@ -83,13 +111,15 @@ class AppTask:
         """
         return self.app.server.publish(self.task(args, kwargs, delay_s, eta, priority, unique, headers, key))
 
-    def submit(self, *args, **kwargs):
+    def submit(self, *args: Sent.args, **kwargs: Sent.kwargs) -> Future[str]:
         """Send the task without waiting. Returns a concurrent.futures.Future of the task's uuid."""
         return self.app.server.submit(self.task(args, kwargs))
 
     def task(
-        self, args=(), kwargs=None, delay_s=0.0, eta=None, priority=None, unique=None, headers=None, key=None,
-    ):
+        self, args: tuple[Any, ...] | list[Any] = (), kwargs: dict[str, Any] | None = None,
+        delay_s: float = 0.0, eta: datetime | float | None = None, priority: int | None = None,
+        unique: str | None = None, headers: dict[str, Any] | None = None, key: str | int | None = None,
+    ) -> Task:
         """Return the Task that ``send`` would send, with the same arguments. Raises BadArgument."""
         if eta is not None:
             try:
@@ -109,10 +139,10 @@ class AppTask:
         )
 
     @property
-    def is_periodic(self):
+    def is_periodic(self) -> bool:
         return bool(self._schedule)
 
-    def scheduled(self):
+    def scheduled(self) -> Task:
         """Return the Task that sets the task's schedule, or that deletes it if the task is not periodic.
         Raises BadArgument if the task needs arguments.
         """
@@ -131,10 +161,10 @@ class AppTask:
         return (
             str(key) if self._key_concurrency == 1 else f"{key}/{next(self._sent) % self._key_concurrency}")
 
-    def call(self, *values):
+    def call(self, *values: Any) -> Any:
         return self.signature.call(self.function, values)
 
-    def config(self, run_in=None):
+    def config(self, run_in: str | None = None) -> TaskConfig:
         """Return the TaskConfig for a worker. ``run_in``: used if the decorator does not say where to run."""
         kind = self._run_in or (
             "asyncio" if inspect.iscoroutinefunction(self.function) else run_in or "threads"
@@ -156,9 +186,10 @@ class Dispatcher:
     """
 
     def __init__(
-        self, url=DEFAULT_URL, *, queue="tasks", concurrency=DEFAULT_LIMIT, prefetch=0, delivery_limit=20,
-        priorities=0, unique_s=None, keyed=False, **server_options,
-    ):
+        self, url: str = DEFAULT_URL, *, queue: str = "tasks", concurrency: int = DEFAULT_LIMIT,
+        prefetch: int = 0, delivery_limit: int | None = 20, priorities: int = 0,
+        unique_s: float | None = None, keyed: bool = False, **server_options: Any,
+    ) -> None:
         if keyed and priorities:
             raise ValueError("queues have priorities or keys, not both")
         if not 0 <= priorities <= 255:
@@ -167,14 +198,31 @@ class Dispatcher:
         self.queue = queue
         self.concurrency = concurrency
         self.prefetch = prefetch
-        self.tasks: dict = {}
+        self.tasks: dict[str, AppTask[..., ..., Any]] = {}
         self._delivery_limit = delivery_limit
         self._priorities = priorities
         self.is_keyed = keyed
         self._unique_s = unique_s
         self._server_options = server_options
-        self._hooks: dict = {"before_task": [], "after_task": [], "failed_task": []}
+        self._hooks: dict[str, list[Any]] = {"before_task": [], "after_task": [], "failed_task": []}
         self._processes = {os.getpid(): _Process()}
+
+    @overload
+    def task(
+        self, function: Callable[Called, Result], **options: Unpack[TaskOptions],
+    ) -> AppTask[Called, Called, Result]: ...
+
+    @overload
+    def task(
+        self, function: None = None, *, with_uuid: Literal[False] = False, **options: Unpack[TaskOptions],
+    ) -> Callable[[Callable[Called, Result]], AppTask[Called, Called, Result]]: ...
+
+    @overload
+    def task(
+        self, function: None = None, *, with_uuid: Literal[True], **options: Unpack[TaskOptions],
+    ) -> Callable[
+        [Callable[Concatenate[str, Sent], Result]], AppTask[Concatenate[str, Sent], Sent, Result],
+    ]: ...
 
     def task(
         self, function=None, *, name=None, queue=None, timeout_s=0.0, retries=0, backoff=None, run_in=None,
@@ -220,28 +268,28 @@ class Dispatcher:
         self.tasks[name] = task
         return task
 
-    def before(self, hook):
+    def before(self, hook: Before) -> Before:
         """Decorator: workers call ``hook(context)`` before each task. If the hook raises, the task fails."""
         self._hooks["before_task"].append(hook)
         return hook
 
-    def after(self, hook):
+    def after(self, hook: Before) -> Before:
         """Decorator: workers call ``hook(context)`` after each task that succeeded."""
         self._hooks["after_task"].append(hook)
         return hook
 
-    def failed(self, hook):
+    def failed(self, hook: Failed) -> Failed:
         """Decorator: workers call ``hook(context, error)`` whenever a task fails or times out."""
         self._hooks["failed_task"].append(hook)
         return hook
 
     @property
-    def queues(self):
+    def queues(self) -> list[str]:
         """The sorted names of all queues that the tasks use."""
         return sorted({self.queue, *(task.queue for task in self.tasks.values())})
 
     @property
-    def server(self):
+    def server(self) -> Server:
         """The Server (connection) of this process, made at the first use. Forked processes make their own."""
         process = self._process()
         with process.lock:
@@ -251,13 +299,13 @@ class Dispatcher:
                 process.server = Server(ServerConfig(**{**self._server_options, **own}))
             return process.server
 
-    def send(self, name, *args, queue=None):
+    def send(self, name: str, *args: Any, queue: str | None = None) -> str:
         """Send a task whose function may be unknown here. The values decide the argument types."""
         if name in self.tasks:
             raise BadTask(f"task {name!r} is known here: use its delay(), which checks the arguments")
         return self.server.publish(Task(name, list(args), routing_key=queue or self.queue))
 
-    def set_schedules(self, queues=None):
+    def set_schedules(self, queues: list[str] | None = None) -> None:
         """Have the broker send the periodic tasks of these queues (None: all queues) at their times, and send
         the other tasks at none. Raises NotDelivered, NotSupported.
         """
@@ -272,14 +320,17 @@ class Dispatcher:
                 except NotDelivered as error:  # its user may have no right to write to the delayed exchange
                     self.server.logger.warning("an earlier schedule may go on: %s", error)
 
-    def drop_schedule(self, name, queue=None):
+    def drop_schedule(self, name: str, queue: str | None = None) -> None:
         """Delete the schedule of a task whose function is gone. ``queue``: the app's by default. Raises
         NotDelivered.
         """
         queue = queue or self.queue
         self.server.publish(Task(name, routing_key=queue, schedule={"name": schedule_name(queue, name)}))
 
-    def workers(self, queues=None, concurrency=None, run_in=None, name="worker"):
+    def workers(
+        self, queues: list[str] | None = None, concurrency: int | None = None, run_in: str | None = None,
+        name: str = "worker",
+    ) -> list[Worker]:
         """Set the schedules of these queues (None: all queues), and start a Worker for each of them. Returns
         the list of Workers.
         """
@@ -299,9 +350,9 @@ class Dispatcher:
             worker.start()
         return made
 
-    def arguments(self, queue, delays):
+    def arguments(self, queue: str, delays: Any) -> dict[str, Any]:
         """Return the arguments to declare a queue. ``delays``: BrokerDelays or QueueDelays."""
-        arguments = {}
+        arguments: dict[str, Any] = {}
         if self._priorities:
             arguments["x-max-priority"] = self._priorities
         if self.is_keyed:
@@ -314,7 +365,7 @@ class Dispatcher:
             }
         return arguments
 
-    def close(self, timeout_s=None):
+    def close(self, timeout_s: float | None = None) -> bool:
         """Wait up to ``timeout_s`` for running tasks, then disconnect. Returns True if all have finished."""
         server = self._process().server
         return True if server is None else server.close(timeout_s)
@@ -360,6 +411,6 @@ class _Process:
     """An app's state in one process; a forked process makes a new _Process."""
 
     # A fork copies neither the thread that serves the connection nor a thread that holds the lock.
-    def __init__(self):
-        self.server = None
+    def __init__(self) -> None:
+        self.server: Server | None = None
         self.lock = threading.Lock()

@@ -46,7 +46,7 @@ class Retry(DispatcherError):
     The constructor raises BadTask if the delay is invalid.
     """
 
-    def __init__(self, reason="the task asks for it", delay_s=None):
+    def __init__(self, reason: str = "the task asks for it", delay_s: float | None = None) -> None:
         super().__init__(reason)
         self.delay_s = None if delay_s is None else checked_delay_s(delay_s)
 
@@ -55,7 +55,7 @@ class Reject(DispatcherError):
     """A task raises Reject to be dead-lettered at once, without further attempts."""
 
 
-def checked_delay_s(seconds):
+def checked_delay_s(seconds: float) -> float:
     """Return the seconds as a float, at least 0.
 
     Raises BadTask unless they are an int or float: callers must convert Decimal, Fraction and numpy's

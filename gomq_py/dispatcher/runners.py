@@ -14,12 +14,13 @@ import queue
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 
 from gomq_py.dispatcher.arguments import name_of, text_of
 from gomq_py.dispatcher.errors import DispatcherError, Retry
 from gomq_py.dispatcher.processes import Child, leave_fork
-from gomq_py.dispatcher.tasks import check_has_run, set_current
+from gomq_py.dispatcher.tasks import TaskContext, check_has_run, set_current
 
 _LOG = logging.getLogger("gomq_py.dispatcher")
 # Pause before retrying a task for which no process could be started.
@@ -31,18 +32,18 @@ class Hooks:
     fails the task; errors in ``after_task`` and ``failed_task`` are only logged.
     """
 
-    def __init__(self, logger):
-        self.before_task: list = []
-        self.after_task: list = []
-        self.failed_task: list = []
+    def __init__(self, logger: logging.Logger) -> None:
+        self.before_task: list[Callable[[TaskContext], object]] = []
+        self.after_task: list[Callable[[TaskContext], object]] = []
+        self.failed_task: list[Callable[[TaskContext, BaseException], object]] = []
         self._log = logger
 
-    def before(self, context):
+    def before(self, context: TaskContext) -> None:
         """Call the ``before_task`` hooks, in the thread or greenlet that then runs the task."""
         for hook in self.before_task:
             hook(context)
 
-    def ended(self, context, error):
+    def ended(self, context: TaskContext, error: BaseException | None) -> None:
         """Call the ``after_task`` hooks if ``error`` is None, otherwise the ``failed_task`` hooks."""
         hooks, arguments = (self.after_task, (context,)) if error is None else (
             self.failed_task, (context, error))

@@ -15,19 +15,22 @@ import threading
 import time
 from concurrent.futures import Future, TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 from gomq_py.client.backoff import Backoff
 from gomq_py.client.errors import ChannelClosed, Disconnected, NotConfirmed
 from gomq_py.client.link import Link
 from gomq_py.client.publisher import Publisher
 from gomq_py.client.url import DEFAULT_URL
+from gomq_py.content.properties import Properties
 from gomq_py.dispatcher.delays import delays_of
 from gomq_py.dispatcher.errors import (
     LONGEST_DELAY_S, BadTask, DispatcherError, NotDelivered, NotSupported, ServiceDisconnected,
     checked_delay_s,
 )
-from gomq_py.dispatcher.worker import Worker
+from gomq_py.dispatcher.tasks import Task, TaskConfig
+from gomq_py.dispatcher.worker import Worker, WorkerConfig
 
 _LOG = logging.getLogger("gomq_py.dispatcher")
 # A delayed task needs a declaration first, so it waits here for a connection.
@@ -42,7 +45,7 @@ class InitQueue:
     """
 
     name: str
-    binding_keys: list = field(default_factory=list)
+    binding_keys: list[str] = field(default_factory=list)
     arguments: Any = field(default_factory=dict)
 
 
@@ -62,7 +65,7 @@ class ServerConfig:
     url: str = DEFAULT_URL
     exchange: str = "dispatcher"
     default_routing_key: str = ""
-    init_queues: list = field(default_factory=list)
+    init_queues: list[InitQueue] = field(default_factory=list)
     reconnection_retries: int | None = 25
     reconnection_interval_s: float = 1.0
     reconnection_most_s: float = 30.0
@@ -71,10 +74,10 @@ class ServerConfig:
     tls_context: Any = None
     heartbeat_s: int | None = 30
     name: str | None = None
-    logger: Any = _LOG
-    on_connection_broken: Any = None
+    logger: logging.Logger = _LOG
+    on_connection_broken: Callable[[BaseException], object] | None = None
 
-    def check(self):
+    def check(self) -> None:
         """Raise ValueError if a field is invalid."""
         if not self.exchange:
             raise ValueError("Can't bind key to queue without exchange")
@@ -97,15 +100,15 @@ class Server:
     ``connection_broken``: an Event, set when the Server stops reconnecting.
     """
 
-    def __init__(self, config=None):
+    def __init__(self, config: ServerConfig | None = None) -> None:
         self.config = config or ServerConfig()
         self.config.check()
         self.connection_broken = threading.Event()
         self.logger = self.config.logger
         self.delays: Any = None  # BrokerDelays or QueueDelays, once connected
         self._publisher = Publisher()
-        self._workers: dict = {}
-        self._put_off: dict = {}  # Future of a delayed task -> the task, until connected
+        self._workers: dict[str, Worker] = {}
+        self._put_off: dict[Future[str], Task] = {}  # Future of a delayed task -> the task, until connected
         self._closing = False
         self._control: Any = None  # the channel for declaring; for the link's thread
         backoff = Backoff(
@@ -121,17 +124,17 @@ class Server:
         )
         self.link.start()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
-    def is_connected(self):
+    def is_connected(self) -> bool:
         return self.link.is_up
 
-    def publish(self, task, timeout_s=None):
+    def publish(self, task: Task, timeout_s: float | None = None) -> str:
         """Send a task, and wait for the broker's confirm. Returns the task's uuid.
 
         Raises BadTask, ServiceDisconnected, or NotDelivered if the broker refuses the task or no queue is
@@ -158,14 +161,14 @@ class Server:
             raise error if isinstance(error, DispatcherError) else _translated(task, error)
         return task.uuid
 
-    def submit(self, task):
+    def submit(self, task: Task) -> Future[str]:
         """Send a task without waiting. Returns a Future of its uuid, for ``asyncio.wrap_future`` for example.
 
         Raises BadTask.
         """
         return self._send(self._placed(task), task)
 
-    def new_worker(self, config, tasks=None):
+    def new_worker(self, config: WorkerConfig, tasks: dict[str, TaskConfig] | None = None) -> Worker:
         """Declare a worker's queue; return the Worker, which is not started. ``tasks``: {name: TaskConfig}.
         """
         if self._closing:
@@ -183,17 +186,17 @@ class Server:
             raise
         return worker
 
-    def get_worker(self, name):
+    def get_worker(self, name: str) -> Worker:
         """Return the worker of this name. Raises KeyError, whose text lists the workers' names."""
         if name not in self._workers:
             raise KeyError(f"no worker {name!r}: there are {', '.join(sorted(self._workers)) or 'none'}")
         return self._workers[name]
 
     @property
-    def workers(self):
+    def workers(self) -> list[Worker]:
         return list(self._workers.values())
 
-    def close(self, timeout_s=None):
+    def close(self, timeout_s: float | None = None) -> bool:
         """Stop consuming, wait up to ``timeout_s`` for running tasks, and disconnect. Returns True if all
         tasks have finished; unfinished tasks return to their queues.
         """
@@ -209,7 +212,7 @@ class Server:
         self.link.close()
         return all(finished)
 
-    def abort(self):
+    def abort(self) -> None:
         """Cut the connection. Unfinished tasks return to their queues at once."""
         self._closing = True
         self.link.abort()
@@ -217,11 +220,15 @@ class Server:
 
     # Called by workers, in the link's thread.
 
-    def send_copy(self, exchange, routing_key, body, properties):
+    def send_copy(
+        self, exchange: str, routing_key: str, body: bytes, properties: Properties,
+    ) -> Future[None]:
         """Publish a copy of a message for a worker. Returns a Future, done at the broker's confirm."""
         return self._publisher.publish(exchange, routing_key, body, properties)
 
-    def send_later(self, routing_key, body, properties, delay_s):
+    def send_later(
+        self, routing_key: str, body: bytes, properties: Properties, delay_s: float,
+    ) -> Future[None]:
         """Publish a message that reaches the tasks' exchange after ``delay_s`` seconds. Returns a Future,
         done at the broker's confirm.
         """
@@ -230,7 +237,7 @@ class Server:
         properties.headers = {**(properties.headers or {}), **headers}
         return self._publisher.publish(exchange, routing_key, body, properties)
 
-    def forget(self, worker):
+    def forget(self, worker: Worker) -> None:
         self._workers.pop(worker.name, None)
 
     # The rest is private.

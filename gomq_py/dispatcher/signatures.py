@@ -10,17 +10,23 @@ annotation the value decides the type.
 import inspect
 import types
 import typing
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeAlias
 
 from gomq_py.dispatcher.arguments import INTEGERS, convert, shown, type_of
 from gomq_py.dispatcher.errors import BadArgument, BadTask
 from gomq_py.dispatcher.tasks import Argument
 
-Int8, Int16 = Annotated[int, "int8"], Annotated[int, "int16"]
-Int32, Int64 = Annotated[int, "int32"], Annotated[int, "int64"]
-UInt8, UInt16 = Annotated[int, "uint8"], Annotated[int, "uint16"]
-UInt32, UInt64 = Annotated[int, "uint32"], Annotated[int, "uint64"]
-Float32 = Annotated[float, "float32"]
+# One a line: a type checker takes a name of several in a line for a variable.
+Int8: TypeAlias = Annotated[int, "int8"]
+Int16: TypeAlias = Annotated[int, "int16"]
+Int32: TypeAlias = Annotated[int, "int32"]
+Int64: TypeAlias = Annotated[int, "int64"]
+UInt8: TypeAlias = Annotated[int, "uint8"]
+UInt16: TypeAlias = Annotated[int, "uint16"]
+UInt32: TypeAlias = Annotated[int, "uint32"]
+UInt64: TypeAlias = Annotated[int, "uint64"]
+Float32: TypeAlias = Annotated[float, "float32"]
 
 _WIRE = {bool: "bool", int: "int", float: "float64", str: "string"}
 _JSON_KINDS = {list: list, dict: dict, tuple: list, set: list}
@@ -30,7 +36,7 @@ _P = inspect.Parameter
 class Signature:
     """The argument types of one task. ``skip``: count of first parameters that the worker supplies (uuid)."""
 
-    def __init__(self, name, function, skip=0):
+    def __init__(self, name: str, function: Callable[..., Any], skip: int = 0) -> None:
         self.name = name
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = list(inspect.signature(function).parameters.values())
@@ -42,7 +48,7 @@ class Signature:
         self._kinds = [_kind_of(hints.get(each.name, Any)) for each in self._parameters]
         self._signature = inspect.Signature([each.replace(annotation=_P.empty) for each in self._parameters])
 
-    def arguments(self, args, kwargs):
+    def arguments(self, args: tuple[Any, ...] | list[Any], kwargs: dict[str, Any]) -> list[Argument]:
         """Return the Arguments to send for a call, in order and with defaults. Raises BadArgument."""
         try:
             bound = self._signature.bind(*args, **kwargs)
@@ -61,7 +67,7 @@ class Signature:
                     ) from None
         return found
 
-    def check(self, values, type_names):
+    def check(self, values: list[Any], type_names: list[str]) -> None:
         """Raise BadArgument if the function does not accept these values. The caller adds the task's name."""
         least, most = _counts(self._parameters)
         _check_count(len(values), least, most)
@@ -72,7 +78,7 @@ class Signature:
             except BadArgument as error:
                 raise BadArgument(f"argument {number + 1} ({self._parameters[at].name!r}): {error}") from None
 
-    def call(self, function, values):
+    def call(self, function: Callable[..., Any], values: tuple[Any, ...] | list[Any]) -> Any:
         """Call the function with received values, keyword-only parameters by name."""
         names = [each.name for each in (*self._skip, *self._parameters)]
         keyword_only = sum(1 for each in self._parameters if each.kind is _P.KEYWORD_ONLY)
@@ -82,7 +88,7 @@ class Signature:
         return function(*values[:first], **dict(zip(names[-keyword_only:], values[first:])))
 
 
-def check_of(function, skip):
+def check_of(function: Callable[..., Any], skip: int) -> Callable[[list[Any], Any], None]:
     """Return a function that checks only the number of a task's arguments, for tasks without a Signature.
 
     ``skip``: count of first parameters that the worker supplies.

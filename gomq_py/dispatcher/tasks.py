@@ -13,9 +13,11 @@ import json
 import math
 import types
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from gomq_py.client.backoff import Backoff
 from gomq_py.content.properties import Properties
 from gomq_py.dispatcher.arguments import brief, convert, shown, type_of
 from gomq_py.dispatcher.errors import BadArgument, BadTask, DispatcherError
@@ -37,7 +39,8 @@ QUEUE_HEADER, WORKER_HEADER = "x-task-queue", "x-task-worker"
 # Greatest attempt count accepted: anybody may write the header, which holds 64 bits.
 _MOST_COUNTED = 2**31
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
-_current: contextvars.ContextVar = contextvars.ContextVar("gomq_py.dispatcher.task", default=None)
+_current: "contextvars.ContextVar[TaskContext | None]" = contextvars.ContextVar(
+    "gomq_py.dispatcher.task", default=None)
 
 
 @dataclass(slots=True)
@@ -62,16 +65,16 @@ class Task:
     """
 
     name: str
-    args: list = field(default_factory=list)
+    args: list[Any] = field(default_factory=list)
     uuid: str = ""
     routing_key: str = ""
-    headers: dict = field(default_factory=dict)
+    headers: dict[str, Any] = field(default_factory=dict)
     priority: int | None = None
     delay_s: float = 0.0
     unique: str = ""
     schedule: dict | None = None
 
-    def encode(self):
+    def encode(self) -> bytes:
         """Return the message's body. Raises BadTask, or BadArgument, whose text names the argument."""
         if not self.name:
             raise BadTask("Task name was not passed")
@@ -108,7 +111,7 @@ class Task:
         if self.priority is not None and self.priority not in range(256):
             raise BadTask(f"task {shown(self.name)}: a priority is from 0 to 255, not {shown(self.priority)}")
 
-    def properties(self, more_headers=None):
+    def properties(self, more_headers: dict[str, Any] | None = None) -> Properties:
         return Properties(
             content_type=CONTENT_TYPE, delivery_mode=PERSISTENT, priority=self.priority,
             headers={**self.headers, **(more_headers or {})},
@@ -121,10 +124,10 @@ class Received:
 
     uuid: str
     name: str
-    args: list
+    args: list[Any]
 
 
-def decode(body):
+def decode(body: bytes) -> Received:
     """Decode a message's body into a Received. Raises BadTask if the body is no task."""
     if not body:
         raise BadTask("the message is empty: a task is a JSON object")
@@ -147,7 +150,7 @@ def decode(body):
     )
 
 
-def counted(headers, name, default):
+def counted(headers: dict[str, Any], name: str, default: int) -> int:
     """Return the count in a header, or ``default`` if the header is missing or invalid."""
     value = headers.get(name, default)
     counts = isinstance(value, int) and not isinstance(value, bool) and value >= 0
@@ -168,16 +171,16 @@ class TaskConfig:
         check(values, types)       raises BadArgument to refuse arguments
     """
 
-    function: Any
+    function: Callable[..., Any]
     timeout_s: float = 0.0
     task_uuid_as_first_arg: bool = False
     run_in: str = "threads"
     retries: int = 0
-    backoff: Any = None
+    backoff: Backoff | None = None
     dead_letter: bool = False
-    check: Any = None
+    check: Callable[[list[Any], list[str]], object] | None = None
 
-    def check_limits(self, name):
+    def check_limits(self, name: str) -> None:
         """Raise ValueError if timeout or retries are invalid. ``name``: the task's, for the error's text."""
         timeout_s, retries = self.timeout_s, self.retries
         if (
@@ -196,15 +199,15 @@ class TaskContext:
 
     uuid: str
     name: str
-    args: list
-    headers: dict
+    args: list[Any]
+    headers: dict[str, Any]
     attempt: int
     queue: str
     worker: str
     redelivered: bool
 
 
-def check_kind(name, function, run_in):
+def check_kind(name: str, function: Callable[..., Any], run_in: str) -> None:
     """Raise ValueError for a function whose body a call does not run, for the way ``run_in``."""
     # A generator, or a coroutine function if ``run_in`` is not asyncio.
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -213,18 +216,18 @@ def check_kind(name, function, run_in):
         raise ValueError(f"task {name!r} is a coroutine function: it runs in asyncio, and not in {run_in}")
 
 
-def check_has_run(result):
+def check_has_run(result: object) -> None:
     """Raise DispatcherError if a task's result is a coroutine, because then the function has not run."""
     if type(result) is types.CoroutineType:
         result.close()
         raise DispatcherError("the function returned a coroutine, which runs in asyncio only (run_in)")
 
 
-def current_task():
+def current_task() -> TaskContext | None:
     """Return the TaskContext of the running task; None outside of tasks and with ``run_in="processes"``."""
     return _current.get()
 
 
-def set_current(context):
+def set_current(context: TaskContext | None) -> None:
     """Set the result of ``current_task()``. Only runners call this."""
     _current.set(context)

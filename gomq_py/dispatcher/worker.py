@@ -19,7 +19,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gomq_py.client.backoff import Backoff
-from gomq_py.client.errors import ClientError, Disconnected
+from gomq_py.client.channel import Channel
+from gomq_py.client.connection import Connection
+from gomq_py.client.errors import ChannelClosed, ClientError, Disconnected
 from gomq_py.dispatcher import tasks as wire
 from gomq_py.dispatcher.arguments import convert, name_of, on_one_line, shown, text_of, trace_of
 from gomq_py.dispatcher.copies import Copies
@@ -49,16 +51,16 @@ class WorkerConfig:
 
     queue: str
     name: str
-    binding_keys: list = field(default_factory=list)
+    binding_keys: list[str] = field(default_factory=list)
     limit: int = DEFAULT_LIMIT
     prefetch: int = 0
-    arguments: dict = field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)
     dead_letters: str | None = None
-    dead_letter_arguments: dict = field(default_factory=dict)
+    dead_letter_arguments: dict[str, Any] = field(default_factory=dict)
     unknown_retries: int = 5
-    unknown_backoff: Any = None
+    unknown_backoff: Backoff | None = None
 
-    def check(self):
+    def check(self) -> None:
         """Raise ValueError if a field is invalid."""
         if not self.queue:
             raise ValueError("Empty queue name passed")
@@ -75,7 +77,7 @@ class WorkerConfig:
 class Worker:
     """Runs the tasks of one queue. Made by ``Server.new_worker``. ``failed_count``: count of failed runs."""
 
-    def __init__(self, server, config, task_configs):
+    def __init__(self, server: Any, config: WorkerConfig, task_configs: dict[str, wire.TaskConfig]) -> None:
         self.config = config
         self.name = config.name
         self.tasks = {name: _checked(name, task) for name, task in task_configs.items()}
@@ -87,27 +89,27 @@ class Worker:
         self._unknown_backoff = config.unknown_backoff or Backoff(1.0, 60.0)
         self._channel: Any = None
         self.is_consuming = False  # started and not stopped
-        self._running: dict = {}  # invocation -> True, until it is settled
+        self._running: dict[Invocation, bool] = {}  # invocation -> True, until it is settled
         self._idle = threading.Event()
         self._idle.set()
         self._copies = Copies(self.name, server, self._idle.clear, self._note_idle)
-        self._runners: dict = {}
+        self._runners: dict[str, Any] = {}
         self._watch_at: float | None = None  # when timeouts are checked next
 
     @property
-    def running_count(self):
+    def running_count(self) -> int:
         """Count of tasks that are delivered and not settled."""
         return len(self._running)
 
-    def start(self):
+    def start(self) -> None:
         """Consume from the queue, also after each reconnect."""
         self._server.link.call(self._start)
 
-    def stop(self):
+    def stop(self) -> None:
         """Stop consuming. Tasks that have not begun return to the queue."""
         self._call(self._stop)
 
-    def close(self, timeout_s=None):
+    def close(self, timeout_s: float | None = None) -> bool:
         """Stop, wait up to ``timeout_s`` for running tasks, leave the Server. True if all have finished."""
         self.stop()
         finished = self._idle.wait(timeout_s)
@@ -123,7 +125,7 @@ class Worker:
 
     # Called by the server, in the link's thread.
 
-    def up(self, connection):
+    def up(self, connection: Connection) -> None:
         """Declare the queues over a new connection, and consume if the worker is started."""
         channel = connection.channel()
         self.declare(channel)
@@ -132,7 +134,7 @@ class Worker:
         self._channel = channel
         self._consume()
 
-    def declare(self, channel):
+    def declare(self, channel: Channel) -> None:
         config, exchange = self.config, self._server.config.exchange
         channel.queue_declare(config.queue, durable=True, arguments=config.arguments)
         for key in (*config.binding_keys, RETURN_KEY + config.queue):
@@ -140,13 +142,13 @@ class Worker:
         if self._dead_letters:
             channel.queue_declare(self._dead_letters, durable=True, arguments=config.dead_letter_arguments)
 
-    def down(self, error):
+    def down(self, error: BaseException | None) -> None:
         """Forget tasks that have not begun: the broker redelivers them after a lost connection or channel."""
         self._channel = None
         self._take_back()
         self._copies.cancel()
 
-    def channel_closed(self, connection, error):
+    def channel_closed(self, connection: Connection, error: ChannelClosed) -> bool:
         """Return True, and open a new channel, if the closed channel was this worker's; else False."""
         if self._channel is None or not error.is_same(self._channel.error):
             return False
@@ -155,7 +157,7 @@ class Worker:
         self.up(connection)
         return True
 
-    def end(self, error):
+    def end(self, error: BaseException | None) -> None:
         """Stop for good, because the Server no longer reconnects. Running tasks may finish, but other workers
         may run them, too.
         """

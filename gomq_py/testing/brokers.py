@@ -9,89 +9,110 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Self
 
-from gomq_py.embedded import Broker, url_of
+from gomq_py.embedded import Addresses, Broker
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from pika import ConnectionParameters
 
 STOP_TIMEOUT_S = 30
+STOP = json.dumps({"verb": "stop"})
 NOT_RUNNING = "the broker is not running: start() it first"
+# Protocol -> its port in a container of RabbitMQ.
+CONTAINER_PORTS = {"amqp": 5672, "amqps": 5671, "mqtt": 1883, "mqtts": 8883, "http": 15672, "https": 15671}
 # Options with a port; 0: any free port.
-PORTS = (
-    "amqp_port", "amqps_port", "mqtt_port", "mqtts_port", "http_port", "https_port", "metrics_http_port"
-)
+PORTS = (*(f"{protocol}_port" for protocol in CONTAINER_PORTS), "metrics_http_port")
 
 
-class ChildBroker:
+class ChildBroker(Addresses):
     """A broker in a child process: ``with ChildBroker() as broker: connect(broker.amqp_url)``.
 
     Takes the keywords of ``gomq_py.Broker``. With ``sync=True`` it flushes messages to disk, otherwise not: a
-    kill loses no message even so, but a power cut may.
+    kill loses no message even so, but a power cut may. ``tls=True`` opens listeners with TLS for AMQP and
+    MQTT, with a new certificate for localhost and 127.0.0.1, which needs the package trustme; ``ca_file`` is
+    the certificate of its authority.
     """
 
-    def __init__(self, data_dir=None, **options):
+    def __init__(
+        self, data_dir: "str | PathLike[str] | None" = None, *, tls: bool = False, **options: Any,
+    ) -> None:
         """Raises TypeError or ValueError if ``gomq_py.Broker`` refuses the options."""
         Broker(data_dir, **options)  # only checks the options
-        self._own_folder = tempfile.mkdtemp(prefix="gomq-test-") if data_dir is None else None
-        self.data_dir = str(data_dir or self._own_folder)
+        self._own_folder = ""
+        self._owns_data = data_dir is None
+        self._tls = tls
+        self.data_dir = str(data_dir or "")
+        self.ca_file = ""
         self._options = {
-            "sync": False, "mqtt_port": 0, **{name: _plain(value) for name, value in options.items()}
+            "sync": False, "mqtt_port": 0, **({"amqps_port": 0, "mqtts_port": 0} if tls else {}),
+            **{name: _plain(name, value) for name, value in options.items()},
         }
-        self._process = None
-        self._log = None  # file of the child's standard error, from the first start on
+        self._process: subprocess.Popen[str] | None = None
+        self._log: Any = None  # file of the child's standard error, from the first start on
         self._logged = ""  # the log's content when it was closed
-        self._reserved = []
-        self.addresses = {}
+        self._reserved: list[socket.socket] = []
+        self._addresses = {}
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # life
 
-    def start(self):
+    def start(self) -> Self:
         """Start the child, and return when clients can connect. A restarted child has the same ports.
 
         Raises RuntimeError, whose text has the reason, if the broker cannot start.
         """
         if self._process is not None:
             raise RuntimeError("this broker is running already")
+        self._make_own_folder()
         self._reserve_ports()
         self._log = self._log or tempfile.TemporaryFile(prefix="gomq-test-log-")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "gomq_py.testing.child", self.data_dir, json.dumps(self._options)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True)
+            [
+                sys.executable, "-m", "gomq_py.testing.child", self.data_dir, json.dumps(self._options),
+                self._own_folder,
+            ],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True,
+            # Ctrl-C and a kill of the whole group are for the tests; the child ends when they have ended.
+            start_new_session=True)
         try:
-            self.addresses = {
+            self._addresses = {
                 protocol: tuple(address) for protocol, address in self._answer()["addresses"].items()
             }
         except BaseException:
             self._process.kill()
             self._end()
             raise
-        for protocol, (_, port) in self.addresses.items():
+        for protocol, (_, port) in self._addresses.items():
             self._options[f"{protocol}_port"] = port
         return self
 
-    def stop(self):
+    def stop(self) -> None:
         """Stop the broker in order: connections are closed with code 320, and its data are kept."""
         if self._process is not None:
             with suppress(BrokenPipeError):
-                self._process.stdin.close()
+                print(STOP, file=self._process.stdin, flush=True)
             self._end()
 
-    def kill(self):
+    def kill(self) -> None:
         """Kill the broker with SIGKILL, like a crash. Confirmed messages survive."""
         if self._process is None:
             raise RuntimeError(NOT_RUNNING)
         self._process.send_signal(signal.SIGKILL)
         self._end()
 
-    def restart(self):
+    def restart(self) -> Self:
         self.stop()
         return self.start()
 
-    def close(self):
+    def close(self) -> None:
         """Cut all connections, stop the broker, and delete the data folder unless the caller supplied it."""
         if self.is_running:
             with suppress(RuntimeError):  # just ended
@@ -103,15 +124,16 @@ class ChildBroker:
             self._log = None
         while self._reserved:
             self._reserved.pop().close()
-        if self._own_folder is not None:
+        if self._own_folder:
             shutil.rmtree(self._own_folder, ignore_errors=True)
+            self._own_folder = ""
 
     @property
-    def is_running(self):
+    def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
     @property
-    def log_text(self):
+    def log_text(self) -> str:
         """The broker's log since the first start(). Option ``log_level`` decides how much is logged."""
         if self._log is None:
             return self._logged
@@ -122,56 +144,64 @@ class ChildBroker:
     # addresses
 
     @property
-    def amqp_url(self):
-        """The AMQP URL of the default vhost, for the user guest."""
-        return self.url()
-
-    @property
-    def mqtt_port(self):
+    def mqtt_port(self) -> int:
         """The port of the MQTT listener."""
-        if not self.addresses:
-            raise RuntimeError(NOT_RUNNING)
-        return self.addresses["mqtt"][1]
+        return self._address("mqtt")[1]
 
-    @property
-    def mqtt_url(self):
-        """The MQTT URL of the default vhost, for the user guest: ``mqtt://guest:guest@HOST:PORT``."""
-        return self.url(protocol="mqtt", vhost="")
+    # addresses, by the names that a testcontainers.rabbitmq.RabbitMqContainer has for them
 
-    def url(self, user="guest", password="guest", vhost="/", protocol="amqp"):
-        """Return a URL of this broker with these parts, which are percent-encoded."""
-        if not self.addresses:
-            raise RuntimeError(NOT_RUNNING)
-        host, port = self.addresses[protocol]
-        return url_of(protocol, user, password, host, port, vhost)
+    def get_connection_params(self) -> "ConnectionParameters":
+        """The parameters of a pika connection to the default vhost, for the user guest."""
+        import pika
+        return pika.URLParameters(self.amqp_url)
+
+    def get_container_host_ip(self) -> str:
+        return self._address("amqp")[0]
+
+    def get_exposed_port(self, port: int) -> int:
+        """The port that serves what a container of RabbitMQ serves at ``port``: 5672 for AMQP, 1883 for MQTT,
+        15672 for the management API. Raises ValueError for a port that such a container has not.
+        """
+        for protocol, usual in CONTAINER_PORTS.items():
+            if usual == int(port):
+                return self._address(protocol)[1]
+        raise ValueError(f"{port} is none of {', '.join(map(str, CONTAINER_PORTS.values()))}")
+
+    # vhosts
+
+    def create_vhost(self, name: str) -> "ChildVHost":
+        """Create a vhost in which the user guest has all rights, or find it: ``with`` deletes it at its end.
+        """
+        self._ask("create_vhost", name)
+        return ChildVHost(self, name)
 
     # switches: see chaos.Chaos
 
-    def drop_connections(self):
+    def drop_connections(self) -> int:
         """Cut all connections without a close handshake. Returns their count."""
-        return self._ask("drop_connections")
+        return int(self._ask("drop_connections"))
 
-    def close_connections(self, reason="closed by a test"):
+    def close_connections(self, reason: str = "closed by a test") -> int:
         """Close all connections with 320 CONNECTION_FORCED, over MQTT 5 with 0x98. Returns their count."""
-        return self._ask("close_connections", reason)
+        return int(self._ask("close_connections", reason))
 
-    def refuse_logins(self, refuse=True):
+    def refuse_logins(self, refuse: bool = True) -> None:
         """Refuse every password from now on; ``refuse_logins(False)`` ends this."""
         self._ask("refuse_logins", refuse)
 
-    def delay_confirms(self, seconds):
+    def delay_confirms(self, seconds: float) -> None:
         """Delay each publisher confirm, on all channels, by ``seconds``; 0 ends this."""
         self._ask("delay_confirms", seconds)
 
-    def nack_confirms(self, every):
+    def nack_confirms(self, every: int) -> None:
         """Nack one in ``every`` publishes (2: every second publish); 0 ends this."""
         self._ask("nack_confirms", every)
 
-    def trip_alarm(self, reason="low on memory"):
+    def trip_alarm(self, reason: str | None = "low on memory") -> None:
         """Raise a resource alarm, which blocks publishers by connection.blocked; None ends the alarm."""
         self._ask("trip_alarm", reason)
 
-    def calm(self):
+    def calm(self) -> None:
         self._ask("calm")
 
     def _reserve_ports(self):
@@ -188,6 +218,30 @@ class ChildBroker:
                 holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 holder.bind(("127.0.0.1", 0))
                 self._options[name] = holder.getsockname()[1]
+
+    def _make_own_folder(self):
+        """Make a temporary folder, unless there is one, for data and certificates that are not the caller's.
+        """
+        if self._own_folder or not (self._owns_data or self._tls):
+            return
+        self._own_folder = tempfile.mkdtemp(prefix="gomq-test-")
+        if self._owns_data:
+            self.data_dir = os.path.join(self._own_folder, "data")
+        if self._tls:
+            self._options |= self._make_certificate()
+
+    def _make_certificate(self):
+        """Make a certificate in our own folder; return the options that name it."""
+        import trustme
+        authority = trustme.CA()
+        certificate = authority.issue_cert("localhost", "127.0.0.1", "::1")
+        self.ca_file, chain, key = (
+            os.path.join(self._own_folder, f"{name}.pem") for name in ("ca", "cert", "key"))
+        authority.cert_pem.write_to_path(self.ca_file)
+        certificate.private_key_pem.write_to_path(key)
+        for pem in certificate.cert_chain_pems:
+            pem.write_to_path(chain, append=True)
+        return {"tls_cert": chain, "tls_key": key}
 
     def _ask(self, verb, *arguments):
         """Send a command to the child and return its answer.
@@ -222,6 +276,33 @@ class ChildBroker:
                 process.stdin.close()
 
 
-def _plain(value):
-    """Return a path as text, because JSON has no paths; other values are returned unchanged."""
+class ChildVHost(Addresses):
+    """A vhost of a ChildBroker, with the broker's URLs for it. Over MQTT its user is ``NAME:guest``."""
+
+    def __init__(self, broker: ChildBroker, name: str) -> None:
+        self.broker = broker
+        self.name = self._vhost = name
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.delete()
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        return self.broker.addresses
+
+    def delete(self) -> None:
+        """Delete the vhost with all that is in it, and close its connections."""
+        self.broker._ask("delete_vhost", self.name)
+
+    def _address(self, protocol: str) -> tuple[str, int]:
+        return self.broker._address(protocol)
+
+
+def _plain(name, value):
+    """Return a path as text, because JSON has no paths, and a port as a number; other values unchanged."""
+    if name in PORTS:
+        return int(value)
     return str(value) if isinstance(value, PurePath) else value

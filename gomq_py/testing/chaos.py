@@ -4,6 +4,7 @@ It runs in the broker's thread and acts on the launcher's parts. Clients see wha
 confirmed messages survive. Only ``gomq_py.testing`` adds it to a broker.
 """
 from collections import deque
+from typing import Any
 
 import gevent
 
@@ -22,7 +23,7 @@ LONGEST_DELAY_S = 86400
 class Chaos:
     """Makes one broker misbehave, for tests. No method waits. ``calm`` ends all misbehaviour."""
 
-    def __init__(self, launcher):
+    def __init__(self, launcher: Any) -> None:
         self._clients = launcher.hub.clients
         self._alarms = launcher.broker.alarms
         self.confirm_delay_s = 0.0
@@ -32,14 +33,14 @@ class Chaos:
         if launcher.mqtt is not None:
             launcher.mqtt.make_inbound = self._inbound
 
-    def drop_connections(self):
+    def drop_connections(self) -> int:
         """Cut all connections without a close handshake, like a broken network. Returns their count."""
         connections = self._clients.all()
         for connection in connections:
             connection.abort("dropped by a test")
         return len(connections)
 
-    def close_connections(self, reason="closed by a test"):
+    def close_connections(self, reason: str = "closed by a test") -> int:
         """Close all connections like an operator: over AMQP with 320 CONNECTION_FORCED and the reason, over
         MQTT 5 with DISCONNECT 0x98. Returns their count.
         """
@@ -49,13 +50,13 @@ class Chaos:
             connection.force_close(reason)
         return len(connections)
 
-    def refuse_logins(self, refuse=True):
+    def refuse_logins(self, refuse: bool = True) -> None:
         """Refuse every password from now on; ``refuse_logins(False)`` ends this."""
         if not isinstance(refuse, bool):
             raise ValueError(f"refuse_logins: {shortened(refuse)} is not True or False")
         self._clients.refusing_logins = refuse
 
-    def delay_confirms(self, seconds):
+    def delay_confirms(self, seconds: float) -> None:
         """Delay every publisher confirm, PUBACK, PUBREC and PUBCOMP by ``seconds``; 0 ends this."""
         if (
             isinstance(seconds, bool) or not isinstance(seconds, (int, float))
@@ -66,7 +67,7 @@ class Chaos:
                 f"{LONGEST_DELAY_S}")
         self.confirm_delay_s = float(seconds)
 
-    def nack_confirms(self, every):
+    def nack_confirms(self, every: int) -> None:
         """Refuse one in ``every`` publishes (0: none), although it is stored: over AMQP with basic.nack, over
         MQTT 5 with reason code 0x80. Clients of earlier versions of MQTT are disconnected.
 
@@ -79,7 +80,7 @@ class Chaos:
         self.nack_every = int(every)
         self._publishes = 0
 
-    def trip_alarm(self, reason="low on memory"):
+    def trip_alarm(self, reason: str | None = "low on memory") -> None:
         """Raise a resource alarm, which blocks publishers; AMQP clients get connection.blocked.
 
         ``reason``: a text such as "low on disk"; None ends the alarm.
@@ -90,13 +91,13 @@ class Chaos:
         if reason is not None:
             self._alarms.set(ALARM_SOURCE, reason.removeprefix(LOW_ON))
 
-    def calm(self):
+    def calm(self) -> None:
         self.refuse_logins(False)
         self.delay_confirms(0)
         self.nack_confirms(0)
         self.trip_alarm(None)
 
-    def unlucky(self, first, last):
+    def unlucky(self, first: int, last: int) -> list[int]:
         """Return the numbers of those publishes from ``first`` to ``last`` that are to be refused."""
         if not self.nack_every:
             return []

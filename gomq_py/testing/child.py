@@ -1,11 +1,16 @@
 """The child process of ChildBroker: runs a broker with Chaos. It reads commands from standard input, one JSON
 object per line, and writes answers to standard output.
 
-It is started as ``python -m gomq_py.testing.child DATA_DIR OPTIONS``; OPTIONS is a JSON object of Broker's
-keywords. It ends when standard input closes, so that a killed test run leaves no broker behind.
+It is started as ``python -m gomq_py.testing.child DATA_DIR OPTIONS FOLDER``; OPTIONS is a JSON object of
+Broker's keywords. The command ``stop`` ends it. When its parent ends without that command, or standard input
+closes, it ends and deletes FOLDER (if it is not ""), so that a killed test run leaves nothing behind.
 """
 import json
+import os
+import select
+import shutil
 import sys
+from functools import partial
 
 from gomq_py.embedded import Broker
 from gomq_py.observability import log
@@ -15,11 +20,12 @@ VERBS = (
     "drop_connections", "close_connections", "refuse_logins", "delay_confirms", "nack_confirms", "trip_alarm",
     "calm",
 )
+_READ_BYTES = 65536
 
 
 def main(arguments):
-    """Run the broker and carry out commands until standard input ends. Returns the exit code."""
-    data_dir, options = arguments
+    """Run the broker and carry out commands until ``stop`` or the parent's end. Returns the exit code."""
+    data_dir, options, folder = arguments
     options = json.loads(options)
     log.configure(options.get("log_level", "info"))
     try:
@@ -28,21 +34,65 @@ def main(arguments):
         answer({"error": str(error)})
         return 2
     chaos = broker.call(Chaos)
+    verbs = {"create_vhost": create_vhost, "delete_vhost": delete_vhost} | {
+        verb: partial(call_chaos, getattr(chaos, verb)) for verb in VERBS
+    }
     answer({"addresses": broker.addresses})
-    for line in sys.stdin:
+    is_orphan = not carry_out(broker, verbs)
+    broker.close()
+    if is_orphan and folder:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def carry_out(broker, verbs):
+    """Carry out commands. Returns True after ``stop``, False if the parent has ended without it."""
+    for line in lines_of_parent():
         request = json.loads(line)
-        if request["verb"] not in VERBS:
-            answer({"error": f"unknown verb {request['verb']}"})
-            continue
+        if request["verb"] == "stop":
+            return True
         try:
-            value = broker.call(
-                lambda launcher, asked=request: getattr(chaos, asked["verb"])(*asked["arguments"]))
+            value = broker.call(verbs[request["verb"]], *request["arguments"])
         except Exception as error:
             answer({"error": str(error), "is_value": isinstance(error, (ValueError, TypeError))})
         else:
             answer({"value": value})
-    broker.close()
-    return 0
+    return False
+
+
+def lines_of_parent():
+    """Yield the lines of standard input, until it closes or the parent ends."""
+    # A process that the parent has forked may hold the other end of the pipe open.
+    poll = select.poll()
+    poll.register(sys.stdin.fileno(), select.POLLIN)
+    try:
+        poll.register(os.pidfd_open(os.getppid()), select.POLLIN)
+    except OSError:
+        pass  # an old kernel, or one without pidfd
+    rest = b""
+    while any(number == sys.stdin.fileno() for number, _ in poll.poll()):
+        octets = os.read(sys.stdin.fileno(), _READ_BYTES)
+        if not octets:
+            return
+        *lines, rest = (rest + octets).split(b"\n")
+        yield from lines
+
+
+def call_chaos(method, _launcher, *arguments):
+    return method(*arguments)
+
+
+def create_vhost(launcher, name):
+    """Create the vhost, with all rights for the user guest, once a deleted one of this name is gone. May switch.
+    """
+    launcher.broker.wait_until_gone(name)
+    launcher.broker.create_vhost(name, creator="guest")
+
+
+def delete_vhost(launcher, name):
+    """Delete the vhost and close its connections. A job of the broker deletes its files afterwards."""
+    connections = [one for one in launcher.hub.clients.all() if one.vhost and one.vhost.name == name]
+    launcher.broker.delete_vhost(name, connections)
 
 
 def answer(value):

@@ -1,12 +1,32 @@
-"""The pytest plugin. The fixture ``gomq`` is one broker for the whole session; ``gomq_fresh`` is a new broker
-for each test that uses the fixture.
+"""The pytest plugin. The fixture ``gomq`` is one broker for the whole session, ``gomq_vhost`` a new vhost of
+it for each test, and ``gomq_fresh`` a new broker for each test that uses the fixture.
 
-pytest loads the plugin wherever gomq-py is installed.
+The ini option ``gomq_options`` configures these brokers, the marker ``gomq`` that of ``gomq_fresh``. pytest
+loads the plugin wherever gomq-py is installed.
 """
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import pytest
+
+if TYPE_CHECKING:
+    from gomq_py.testing.brokers import ChildBroker, ChildVHost
 
 # Lines of the broker's log in a failed test's report.
 LOG_LINES = 100
+_NUMBERS = itertools.count(1)  # of vhosts
+_BOOLEANS = {"true": True, "false": False}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(
+        "gomq_options", "options of gomq-py's brokers, a line each: heartbeat = 10", type="linelist")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "gomq(**options): options of the broker of gomq_fresh")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -23,20 +43,44 @@ def pytest_runtest_makereport(item, call):
 
 
 @pytest.fixture(scope="session")
-def gomq():
-    """A broker that all tests of the session share: each test must use its own names of queues.
+def gomq(pytestconfig: pytest.Config) -> "Iterator[ChildBroker]":
+    """A broker that all tests of the session share: each test must use its own names of queues, or
+    ``gomq_vhost``.
 
     A test that makes the broker misbehave must call ``gomq.calm()`` at its end.
     """
     # here: every pytest run of this installation loads the plugin
     from gomq_py.testing.brokers import ChildBroker
-    with ChildBroker() as broker:
+    with ChildBroker(**_options(pytestconfig)) as broker:
         yield broker
 
 
 @pytest.fixture
-def gomq_fresh(tmp_path):
+def gomq_vhost(gomq: "ChildBroker") -> "Iterator[ChildVHost]":
+    """A new, empty vhost of the session's broker for this test alone, with URLs like a broker's."""
+    with gomq.create_vhost(f"test-{next(_NUMBERS)}") as vhost:
+        yield vhost
+
+
+@pytest.fixture
+def gomq_fresh(
+    tmp_path: Path, pytestconfig: pytest.Config, request: pytest.FixtureRequest,
+) -> "Iterator[ChildBroker]":
     """A new, empty broker for this test alone, which may kill it."""
     from gomq_py.testing.brokers import ChildBroker
-    with ChildBroker(tmp_path / "gomq") as broker:
+    options = _options(pytestconfig)
+    for marker in reversed(list(request.node.iter_markers("gomq"))):  # the test's own is the last
+        options |= marker.kwargs
+    with ChildBroker(tmp_path / "gomq", **options) as broker:
         yield broker
+
+
+def _options(config: pytest.Config) -> dict[str, Any]:
+    """The ini option as keywords of ChildBroker, which takes settings as texts, too."""
+    options = {}
+    for line in config.getini("gomq_options"):
+        name, equals, text = (part.strip() for part in line.partition("="))
+        if not equals:
+            raise pytest.UsageError(f"gomq_options: {line!r} is not of the form name = value")
+        options[name] = _BOOLEANS.get(text, text)
+    return options

@@ -67,6 +67,7 @@ def test_wheel_holds_the_compiled_module_and_both_its_sources(copy):
 
     assert [name.split(".")[0] for name in compiled(names)] == ["gomq_py/content/forms"]
     assert {"gomq_py/content/forms.py", "gomq_py/content/forms.pxd", "gomq_py/octets.pxd"} <= set(names)
+    assert {"gomq_py/py.typed", "gomq_py/dispatcher/__init__.pyi"} <= set(names)
     assert "WARNING: gomq-py" not in said
 
 

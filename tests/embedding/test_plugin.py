@@ -50,7 +50,7 @@ def test_the_guides_example_project_passes_its_own_tests(tmp_path):
         capture_output=True, text=True, timeout=in_time(360), cwd=tmp_path, env=environment)
 
     assert done.returncode == 0, done.stdout
-    assert re.search(r"^8 passed", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^14 passed", done.stdout, re.MULTILINE), done.stdout
 
 
 def test_a_killed_broker_comes_back_on_its_port_with_its_messages(child):

@@ -162,7 +162,7 @@ MAP = {
 # Leaves and clients live without gevent.
 LIBRARIES = {
     "embedded": {"gevent", "greenlet"},
-    "testing": {"pytest"},
+    "testing": {"pytest", "pika", "trustme"},
     "testing.chaos": {"gevent"},
     "__main__": {"gevent"},
     "launcher": {"gevent"},

@@ -21,37 +21,37 @@ class Reader:
 
     __slots__ = ("octets", "at", "end", "packet", "version")
 
-    def __init__(self, octets, at, end, packet, version):
+    def __init__(self, octets: bytes, at: int, end: int, packet: str, version: int) -> None:
         self.octets = octets
         self.at = at
         self.end = end
         self.packet = packet
         self.version = version
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return self.at < self.end
 
-    def fault(self, text):
+    def fault(self, text: str) -> MalformedPacket:
         """A new MalformedPacket with this text, for the caller to raise."""
         return MalformedPacket(f"{self.packet}: {text}")
 
-    def take(self, count, what):
+    def take(self, count: int, what: str) -> bytes:
         start = self.at
         if count > self.end - start:
             raise self.fault(f"{what} takes {count} octets of which {self.end - start} are there")
         self.at = start + count
         return self.octets[start:start + count]
 
-    def byte(self, what):
+    def byte(self, what: str) -> int:
         return self.take(1, what)[0]
 
-    def two_byte_integer(self, what):
+    def two_byte_integer(self, what: str) -> int:
         return _TWO.unpack(self.take(2, what))[0]
 
-    def four_byte_integer(self, what):
+    def four_byte_integer(self, what: str) -> int:
         return _FOUR.unpack(self.take(4, what))[0]
 
-    def variable_byte_integer(self, what):
+    def variable_byte_integer(self, what: str) -> int:
         """A Variable Byte Integer. From MQTT 5 on it must have the fewest octets [MQTT-1.5.5-1]."""
         value = shift = 0
         while True:
@@ -66,7 +66,7 @@ class Reader:
             raise self.fault(f"{what} is a variable byte integer of more octets than it needs")
         return value
 
-    def utf8_string(self, what):
+    def utf8_string(self, what: str) -> str:
         """A UTF-8 Encoded String: well-formed, no surrogates [MQTT-1.5.4-1], no U+0000 [MQTT-1.5.4-2]."""
         octets = self.take(self.two_byte_integer(what), what)
         try:
@@ -77,14 +77,14 @@ class Reader:
             raise self.fault(f"{what} contains U+0000")
         return text
 
-    def binary_data(self, what):
+    def binary_data(self, what: str) -> bytes:
         return bytes(self.take(self.two_byte_integer(what), what))
 
-    def utf8_string_pair(self, what):
+    def utf8_string_pair(self, what: str) -> tuple[str, str]:
         """A UTF-8 String Pair, as (name, value)."""
         return self.utf8_string(f"the name of {what}"), self.utf8_string(f"the value of {what}")
 
-    def part(self, count, what):
+    def part(self, count: int, what: str) -> "Reader":
         """A new Reader for the next ``count`` octets, which this Reader skips."""
         start = self.at
         self.take(count, what)

@@ -64,18 +64,18 @@ class Packet:
 
         def body(self, version: int) -> bytes: ...
 
-    def __init__(self, **values):
+    def __init__(self, **values: Any) -> None:
         for name, default in self.FIELDS:
             value = values.pop(name) if name in values else default
             setattr(self, name, {} if value is None and name == "properties" else value)
         if values:
             raise TypeError(f"{self.NAME} has no field {', '.join(sorted(values))}")
 
-    def flags(self):
+    def flags(self) -> int:
         """The lower half of the packet's first octet."""
         return self.FLAGS
 
-    def encode(self, version):
+    def encode(self, version: int) -> bytes:
         """The packet's octets. Raises ValueError or struct.error for values that do not fit."""
         body = self.body(version)
         return bytes((self.TYPE << 4 | self.flags(),)) + fields.variable_byte_integer(len(body)) + body
@@ -89,7 +89,7 @@ class Packet:
         return f"{type(self).__name__}({values})"
 
 
-def _packet_identifier(reader):
+def _packet_identifier(reader: Reader) -> int:
     packet_identifier = reader.two_byte_integer("packet identifier")
     if not packet_identifier:
         raise ProtocolError(f"{reader.packet} with packet identifier 0")
@@ -107,7 +107,7 @@ class Will(NamedTuple):
     payload: bytes = b""
     qos: int = 0
     retain: bool = False
-    properties: dict = {}
+    properties: dict[str, Any] = {}
 
 
 class ConnectPacket(Packet):
@@ -123,7 +123,7 @@ class ConnectPacket(Packet):
     )
     __slots__ = _names(FIELDS)
 
-    def decode(self, reader, how):
+    def decode(self, reader: Reader, how: Decoding) -> None:
         """Decode the fields. Raises UnsupportedProtocolVersion for an unknown version [MQTT-3.1.2-2]."""
         name = reader.utf8_string("protocol name")
         if name not in PROTOCOL_NAMES.values():
@@ -190,7 +190,7 @@ class ConnectPacket(Packet):
             has_password = has_password and bool(reader)
         self.password = reader.binary_data("password") if has_password else None
 
-    def body(self, version):
+    def body(self, version: int) -> bytes:
         version = self.version
         flags = self.clean_start << 1 | (self.user_name is not None) << 7 | (self.password is not None) << 6
         parts = [fields.utf8_string(PROTOCOL_NAMES[version]), b"", fields.two_byte_integer(self.keep_alive_s)]
@@ -215,12 +215,12 @@ def _name(reader, what):
     return text
 
 
-def _properties(reader, packet, how):
+def _properties(reader: Reader, packet: int, how: Decoding) -> dict[str, Any]:
     """Read the properties of a packet type or of WILL; {} before MQTT 5."""
     return decode_properties(reader, packet, how.sender, how.limits) if reader.version >= MQTT_5 else {}
 
 
-def _encoded(properties, packet, version):
+def _encoded(properties: dict[str, Any], packet: int, version: int) -> bytes:
     return encode_properties(properties, packet) if version >= MQTT_5 else b""
 
 
@@ -231,7 +231,7 @@ class ConnackPacket(Packet):
     FIELDS = (("session_present", False), ("reason_code", 0), ("properties", None))
     __slots__ = _names(FIELDS)
 
-    def decode(self, reader, how):
+    def decode(self, reader: Reader, how: Decoding) -> None:
         flags = reader.byte("connect acknowledge flags")
         if flags > 1 and how.version >= MQTT_3_1_1:
             raise reader.fault("reserved connect acknowledge flags are set")  # [MQTT-3.2.2-1]
@@ -239,12 +239,12 @@ class ConnackPacket(Packet):
         self.reason_code = _reason_code(reader, self, how)
         self.properties = _properties(reader, CONNACK, how)
 
-    def body(self, version):
+    def body(self, version: int) -> bytes:
         octets = bytes((self.session_present and version >= MQTT_3_1_1, self.reason_code))
         return octets + _encoded(self.properties, CONNACK, version)
 
 
-def _reason_code(reader, packet, how):
+def _reason_code(reader: Reader, packet: Packet, how: Decoding) -> int:
     code = reader.byte("reason code")
     if not reason_codes.may_carry(packet.TYPE, code, how.version):
         raise ProtocolError(f"{packet.NAME} with reason code 0x{code:02X}")
@@ -262,7 +262,7 @@ class PublishPacket(Packet):
     )
     __slots__ = _names(FIELDS)
 
-    def decode(self, reader, how):
+    def decode(self, reader: Reader, how: Decoding) -> None:
         self.dup, self.retain = how.flags & DUP_FLAG != 0, how.flags & RETAIN_FLAG != 0
         self.qos = how.flags >> 1 & 3
         self.topic_name = reader.utf8_string("topic name")
@@ -275,10 +275,10 @@ class PublishPacket(Packet):
             raise ProtocolError("PUBLISH with neither a topic name nor a topic alias")  # §3.3.2.1
         self.payload = bytes(reader.take(reader.end - reader.at, "payload"))
 
-    def flags(self):
+    def flags(self) -> int:
         return self.dup << 3 | self.qos << 1 | self.retain
 
-    def body(self, version):
+    def body(self, version: int) -> bytes:
         identifier = fields.two_byte_integer(self.packet_identifier) if self.qos else b""
         properties = _encoded(self.properties, PUBLISH, version)
         return b"".join((fields.utf8_string(self.topic_name), identifier, properties, self.payload))
@@ -290,7 +290,7 @@ class _Acknowledgement(Packet):
     FIELDS = (("packet_identifier", 0), ("reason_code", 0), ("properties", None))
     __slots__ = _names(FIELDS)
 
-    def decode(self, reader, how):
+    def decode(self, reader: Reader, how: Decoding) -> None:
         """Decode the fields. Properties, or reason code and properties, may be missing (§3.4.2.1)."""
         self.packet_identifier = _packet_identifier(reader)
         self.reason_code, self.properties = 0, {}
@@ -299,7 +299,7 @@ class _Acknowledgement(Packet):
             if reader:
                 self.properties = _properties(reader, self.TYPE, how)
 
-    def body(self, version):
+    def body(self, version: int) -> bytes:
         octets = fields.two_byte_integer(self.packet_identifier)
         if version >= MQTT_5 and (self.reason_code or self.properties):
             octets += bytes((self.reason_code,))
@@ -357,13 +357,13 @@ class SubscribePacket(Packet):
     FIELDS = (("packet_identifier", 0), ("subscriptions", ()), ("properties", None))
     __slots__ = _names(FIELDS)
 
-    def decode(self, reader, how):
+    def decode(self, reader: Reader, how: Decoding) -> None:
         self.packet_identifier = _packet_identifier(reader)
         self.properties = _properties(reader, SUBSCRIBE, how)
         self.subscriptions = tuple(
             _subscription(reader, topic_filter, how.version) for topic_filter in _filters(reader, self, how))
 
-    def body(self, version):
+    def body(self, version: int) -> bytes:
         parts = [
             fields.two_byte_integer(self.packet_identifier), _encoded(self.properties, SUBSCRIBE, version)]
         for each in self.subscriptions:
@@ -372,7 +372,7 @@ class SubscribePacket(Packet):
         return b"".join(parts)
 
 
-def _filters(reader, packet, how):
+def _filters(reader: Reader, packet: Packet, how: Decoding) -> Any:
     """A generator of the filters of a SUBSCRIBE or UNSUBSCRIBE; the caller reads the options after each."""
     if reader.end - reader.at > FILTERS_OCTETS_MAX:
         raise QuotaExceeded(f"{packet.NAME} with topic filters of more than {FILTERS_OCTETS_MAX} octets")
@@ -417,15 +417,15 @@ class SubackPacket(Packet):
     FIELDS = (("packet_identifier", 0), ("reason_codes", ()), ("properties", None))
     __slots__ = _names(FIELDS)
 
-    def decode(self, reader, how):
+    def decode(self, reader: Reader, how: Decoding) -> None:
         self.packet_identifier = _packet_identifier(reader)
         self.properties = _properties(reader, self.TYPE, how)
-        codes = []
+        codes: list[int] = []
         while reader:
             codes.append(_reason_code(reader, self, how))
         self.reason_codes = tuple(codes)
 
-    def body(self, version):
+    def body(self, version: int) -> bytes:
         octets = fields.two_byte_integer(self.packet_identifier)
         return octets + _encoded(self.properties, self.TYPE, version) + bytes(self.reason_codes)
 
@@ -437,12 +437,12 @@ class UnsubscribePacket(Packet):
     FIELDS = (("packet_identifier", 0), ("topic_filters", ()), ("properties", None))
     __slots__ = _names(FIELDS)
 
-    def decode(self, reader, how):
+    def decode(self, reader: Reader, how: Decoding) -> None:
         self.packet_identifier = _packet_identifier(reader)
         self.properties = _properties(reader, UNSUBSCRIBE, how)
         self.topic_filters = tuple(_filters(reader, self, how))
 
-    def body(self, version):
+    def body(self, version: int) -> bytes:
         octets = fields.two_byte_integer(self.packet_identifier)
         octets += _encoded(self.properties, UNSUBSCRIBE, version)
         return octets + b"".join(map(fields.utf8_string, self.topic_filters))
@@ -454,7 +454,7 @@ class UnsubackPacket(SubackPacket):
     TYPE, NAME = UNSUBACK, "UNSUBACK"
     __slots__ = ()
 
-    def body(self, version):
+    def body(self, version: int) -> bytes:
         return super().body(version) if version >= MQTT_5 else fields.two_byte_integer(self.packet_identifier)
 
 
@@ -463,10 +463,10 @@ class PingreqPacket(Packet):
 
     TYPE, NAME, SENDERS = PINGREQ, "PINGREQ", frozenset((CLIENT,))
 
-    def decode(self, reader, how):
+    def decode(self, reader: Reader, how: Decoding) -> None:
         """Do nothing: the packet has no fields."""
 
-    def body(self, version):
+    def body(self, version: int) -> bytes:
         return b""
 
 
@@ -483,7 +483,7 @@ class DisconnectPacket(Packet):
     FIELDS = (("reason_code", 0), ("properties", None))
     __slots__ = _names(FIELDS)
 
-    def decode(self, reader, how):
+    def decode(self, reader: Reader, how: Decoding) -> None:
         """Decode the fields. Properties, or reason code and properties, may be missing (§3.14.2)."""
         self.reason_code, self.properties = 0, {}
         if how.version >= MQTT_5 and reader:
@@ -491,7 +491,7 @@ class DisconnectPacket(Packet):
             if reader:
                 self.properties = _properties(reader, DISCONNECT, how)
 
-    def body(self, version):
+    def body(self, version: int) -> bytes:
         if version < MQTT_5 or not self.reason_code and not self.properties:
             return b""
         octets = bytes((self.reason_code,))
@@ -505,14 +505,14 @@ class AuthPacket(Packet):
     FIELDS = (("reason_code", 0), ("properties", None))
     __slots__ = _names(FIELDS)
 
-    def decode(self, reader, how):
+    def decode(self, reader: Reader, how: Decoding) -> None:
         """Decode the fields. Reason code and properties may be missing together (§3.15.2.1)."""
         self.reason_code, self.properties = 0, {}
         if reader:
             self.reason_code = _reason_code(reader, self, how)
             self.properties = _properties(reader, AUTH, how)
 
-    def body(self, version):
+    def body(self, version: int) -> bytes:
         if not self.reason_code and not self.properties:
             return b""
         return bytes((self.reason_code,)) + encode_properties(self.properties, AUTH)
