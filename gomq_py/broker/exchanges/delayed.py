@@ -16,6 +16,7 @@ from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.exchanges.headers import HeadersExchange
 from gomq_py.broker.exchanges.topic import TopicExchange
 from gomq_py.content.fields import Seconds, decode_table, get_key, set_key
+from gomq_py.content.forms import BASIC
 from gomq_py.content.properties import LARGEST_INTEGER, MAX_DELAY_MS, X_DELAY, X_DELIVER_AT, PropertyEdit
 from gomq_py.errors import PreconditionFailed
 from gomq_py.storage.message import Message
@@ -104,7 +105,7 @@ def gone_on(message, now_ms):
     """
     edit, fields = PropertyEdit(message.get_properties()), message.describe()
     persistent = fields["persistent"]
-    if fields["flags"] & schedule.SCHEDULED:
+    if fields["kind"] == BASIC and fields["flags"] & schedule.SCHEDULED:
         persistent = schedule.as_sent(edit)
     for key in (X_DELAY, X_DELIVER_AT):
         value = get_key(edit.headers, key)

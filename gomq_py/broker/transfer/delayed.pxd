@@ -11,7 +11,9 @@ from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.stores.store cimport Store
 
-cdef unsigned char SCHEDULED
+cdef unsigned char BASIC, SCHEDULED
+
+cdef bint has_schedule(Message message) except -1
 
 cdef class DelayQueue(_routes.Destination):
     cdef readonly Store store

@@ -25,7 +25,7 @@ from gomq_py.storage.message import Message
 LOG = logger("queue")
 QUIET = QuietLog(LOG)
 
-SCHEDULED = schedule.SCHEDULED  # so that its .pxd can type it
+BASIC, SCHEDULED = forms.BASIC, schedule.SCHEDULED  # so that its .pxd can type them
 # Delay before the next attempt for a message whose remaining queues are closed by a fault.
 CLOSED_MS = 10_000
 # Least interval between two log lines about a full disk.
@@ -92,7 +92,7 @@ class DelayQueue(_routes.Destination):
             self.unable = True
             return 0
         self.unable = False
-        if message.flags & SCHEDULED:
+        if has_schedule(message):
             return self._publish_schedule(message)
         due_ms = self._scanned_due_ms(message)
         if due_ms <= 0:
@@ -254,7 +254,7 @@ class DelayQueue(_routes.Destination):
         if not self.store.peek(message):
             return False
         self.store.shift()
-        if message.flags & SCHEDULED:
+        if has_schedule(message):
             self.made_schedules().add(message)
         else:
             self.due.push(message.expires_at_ms, message.location)
@@ -385,6 +385,11 @@ class DueMessages(_engine.Source):
         queue.arm()
 
 
+def has_schedule(message):
+    """True if a message has a schedule. Messages of other protocols have flags of their own."""
+    return message.kind == BASIC and (message.flags & SCHEDULED) != 0
+
+
 def are_closed(destinations):
     """True if a fault has closed all these destinations."""
     return all(getattr(destination, "closed", False) for destination in destinations)
@@ -404,7 +409,7 @@ class ReleasedMessages(_engine.Target):
 
     def send(self, item, message):
         queue = self._queue
-        if queue.routes is None or message.flags & SCHEDULED or self._pending and item in self._pending:
+        if queue.routes is None or has_schedule(message) or self._pending and item in self._pending:
             return queue.release(message, self._pending.pop(item, None)) or None
         route = self._route(queue.routes, message)
         if route is None or not self._fill(message):
