@@ -109,19 +109,26 @@ def of_store(vhost, name):
         "check the disk; it opens by itself when the disk takes writes", vhost)
 
 
-def of_damage(damaged, kept):
-    """Yield Findings for numbers of ``damaged`` messages and of files ``kept`` for an operator."""
+# Paths in one finding.
+PATHS_SHOWN = 3
+
+
+def of_damage(damaged, kept, paths=()):
+    """Yield Findings for numbers of ``damaged`` messages and of files ``kept`` for an operator. ``paths``: those
+    of the files, if known.
+    """
     if damaged:
         yield Finding(
             BAD, "disk", "disk",
             f"{damaged} flushed message(s) were found damaged, or gone with their files, since the start",
             "see 'damaged' and 'lost' in the log; check the disk")
     if kept:
+        more = ", ..." if len(paths) > PATHS_SHOWN else ""
+        named = f": {', '.join(paths[:PATHS_SHOWN])}{more}" if paths else ""
         yield Finding(
             WARNING, "disk", "data folder",
-            f"{kept} file(s) are kept of damage or from wrong places: definitions.damaged, "
-            "users.damaged, set-aside/ and queues/*/damaged.*",
-            "take what you need and delete them (fsck names each)")
+            f"{kept} file(s) are kept of damage, or were found in a wrong place{named}",
+            "take what you need and delete them; 'gomq-py-ctl fsck' of a stopped broker names each")
 
 
 def of_blocked(count):
@@ -130,7 +137,7 @@ def of_blocked(count):
         return None
     return Finding(
         WARNING, "connections", "publishers", f"{count} connection(s) are held because of an alarm",
-        "end the alarm: they go on by themselves")
+        "free memory or disk space, as the finding of the alarm says: the publishers then go on")
 
 
 def of_link(kind, vhost, name, state, error):

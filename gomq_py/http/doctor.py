@@ -102,7 +102,7 @@ class Doctor:
         yield checks.of_blocked(sum(
             getattr(one, "flow", None) == "blocked" for one in paced(node.clients.all(), LOOK)))
         damaged, kept = in_thread(node.broker.damage)  # it lists folders
-        yield from checks.of_damage(damaged, len(kept))
+        yield from checks.of_damage(damaged, len(kept), kept)
         yield checks.of_flushes(self._mean_flush_s(node))
         yield checks.of_loop(loop_lag_s())
 

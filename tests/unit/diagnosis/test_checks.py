@@ -56,3 +56,13 @@ def test_a_node_that_is_well_has_no_findings():
     assert list(checks.of_node(node)) == []
     assert {one.level for one in checks.of_node({**node, "mem_alarm": True, "fd_used": 60000})} == {
         BAD, WARNING}
+
+
+@pytest.mark.parametrize("paths, named", [
+    ((), "wrong place"), (("/d/a",), "wrong place: /d/a"),
+    (("/d/a", "/d/b", "/d/c", "/d/e"), "wrong place: /d/a, /d/b, /d/c, ..."),
+])
+def test_files_kept_of_damage_are_named_as_they_are(paths, named):
+    (found,) = checks.of_damage(0, len(paths) or 1, paths)
+
+    assert found.text.endswith(named)
