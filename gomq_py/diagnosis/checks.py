@@ -114,8 +114,8 @@ PATHS_SHOWN = 3
 
 
 def of_damage(damaged, kept, paths=()):
-    """Yield Findings for numbers of ``damaged`` messages and of files ``kept`` for an operator. ``paths``: those
-    of the files, if known.
+    """Yield Findings for numbers of ``damaged`` messages and of files ``kept`` for an operator. ``paths``:
+    those of the files, if known.
     """
     if damaged:
         yield Finding(
