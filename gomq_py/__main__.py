@@ -5,6 +5,7 @@ patch. Two unused parts of gevent are switched off: its plugin search, which imp
 modules, and its patch of subprocess. ssl is patched only when it is imported, because OpenSSL takes 5 MB that
 a broker without TLS saves.
 """
+import signal
 import sys
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -37,6 +38,8 @@ class SslPatcher:
         return spec
 
 
+# Until the launcher handles it: a reload that comes so soon finds a configuration that is just being read.
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
 config.track_greenlet_tree = False  # each greenlet's spawner: 1.5 KiB per greenlet that nothing reads
 events.notify_and_call_entry_points = events.notify
 monkey.patch_all(subprocess=False, ssl=False)  # before any other import

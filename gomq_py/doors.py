@@ -156,11 +156,15 @@ class Doors:
         """Return {name of a port: TLS contexts} for ``settings`` that are not in force yet. Reads files, so
         it may run in a thread. Raises TLSError.
         """
+        # A first certificate opens its ports at the next start: it must not fail then.
+        is_first = ports is None and settings.tls_cert and not self._settings.tls_cert
         ports = list(self._handshakers) if ports is None else ports
-        if not ports or not settings.tls_cert:
+        if not settings.tls_cert or not (ports or is_first):
             return {}
         # imported here: a broker without certificate needs no TLS library
         from gomq_py.net import tls
+        if is_first:
+            tls.contexts_of(settings, "")
         return {port: tls.contexts_of(settings, SNI_PROTOCOLS[port]) for port in ports}
 
     def apply(self, settings: Settings, contexts: dict[str, Any]) -> None:

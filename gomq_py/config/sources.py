@@ -104,7 +104,7 @@ def _add_flags(parser: argparse.ArgumentParser, option: Option) -> None:
         if off:
             help_text = f"Turn off what is on: {help_text[0].lower()}{help_text[1:]}"
     elif option.default not in ("", None):
-        help_text = f"{help_text} (default: {option.default})"
+        help_text = f"{help_text} (default: {option.kind.show(option.default)})"
     if option.pending:
         help_text = f"{help_text} (no effect yet)"
     parser.add_argument(

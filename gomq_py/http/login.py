@@ -14,7 +14,7 @@ from gomq_py.auth.logins import OAUTH, backends_named
 from gomq_py.auth.permissions import Permission
 from gomq_py.auth.users import LoginProof, User
 from gomq_py.broker.policies.parameters import OPERATOR
-from gomq_py.broker.signals.events import Actor
+from gomq_py.broker.signals.events import ACTOR, Actor
 from gomq_py.broker.verbs.access import may_enter
 from gomq_py.http import foreign_pages
 from gomq_py.http.answers import MAX_BODY_OCTETS, node, receive_body
@@ -161,7 +161,11 @@ def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
             require_tag(tag)
             receive_body(max_octets)
             check_login()
-            return node().broker.events.on_behalf_of(_actor(), functools.partial(view, *args, **kwargs))
+            before = ACTOR.set(_actor())
+            try:
+                return view(*args, **kwargs)
+            finally:
+                ACTOR.reset(before)  # the connection's next request may be another user's
 
         setattr(guarded, "required_tag", tag)  # for the OpenAPI document
         return guarded

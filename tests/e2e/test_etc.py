@@ -21,6 +21,7 @@ from gomq_py.config import control
 from gomq_py.config.settings import OPTIONS, PLAIN_PASSWORD
 from gomq_py.config.sources import flag_parser, load
 from tests.support.command import ROOT
+from tests.support.ports import reserve
 from tests.support.waiting import in_time, wait_until
 
 ETC = ROOT / "etc"
@@ -146,19 +147,32 @@ def test_image_starts_the_broker_as_nobody_special():
     } == set(values("EXPOSE")[0].split())
 
 
-def test_health_check_tells_a_broker_from_none(broker_process):
+def healthy(ports):
+    """What the image's health check says of a broker on these ports."""
     (check,) = values("HEALTHCHECK")
-    program, _, code = json.loads(check[check.index("["):])
-    broker = broker_process(metrics_http_port=0).start()
-    here = code.replace(":15692", f":{broker.ports['metrics']}")
+    command = check[check.index("["):]
+    for port, protocol in (("5672", "amqp"), ("15692", "metrics")):
+        assert f"/{port}" in command
+        command = command.replace(f"/{port}", f"/{ports[protocol]}")
+    return subprocess.run(
+        json.loads(command), timeout=in_time(30), stderr=subprocess.DEVNULL).returncode == 0
 
-    assert program == "python"
+
+def test_health_check_tells_a_broker_from_none(broker_process):
+    broker = broker_process(metrics_http_port=0).start()
+    ports = {"amqp": broker.port, "metrics": broker.ports["metrics"]}
+
     # It gives up after seconds, and is asked again.
-    wait_until(lambda: subprocess.run([sys.executable, "-c", here], timeout=in_time(60)).returncode == 0)
+    wait_until(lambda: healthy(ports))
+    assert "handshake" not in broker.log_text
     broker.stop()
-    assert subprocess.run(
-        [sys.executable, "-c", here], timeout=in_time(30), stderr=subprocess.DEVNULL
-    ).returncode == 1
+    assert not healthy(ports)
+
+
+def test_health_check_fails_while_amqp_is_closed(broker_process):
+    broker = broker_process(metrics_http_port=0).start()
+
+    assert not healthy({"amqp": reserve(), "metrics": broker.ports["metrics"]})
 
 
 def test_compose_starts_what_the_image_has():

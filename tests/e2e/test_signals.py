@@ -415,3 +415,21 @@ def test_dump_says_what_a_connection_waits_for(broker_process, config):
         lambda: re.search(r"1 consumers, \d+ unacked, waits for the client to read \d+ octets", dump(broker))
     )
     publisher.close()
+
+
+def test_first_certificate_is_looked_at_before_it_needs_a_restart(broker_process, config, tmp_path):
+    broker = broker_process(config=config).start()
+
+    line = reload(
+        broker, config, f"[main]\ntls_cert = {tmp_path}/none.pem\ntls_key = {tmp_path}/none.key\n",
+        "the old configuration stays: ")
+
+    assert f"{tmp_path}/none." in line
+
+
+def test_hangup_before_the_launcher_listens_to_it_ends_nothing():
+    program = "import os, signal, gomq_py.__main__; os.kill(os.getpid(), signal.SIGHUP); print('lives')"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+
+    assert (done.returncode, done.stdout) == (0, "lives\n")

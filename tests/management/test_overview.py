@@ -23,8 +23,8 @@ def test_the_overview_counts_what_there_is(api, channel):
 
 
 def test_curves_begin_at_the_brokers_start(tmp_path):
-    """The second sample is that of this very request, the first that anybody makes. Samples are shown a second
-    apart.
+    """The second sample is that of this very request, the first that anybody makes. Samples are shown a
+    second apart.
     """
     with BrokerProcess(tmp_path / "data", http_port=0) as process:
         api = API(f"http://127.0.0.1:{process.ports['http']}")

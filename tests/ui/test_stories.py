@@ -322,3 +322,28 @@ def test_a_broker_that_stands_still_is_told_though_the_page_asks_for_nothing(bro
             process.signal(signal.SIGCONT)
 
         expect(ui.page.get_by_text("The broker does not answer")).to_have_count(0)
+
+
+def test_dialog_begins_where_something_must_be_filled_in(ui):
+    ui.open("#/queues")
+    ui.page.get_by_role("button", name="Declare\u2026").click()
+
+    expect(ui.page.get_by_role("dialog").get_by_label("Name")).to_be_focused()
+
+
+def test_queue_list_on_a_phone_shows_first_what_waits_and_who_takes(ui, channel, name):
+    channel.queue_declare(name, durable=True)
+    ui.page.set_viewport_size({"width": 400, "height": 800})
+
+    ui.open(f"#/queues?name={name}")
+
+    expect(ui.page.get_by_role("link", name=name)).to_be_visible()
+    heads = ui.page.locator("main thead th").all_inner_texts()
+    assert [head.strip() for head in heads if head.strip()][:3] == ["Name", "Ready", "Consumers"]
+
+
+def test_listener_on_a_path_is_shown_without_a_port(look):
+    look.open("#/")
+
+    expect(look.page.locator("main .badge").first).to_be_visible()
+    assert not [one for one in look.page.locator("main .badge").all_inner_texts() if one.endswith(":0")]

@@ -15,7 +15,7 @@ from gomq_py.amqp.server.refusals import blamed
 from gomq_py.amqp.server.handshake import (
     EXTERNAL, Closed, Handshake, HandshakeError, Login, Send, close_frame, limits_of, start_frame,
 )
-from gomq_py.amqp.server.lifecycle import LEFT
+from gomq_py.amqp.server.lifecycle import HEADER, LEFT
 from gomq_py.amqp.server.server_properties import server_properties
 from gomq_py.amqp.wire.errors import AccessRefused, ConnectionForced, NotAllowed
 from gomq_py.amqp.wire.frames import method_frame
@@ -268,6 +268,9 @@ class LoginAttempt(ClientLogin):
             return b""
         if error is None and handshake.state == LEFT:
             strangers.info(("closed", host), "connection %s closed by the client in handshake", name)
+            return b""
+        if error is None and handshake.state == HEADER and not self.connection.stream.received_octets:
+            LOG.debug("connection %s: the client said nothing", name)  # a health check
             return b""
         if error is None:
             error = HandshakeError(f"the peer closed the socket in handshake state {handshake.state}")

@@ -82,7 +82,8 @@ export function ask({title, text, fields = [], submit = "OK", danger = false, ty
         h("div", {class: "buttons"}, h("button", {type: "button", onclick: () => dialog.close()}, "Cancel"), look, go)));
         document.body.append(dialog);
         dialog.showModal();
-        (dialog.querySelector("input, select, textarea") ?? go).focus();
+        const controls = [...dialog.querySelectorAll("input, select, textarea")];
+        (controls.find(one => one.required && one.value === "") ?? controls[0] ?? go).focus();
     });
 }
 

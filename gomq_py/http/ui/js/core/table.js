@@ -5,7 +5,7 @@
 //         id: "queues", caption: "Queues", context,
 //         columns: [{key: "name", label: "Name", cell: row => nameLink(...), sort: "name"},
 //                   {key: "ready", label: "Ready", cell: row => number(row.messages_ready), sort: "messages_ready",
-//                    numeric: true, hidden: true}],
+//                    numeric: true, hidden: true, early: true}],     early: the next after the first on a narrow screen
 //         load: query => get("queues", {signal, query}),    query: {page, page_size, sort, sort_reverse, name, use_regex}
 //         key: row => `${row.vhost}\n${row.name}`,           what tells two rows apart
 //         href: row => link("queues", row.vhost, row.name),  where Enter leads
@@ -23,6 +23,7 @@ import {lists} from "./router.js";
 
 const SIZES = [25, 50, 100, 250, 500];
 const FILTER_WAIT_MS = 250;
+const NARROW = "(max-width: 760px)"; // as in page.css
 
 export function table(options) {
     return new Table(options);
@@ -107,7 +108,9 @@ class Table {
     }
 
     #columns() {
-        return this.options.columns.filter(column => this.shown.has(column.key));
+        const [first, ...others] = this.options.columns.filter(column => this.shown.has(column.key));
+        if (!first || !matchMedia(NARROW).matches) return first ? [first, ...others] : [];
+        return [first, ...others.filter(column => column.early), ...others.filter(column => !column.early)];
     }
 
     #set(patch) {

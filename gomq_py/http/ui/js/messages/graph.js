@@ -66,9 +66,9 @@ function box({kind, label, note, href, key: of}, {x, y}, hits) {
     const text = visible(label);
     const shape = s("g", {class: !hits ? "box" : hits.nodes.has(of) ? "box hit" : "box dim", transform: `translate(${x} ${y})`},
         s("rect", {width: String(WIDTH), height: String(HEIGHT), rx: kind === "exchange" ? "19" : "5"}),
-        s("text", {x: "12", y: "17"}, text.length > MOST_CHARACTERS ? `${text.slice(0, MOST_CHARACTERS - 1)}\u2026` : text),
+        s("text", {x: "12", y: "17"}, text.length > MOST_CHARACTERS ? `${text.slice(0, MOST_CHARACTERS - 1)}\u2026` : text), " ",
         s("text", {class: "kind", x: "12", y: "30"}, note), s("title", null, `${kind} ${text}: ${note}`));
-    return href ? s("a", {href, "aria-label": `${kind} ${text}, ${note}`}, shape) : shape;
+    return href ? s("a", {href, "aria-label": `${kind} ${text} ${note}`}, shape) : shape;
 }
 
 export const hrefOf = (kind, vhost, name) => link(kind === "exchange" ? "exchanges" : "queues", vhost, name);

@@ -80,6 +80,6 @@ function drawListeners(place, answer) {
     place.dataset.state = state;
     replace(place, h("section", {class: "panel"}, h("h2", null, "Broker"), h("p", {class: "quiet"},
         `${answer.product_name} ${answer.product_version} on ${answer.node}, cluster name ${answer.cluster_name}`),
-    h("ul", {class: "row"}, answer.listeners.map(one => h("li", {class: "badge"}, `${one.protocol} ${one.ip_address}:${one.port}`)))));
+    h("ul", {class: "row"}, answer.listeners.map(one => h("li", {class: "badge"}, one.port ? `${one.protocol} ${one.ip_address}:${one.port}` : `${one.protocol} ${one.ip_address}`.trim())))));
 }
 

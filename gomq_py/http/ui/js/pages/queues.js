@@ -20,7 +20,7 @@ export const COLUMNS = [
     {key: "features", label: "Features", cell: features},
     {key: "policy", label: "Policy", cell: row => row.policy ? policyLink(row.vhost, row.policy) : ""},
     {key: "state", label: "State", sort: "state", cell: row => state(row.state)},
-    {key: "ready", label: "Ready", sort: "messages_ready", numeric: true, cell: row => count(row.messages_ready)},
+    {key: "ready", label: "Ready", sort: "messages_ready", numeric: true, early: true, cell: row => count(row.messages_ready)},
     {key: "unacked", label: "Unacked", sort: "messages_unacknowledged", numeric: true, cell: row => count(row.messages_unacknowledged)},
     {key: "total", label: "Total", sort: "messages", numeric: true, hidden: true, cell: row => count(row.messages)},
     {key: "growth", label: "Growth", sort: "messages_details.rate", numeric: true, title: "messages more (or fewer) a second",
@@ -30,7 +30,7 @@ export const COLUMNS = [
     {key: "ack", label: "Ack", sort: "message_stats.ack_details.rate", numeric: true, cell: row => speed(rateOf(row, "ack"))},
     {key: "redelivered", label: "Redelivered", sort: "message_stats.redeliver_details.rate", numeric: true, hidden: true,
         cell: row => speed(rateOf(row, "redeliver"))},
-    {key: "consumers", label: "Consumers", sort: "consumers", numeric: true, cell: row => count(row.consumers)},
+    {key: "consumers", label: "Consumers", sort: "consumers", numeric: true, early: true, cell: row => count(row.consumers)},
     {key: "bytes", label: "Octets", sort: "message_bytes", numeric: true, hidden: true, cell: row => octets(row.message_bytes)},
     {key: "aside", label: "Set aside", sort: "messages_set_aside", numeric: true, hidden: true, cell: row => count(row.messages_set_aside)},
 ];
