@@ -43,7 +43,7 @@ class Stopping:
     def publish(self, persistent=True):
         for name in QUEUES:
             for number in range(4):
-                self.node.publish("", name, b"%d" % number, persistent=persistent)
+                self.node.publish("", name, b"%d" % number, persistent=persistent, priority=number)
 
     def settle(self):
         """Nothing is left to flush."""
