@@ -43,7 +43,7 @@ class Stopping:
     def publish(self, persistent=True):
         for name in QUEUES:
             for number in range(4):
-                self.node.publish("", name, b"%d" % number, persistent=persistent)
+                self.node.publish("", name, b"%d" % number, persistent=persistent, priority=number)
 
     def settle(self):
         """Nothing is left to flush."""
@@ -67,8 +67,9 @@ class Stopping:
 
 
 @pytest.mark.parametrize("arguments, acked", [
-    ({}, 0), ({}, 2), ({"x-max-priority": 3}, 2), ({"x-queue-type": "stream"}, 0),
-], ids=["untouched", "some acked", "priority", "stream"])
+    ({}, 0), ({}, 2), ({"x-max-priority": 3}, 2), ({"x-queue-type": "quorum"}, 2),
+    ({"x-queue-type": "stream"}, 0),
+], ids=["untouched", "some acked", "priority", "quorum", "stream"])
 def test_queues_whose_messages_are_on_the_disk_are_not_flushed_again(tmp_path, caplog, arguments, acked):
     stopping = Stopping(tmp_path, arguments)
     stopping.publish()
