@@ -49,6 +49,8 @@ MESSAGE = {
     "payload_encoding": "string",
 }
 QUEUE, EXCHANGE = {"durable": True}, {"type": "topic", "durable": True}
+DELAYED = {"type": "x-delayed-message", "durable": True, "arguments": {"x-delayed-type": "topic"}}
+REPEATED = {**MESSAGE, "properties": {"headers": {"x-schedule": {"name": "n", "every": 3_600_000}}}}
 STREAM = {"durable": True, "arguments": {"x-queue-type": "stream"}}
 GONE = None
 
@@ -159,6 +161,9 @@ CHANGES = (
     ("PUT", "queues/v/q/resume", None, "queues/v/q", ["state"], "running"),
     ("PUT", "exchanges/v/x", EXCHANGE, "exchanges/v/x", ["type"], "topic"),
     ("PUT", "exchanges/v/y", EXCHANGE, "exchanges/v/y", ["type"], "topic"),
+    ("PUT", "exchanges/v/d", DELAYED, "exchanges/v/d", ["type"], "x-delayed-message"),
+    ("POST", "exchanges/v/d/publish", REPEATED, "schedules/v/d/n", ["name"], "n"),
+    ("DELETE", "schedules/v/d/n", None, "schedules/v/d/n", [], GONE),
     ("POST", "bindings/v/e/x/q/q", {"routing_key": "k"}, "bindings/v/e/x/q/q/k", ["routing_key"], "k"),
     ("POST", "bindings/v/e/x/e/y", {"routing_key": "k"}, "bindings/v/e/x/e/y/k", ["routing_key"], "k"),
     ("POST", "exchanges/v/amq.default/publish", MESSAGE, "queues/v/q", ["messages"], 1),
@@ -219,6 +224,7 @@ OTHERS = {
         "auth/attempts",
         "auth/attempts/{name}",
         "auth/attempts/{name}/source",
+        "settings/{name}",
     ),
     "change nothing here": (
         "queues/{vhost}/{name}/actions",
@@ -231,6 +237,7 @@ OTHERS = {
         "cluster/nodes/{name}",
         "vhosts/{name}/start/{where}",
         "auth/hash_password",
+        "users/{name}/authenticate",
         "feature-flags/{name}/enable",
         "reset",
         "reset/{name}",

@@ -138,6 +138,7 @@ class Schedules:
             self._pending.pop(location, None)
             if self._sent.pop(location, None) is not None:
                 self._gone.add(location)
+        self._queue.store.mark()  # an operator waits until the deletion is on the disk
         self._touch()
         return True
 

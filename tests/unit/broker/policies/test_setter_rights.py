@@ -34,8 +34,9 @@ KEYS_THAT_STAY = set("""
     delivery-limit expires ha-mode ha-params ha-promote-on-failure ha-promote-on-shutdown
     ha-sync-batch-size ha-sync-mode initial-cluster-size max-age max-in-memory-bytes
     max-in-memory-length max-length max-length-bytes max-segment-size-bytes message-deduplication
-    message-ttl overflow queue-leader-locator queue-master-locator queue-mode queue-version
-    stream-filter-size-bytes stream-max-segment-size-bytes target-group-size
+    message-group message-group-limit message-ttl overflow queue-leader-locator queue-master-locator
+    queue-mode queue-version stream-filter-size-bytes stream-max-segment-size-bytes
+    target-group-size
 """.split())
 ARGUMENTS_THAT_HAND_ON = {"x-dead-letter-exchange", "alternate-exchange", "x-alternate-exchange"}
 # The routing key goes with an exchange that the same declare names, and takes the rights for.
@@ -44,8 +45,9 @@ ARGUMENTS_THAT_STAY = set("""
     x-dead-letter-routing-key x-dead-letter-strategy x-deduplication-header x-delayed-retry-max
     x-delayed-retry-min x-delayed-retry-type x-delivery-limit x-expires
     x-initial-cluster-size x-max-age x-max-in-memory-bytes x-max-in-memory-length x-max-length
-    x-max-length-bytes x-max-priority x-message-deduplication x-message-ttl x-overflow
-    x-queue-leader-locator x-queue-mode x-queue-type x-queue-version x-quorum-initial-group-size
+    x-max-length-bytes x-max-priority x-message-deduplication x-message-group x-message-group-limit
+    x-message-ttl x-overflow x-queue-leader-locator x-queue-mode x-queue-type x-queue-version
+    x-quorum-initial-group-size
     x-single-active-consumer x-stream-filter-size-bytes x-stream-max-segment-size-bytes
 """.split())
 VALUES = {
