@@ -73,7 +73,7 @@ def test_metrics_tell_of_groups(api, channel, name, managed):
 
 
 def test_a_request_gets_several_messages_of_a_group(api, channel, name):
-    channel.queue_declare(name, arguments={"x-message-group": "header:customer"})
+    declare(channel, name, **{"x-message-group-limit": 9})
     publish(channel, name, "a", "a", "b")
 
     taken = api.post(f"queues/%2F/{name}/get", {
