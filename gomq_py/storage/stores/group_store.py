@@ -304,7 +304,7 @@ class GroupStore(message_store.MessageStore):
             self._drop_group(served)
 
     def _since(self, group):
-        """Where the wait for the group's next delivery begins now: with its message, if that has come back."""
+        """Where the wait for the group's next delivery begins now: with its message, if that came back."""
         if group.count:
             location = self.waiting.first(group)
             if location <= group.returned:
