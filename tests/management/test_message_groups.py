@@ -27,8 +27,8 @@ def test_a_queue_shows_its_groups(api, channel, name):
 
     assert groups.pop("longest_wait_s") >= 0
     assert groups == {
-        "groups_out": 3, "messages_out": 3, "groups_waiting": 2, "messages_waiting": 3, "deepest_group": "acme",
-        "deepest_group_messages": 2, "is_full": False,
+        "groups_out": 3, "messages_out": 3, "groups_waiting": 2, "messages_waiting": 3,
+        "deepest_group": "acme", "deepest_group_messages": 2, "is_full": False,
     }
 
 

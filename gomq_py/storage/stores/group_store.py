@@ -70,7 +70,7 @@ class GroupStore(message_store.MessageStore):
         self.waiting_max, self.groups_max, self.look_ahead = WAITING_MAX, GROUPS_MAX, LOOK_AHEAD
         self.passes_on = self.is_full = False
         self._groups = {}
-        self._by_id = [None]  # 0 is no group
+        self._by_id: list[Group | None] = [None]  # 0 is no group
         self._free_ids = []
         self._out = DeliveryCounts()  # a table of numbers, of failed deliveries elsewhere
         self._resting = set()
