@@ -53,8 +53,13 @@ def consumer_priority_ignored():
 
 
 def messages_of_a_group_are_free():
-    """The next message of a group may go while one of it is delivered."""
+    """The next message of a group may go to others while one of it is delivered."""
     GroupStore._key_of = lambda store, message: None
+
+
+def limit_of_a_group_ignored():
+    """A consumer gets as many messages of a group as it has room for."""
+    GroupStore._may_go = lambda store, group: group.resting == 0
 
 
 def unbind_answered_and_still_routed():

@@ -96,6 +96,7 @@ def test_seed_by_itself_shows_its_trace(output):
     ("right_to_read_withdrawn_in_vain", "may read, while right", "16"),
     ("refusal_told_behind_its_batch", "accepted and lost", "61"),
     ("messages_of_a_group_are_free", "of its group in hand", "6"),
+    ("limit_of_a_group_ignored", "of its group in hand", "22"),
 ])
 def test_known_fault_is_found(mutant, finding, seeds):
     printed, code = simulate("--no-shrink", "--mutant", mutant, seeds)
