@@ -27,8 +27,8 @@ def test_a_queue_shows_its_groups(api, channel, name):
 
     assert groups.pop("longest_wait_s") >= 0
     assert groups == {
-        "groups_out": 3, "messages_out": 3, "groups_waiting": 2, "messages_waiting": 3, "deepest_group": "acme",
-        "deepest_group_messages": 2, "is_full": False,
+        "groups_out": 3, "messages_out": 3, "groups_waiting": 2, "messages_waiting": 3,
+        "deepest_group": "acme", "deepest_group_messages": 2, "is_full": False,
     }
 
 
@@ -73,7 +73,7 @@ def test_metrics_tell_of_groups(api, channel, name, managed):
 
 
 def test_a_request_gets_several_messages_of_a_group(api, channel, name):
-    channel.queue_declare(name, arguments={"x-message-group": "header:customer"})
+    declare(channel, name, **{"x-message-group-limit": 9})
     publish(channel, name, "a", "a", "b")
 
     taken = api.post(f"queues/%2F/{name}/get", {

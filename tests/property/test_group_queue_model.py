@@ -25,6 +25,7 @@ VERBS = (
     + ("get no ack", "reject", "purge some", "move", "detach", "pause", "resume", "resume")
 )
 STEPS = 150
+RETRY = 1, 1  # its count of failed deliveries, and the Unix second of its end
 # What may wait, how far the cursor looks ahead, how much of a group is out.
 LIMITS = (1000, 1000, 0), (1000, 1000, 1), (5, 1000, 0), (1000, 3, 0), (2, 2, 2), (1000, 1000, 3)
 
@@ -173,7 +174,7 @@ class Model:
         key, taken, location, taker = self.take(self.held, number)
         if taken is not None:
             self.resting.append((key, taken, location, taker))
-            self.queue.store.wait_until(location, 1, self.bench.now_ms // 1000)
+            self.queue.groups.wait_until(location, *RETRY)
             self.offer(taker)
 
     def retry(self, number, _):

@@ -55,7 +55,7 @@ def consumer_priority_ignored():
 
 
 def messages_of_a_group_are_free():
-    """The next message of a group may go while one of it is delivered."""
+    """The next message of a group may go to others while one of it is delivered."""
     GroupStore._key_of = lambda store, message: None
 
 
@@ -90,6 +90,11 @@ def schedule_acknowledged_before_its_next_time_is_safe():
 def schedule_outlives_its_deletion():
     """It is sent once more."""
     Schedules.delete = lambda schedules, name: True
+
+
+def limit_of_a_group_ignored():
+    """A consumer gets as many messages of a group as it has room for."""
+    GroupStore._may_go = lambda store, group: group.resting == 0
 
 
 def unbind_answered_and_still_routed():

@@ -99,6 +99,7 @@ def test_seed_by_itself_shows_its_trace(output):
     ("schedule_acknowledged_before_its_next_time_is_safe", "sends nothing any more", "25"),
     ("schedule_leaves_out_what_came_meanwhile", "has left out a time", "25"),
     ("schedule_sent_twice", "came twice", "49"),
+    ("limit_of_a_group_ignored", "of its group in hand", "22"),
 ])
 def test_known_fault_is_found(mutant, finding, seeds):
     printed, code = simulate("--no-shrink", "--mutant", mutant, seeds)

@@ -98,7 +98,6 @@ def basic_get(channel, method):
     _check_unacked(channel, method.no_ack)
     queue.serve()
     message = Message()
-    queue.turn_to(channel.unacked)
     _check_header(channel, queue)
     if not queue.get(message, method.no_ack):
         if queue.is_opening():
@@ -211,9 +210,10 @@ def _check_unacked(channel, no_ack):
 
 
 def _check_header(channel, queue):
-    """Raise ContentTooLarge if the header of the queue's next message is too large for a frame to the client.
-    The message stays in the queue.
+    """Raise ContentTooLarge if the header of the message that the queue has next for the channel is too large
+    for a frame to the client. The message stays in the queue.
     """
+    queue.turn_to(channel.unacked)
     most = channel.connection.properties_max
     if most < ANY_SIZE:
         octets = next_properties_length(queue, most)

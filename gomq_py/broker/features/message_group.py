@@ -1,8 +1,8 @@
 """Message groups: a queue delivers the messages of one group in order, and to one consumer at a time. Applied
 by broker.topology.queue_factory, which gives such a queue a storage.stores.group_store.
 
-The argument says what names a message's group: ``header:NAME``, ``routing-key`` or ``correlation-id``; another
-one how many messages of a group may be out at a time. The policy keys have effect only when a queue is
+One argument says what names a message's group, ``header:NAME``, ``routing-key`` or ``correlation-id``; the
+other how many messages of a group may be out at a time. The policy keys have effect only when a queue is
 declared, which then keeps the values as its arguments.
 """
 from gomq_py.broker.features import checks, policy_checks
@@ -93,14 +93,14 @@ ROWS = (
         argument=MESSAGE_GROUP, place=32, kinds=NO_STREAM, check=_check,
         policy=POLICY_KEY, check_policy=_check_policy, by_queue=False,
         flag=Flag(name="--message-group", kind=str, help="What names a message's group: header:NAME."),
-        effect="Messages of one group are delivered in order, to one consumer at a time; what names the group: "
-               "`header:NAME`, `routing-key` or `correlation-id` ([groups.md](groups.md)).",
+        effect="Messages of one group are delivered in order, to one consumer at a time; what names the "
+               "group: `header:NAME`, `routing-key` or `correlation-id` ([groups.md](groups.md)).",
     ),
     Feature(
         argument=LIMIT, place=33, kinds=NO_STREAM, check=_check_limit,
         policy=LIMIT_KEY, check_policy=policy_checks.positive, by_queue=False,
         flag=Flag(name="--message-group-limit", kind=int, help="Most messages of a group that are out."),
-        effect="Most messages of one group that are delivered and not acked at a time; 1 for workers that handle "
-               "several messages at once.",
+        effect="Most messages of one group that are delivered and not acked at a time; 1 for workers that "
+               "handle several messages at once.",
     ),
 )

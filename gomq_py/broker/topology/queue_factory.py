@@ -202,7 +202,8 @@ class QueueFactory:
             from gomq_py.storage.stores.group_store import open_group_store
 
             store, report = how(
-                open_group_store, *shared, group_of(arguments), limit_of(arguments), self._segment_bytes, durable)
+                open_group_store, *shared, group_of(arguments), limit_of(arguments), self._segment_bytes,
+                durable)
         elif queue_type_of(arguments) == QUORUM:
             from gomq_py.broker.queues.quorum import open_with_levels
 

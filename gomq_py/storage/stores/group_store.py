@@ -70,7 +70,7 @@ class GroupStore(message_store.MessageStore):
         self.waiting_max, self.groups_max, self.look_ahead = WAITING_MAX, GROUPS_MAX, LOOK_AHEAD
         self.passes_on = self.is_full = False
         self._groups = {}
-        self._by_id = [None]  # 0 is no group
+        self._by_id: list[Group | None] = [None]  # 0 is no group
         self._free_ids = []
         self._out = DeliveryCounts()  # a table of numbers, of failed deliveries elsewhere
         self._resting = set()
@@ -304,7 +304,7 @@ class GroupStore(message_store.MessageStore):
             self._drop_group(served)
 
     def _since(self, group):
-        """Where the wait for the group's next delivery begins now: with its message, if that has come back."""
+        """Where the wait for the group's next delivery begins now: with its message, if that came back."""
         if group.count:
             location = self.waiting.first(group)
             if location <= group.returned:

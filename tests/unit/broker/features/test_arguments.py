@@ -58,6 +58,7 @@ def reason(arguments, **properties):
     {"x-max-length": 1 << 62},
     {"x-message-group": "header:customer"}, {"x-message-group": "header:" + 255 * "h"},
     {"x-message-group": "routing-key", "x-queue-type": "quorum"}, {"x-message-group": "correlation-id"},
+    {"x-message-group": "routing-key", "x-message-group-limit": 1},
     {"x-never-heard-of": [1, {"a": None}]},
 ])
 def test_accepted(arguments):
@@ -117,6 +118,10 @@ def test_accepted(arguments):
     ("x-message-group", "customer", "\"unsupported message group 'customer'\""),
     ("x-message-group", "header:", "\"unsupported message group 'header:'\""),
     ("x-message-group", "", "\"unsupported message group ''\""),
+    ("x-message-group-limit", 0, "{value_too_small,0}"),
+    ("x-message-group-limit", -1, "{value_too_small,-1}"),
+    ("x-message-group-limit", "1", '"expected integer, got longstr"'),
+    ("x-message-group-limit", 1, "\"only together with 'x-message-group'\""),
     ("x-message-group", "header:" + 256 * "h", f"\"unsupported message group 'header:{256 * 'h'}'\""),
 ])
 def test_refused(key, value, text):

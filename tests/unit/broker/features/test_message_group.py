@@ -3,9 +3,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gomq_py.broker.features.message_group import group_of, with_policy
+from gomq_py.broker.features.message_group import group_of, limit_of, with_policy
 
-POLICY = {"message-group": "header:customer"}
+POLICY = {"message-group": "header:customer", "message-group-limit": 3}
 
 
 @pytest.mark.parametrize("arguments, group", [
@@ -33,3 +33,22 @@ def test_a_declare_takes_the_queues_value_or_the_policys(existing, arguments, ke
     existing = None if existing is None else SimpleNamespace(arguments=existing)
 
     assert with_policy(existing, arguments, lambda: POLICY).get("x-message-group") == kept
+
+
+@pytest.mark.parametrize("existing, arguments, kept", [
+    (None, {}, 3), (None, {"x-message-group": "routing-key"}, None), (None, {"x-max-priority": 5}, None),
+    ({"x-message-group": "header:customer"}, {}, None),
+    ({"x-message-group": "header:customer", "x-message-group-limit": 1}, {}, 1), ({}, {}, None),
+])
+def test_a_limit_comes_with_what_names_the_groups(existing, arguments, kept):
+    existing = None if existing is None else SimpleNamespace(arguments=existing)
+
+    assert with_policy(existing, arguments, lambda: POLICY).get("x-message-group-limit") == kept
+
+
+@pytest.mark.parametrize("arguments, limit", [
+    ({}, 0), ({"x-message-group-limit": 2}, 2), ({"x-message-group-limit": -2}, 0),
+    ({"x-message-group-limit": "2"}, 0), ({"x-message-group-limit": 1 << 70}, 0),
+])
+def test_unusable_limits_are_none(arguments, limit):
+    assert limit_of(arguments) == limit

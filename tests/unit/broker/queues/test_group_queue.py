@@ -1,5 +1,5 @@
-"""A queue with groups and a limit of 1 delivers the messages of one group in order, and one at a time; without
-the limit see test_bound_groups.
+"""A queue with groups and a limit of 1 delivers the messages of one group in order, and one at a time.
+test_group_queue_bound has no limit.
 """
 import pytest
 
