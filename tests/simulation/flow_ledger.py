@@ -43,8 +43,12 @@ class Published:
 
     def may_have_expired(self):
         """It was out of date at some time, or wall time is not what it was."""
-        return self.expiry_s is not None and (
-            CLOCK.jumps != self._jumps or CLOCK.now_s >= self.began_s + self.expiry_s)
+        return self.is_expiry_in_doubt() or (
+            self.expiry_s is not None and CLOCK.now_s >= self.began_s + self.expiry_s)
+
+    def is_expiry_in_doubt(self):
+        """True if the clock was set since then, so that the message may have expired and be valid again."""
+        return self.expiry_s is not None and CLOCK.jumps != self._jumps
 
     def must_have_expired(self, since_s):
         """Whoever was sent it after this was sent what is out of date."""
@@ -290,13 +294,15 @@ class Inbox(TopicLedger):
     def _check_order(self, number, message, qos, cuts):
         """MQTT-4.6.0-6; and what has not expired is not left out. Of what was sent twice the first may have
         expired, been lost at QoS 0 with a connection, been refused by the disk, or been published before the
-        subscription. What was lost so at QoS 0 may also come back with the acks that a power cut takes.
+        subscription. What was lost so at QoS 0, or had expired before the clock was set back, may also come
+        back with the acks that a power cut takes.
         """
         key = message.topic, qos
         self.exercised["in order"] += 1
         may_be_late = message.is_late or message.sends > 1 and (
             message.expiry_s is not None or qos == 0 or message.may_be_refused or number < self._since)
-        comes_back = qos == 0 and self._cuts.get(self._last[key], cuts) < cuts
+        comes_back = (qos == 0 or message.is_expiry_in_doubt()) and (
+            self._cuts.get(self._last[key], cuts) < cuts)
         if number < self._last[key] and not may_be_late and not comes_back:
             self.find(f"{number} came after {self._last[key]}, of one publisher, topic and QoS")
         self._last[key] = max(self._last[key], number)

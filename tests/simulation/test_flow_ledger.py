@@ -126,6 +126,23 @@ def test_message_lost_with_a_connection_may_come_back_late_at_qos_0_after_a_cut(
     assert findings(world)[-1] == "1 came after 2, of one publisher, topic and QoS"
 
 
+@pytest.mark.parametrize("is_set_back, found", [
+    (True, []), (False, ["0 came after 1, of one publisher, topic and QoS"])])
+def test_message_that_had_expired_may_come_back_late_after_a_cut_if_the_clock_was_set(
+    world, flow, inbox, is_set_back, found
+):
+    flow.publish_to("f0/a", 1, expiry_s=60)
+    flow.publish_to("f0/a", 1)
+    come(inbox, 1)
+    world.after(1.0, inbox.power_was_cut)
+    world.run(2.0)
+    CLOCK.jumps += is_set_back
+
+    come(inbox, 0, since_s=1.5)
+
+    assert findings(world) == found
+
+
 @pytest.mark.parametrize("is_full", [False, True])
 def test_message_that_the_disk_may_have_refused_may_be_late_if_it_is_sent_again(world, flow, inbox, is_full):
     flow.publish_to("f0/a", 1)
