@@ -307,7 +307,7 @@ class GroupStore(message_store.MessageStore):
 
     def _since(self, group):
         """Where the wait for the group's next delivery begins now: with its message, if that came back."""
-        if group.count:
+        if group.count and group.returned:
             location = self.waiting.first(group)
             if location <= group.returned:
                 return location
