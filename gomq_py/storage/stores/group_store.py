@@ -277,11 +277,13 @@ class GroupStore(message_store.MessageStore):
 
     def _come_in(self, group, location):
         """A message of the group was deleted or returned."""
-        since = self._since(group)
         group.out -= 1
         if self._resting and location in self._resting:
             self._resting.remove(location)
             group.resting -= 1
+        if group.out and group.place and not group.returned:
+            return 0
+        since = self._since(group)
         if group.out:
             if group.count == 0:
                 group.since = since
@@ -305,7 +307,7 @@ class GroupStore(message_store.MessageStore):
 
     def _since(self, group):
         """Where the wait for the group's next delivery begins now: with its message, if that came back."""
-        if group.count:
+        if group.count and group.returned:
             location = self.waiting.first(group)
             if location <= group.returned:
                 return location

@@ -80,6 +80,7 @@ cdef class Line:
     cdef list _ready
     cpdef Group first(self)
     cpdef int add(self, Group group) except -1
+    cpdef int moved(self, Group group, bint is_earlier) except -1
     @cython.locals(at=Py_ssize_t, moved=Group)
     cpdef int remove(self, Group group) except -1
     @cython.locals(above=Group)
@@ -110,6 +111,7 @@ cdef class Lines:
     cpdef int bind(self, Group group) except -1
     @cython.locals(line=Line)
     cpdef int release(self, Group group) except -1
+    @cython.locals(is_earlier=bint)
     cpdef int make_ready(self, Group group, uint64_t since) except -1
     cpdef int note(self, Line line) except -1
     cpdef int note_served(self, Group group, uint64_t since) except -1

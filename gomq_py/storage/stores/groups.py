@@ -358,6 +358,10 @@ class Line:
         self._ready.append(group)
         return self._rise(len(self._ready) - 1, group)
 
+    def moved(self, group, is_earlier):
+        """Note that a ready group waits longer than before (``is_earlier``) or not so long."""
+        return self._rise(group.place - 1, group) if is_earlier else self._sink(group.place - 1, group)
+
     def remove(self, group):
         """Make a group not ready."""
         at = group.place - 1
@@ -493,12 +497,13 @@ class Lines:
 
     def make_ready(self, group, since):
         """A group has messages of which the next may be delivered; its wait begins at ``since``."""
-        if group.place:
-            group.line.remove(group)
         self._number += 1
         group.number = self._number
-        group.since = since
-        group.line.add(group)
+        is_earlier, group.since = since < group.since, since
+        if group.place:
+            group.line.moved(group, is_earlier)
+        else:
+            group.line.add(group)
         return self.note(group.line)
 
     def note(self, line):
