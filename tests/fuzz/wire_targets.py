@@ -16,7 +16,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.content import fields
 from gomq_py.content.properties import Properties, PropertyEdit, PropertyScan
 from gomq_py.errors import Malformed
-from gomq_py.storage.stores.groups import GroupKey
+from gomq_py.storage.stores.group_key import GroupKey
 from tests.fuzz.target import Draw, Target, pieces
 from tests.support.exact import exact, fenced
 from tests.support.lanes import NOW_MS, LaneBench, ack, content_header, publish

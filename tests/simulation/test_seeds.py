@@ -94,7 +94,7 @@ def test_seed_by_itself_shows_its_trace(output):
     ("definitions_told_behind_the_question", "is not there any more", "1191"),
     ("qos_2_sent_before_followers_know", "came twice at QoS 2", "1349"),
     ("right_to_read_withdrawn_in_vain", "may read, while right", "16"),
-    ("refusal_told_behind_its_batch", "accepted and lost", "61"),
+    ("refusal_told_behind_its_batch", "accepted and lost", "65"),
     ("messages_of_a_group_are_free", "of its group in hand", "6"),
     ("schedule_acknowledged_before_its_next_time_is_safe", "sends nothing any more", "25"),
     ("schedule_leaves_out_what_came_meanwhile", "has left out a time", "25"),

@@ -12,7 +12,7 @@ from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.message import Message
 from gomq_py.storage.segments.pool import SegmentPool
 from gomq_py.storage.stores.group_store import GroupStore
-from gomq_py.storage.stores.groups import GroupKey
+from gomq_py.storage.stores.group_key import GroupKey
 from gomq_py.storage.stores.message_store import MessageStore
 from tests.support.clocks import patient_scheduler
 

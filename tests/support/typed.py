@@ -58,9 +58,10 @@ ENTERED_BY = {
     "gomq_py.mqtt.model.session_queue": "tests/unit/mqtt/model/test_sessions.py",
     "gomq_py.mqtt.server.delivery": "tests/unit/mqtt/server/test_flows_outbound.py",
     "gomq_py.mqtt.server.publication": "tests/unit/mqtt/server/test_flows_outbound.py",
-    "gomq_py.storage.stores.browser": "tests/unit/broker/transfer/test_moves.py",
     "gomq_py.storage.flush.batch": "tests/unit/storage/flush/test_group_commit.py",
     "gomq_py.storage.segments.recovered": "tests/unit/storage/stores/test_recovery.py",
+    "gomq_py.storage.stores.browser": "tests/unit/broker/transfer/test_moves.py",
+    "gomq_py.storage.stores.groups": "tests/unit/storage/stores/test_group_store.py",
     "gomq_py.storage.stores.stream_cursor": "tests/unit/storage/stores/test_stream_store.py",
 }
 

@@ -7,7 +7,7 @@ are served first: nobody else may have these messages. Never switches.
 """
 from gomq_py.broker.queues import queue as _queue
 from gomq_py.broker.queues.consumers import Consumer
-from gomq_py.storage.stores.groups import shown
+from gomq_py.storage.stores.group_key import shown
 
 
 class GroupQueue(_queue.Queue):

@@ -6,12 +6,13 @@ from gomq_py.storage.message cimport Message
 from gomq_py.storage.segments.recovered cimport Recovered
 from gomq_py.storage.segments.segment cimport Segment
 from gomq_py.storage.stores cimport message_store
-from gomq_py.storage.stores.groups cimport Group, GroupKey, Lines, WaitingLists
+from gomq_py.storage.stores.group_key cimport GroupKey
+from gomq_py.storage.stores.groups cimport Group, Lines, WaitingLists
 from gomq_py.storage.stores.requeued cimport DeliveryCounts
 
 cdef unsigned char BASIC
 cdef int _FROM_GROUP
-cdef Py_ssize_t PASSED_IN_A_TURN
+cdef Py_ssize_t PASSED_IN_A_TURN, KEY_OCTETS_PER_PASS
 
 cdef class GroupStore(message_store.MessageStore):
     cdef readonly GroupKey group_key

@@ -18,7 +18,8 @@ from gomq_py.errors import Malformed
 from gomq_py.storage.format import record
 from gomq_py.storage.message import Message
 from gomq_py.storage.stores import message_store
-from gomq_py.storage.stores.groups import Group, GroupKey, Lines, WaitingLists
+from gomq_py.storage.stores.group_key import GroupKey
+from gomq_py.storage.stores.groups import Group, Lines, WaitingLists
 from gomq_py.storage.stores.recovery import open_store
 from gomq_py.storage.stores.requeued import DeliveryCounts
 
@@ -33,6 +34,8 @@ GROUPS_MAX = 1 << 16
 LOOK_AHEAD = 100_000
 # Messages that the cursor passes over in one turn of the queue: about a millisecond.
 PASSED_IN_A_TURN = 2000
+# Properties of so many octets, among which the key is searched and digested, count as one message more.
+KEY_OCTETS_PER_PASS = 256
 
 # Most messages of a group at a time, where nothing else is said.
 NO_LIMIT = 1 << 30
@@ -102,6 +105,7 @@ class GroupStore(message_store.MessageStore):
             if self._peeked_location != self._shown_location:
                 self._shown_location = self._peeked_location
                 self._shown_key = self._key_of(message)
+                self._passes_left -= message.properties_length // KEY_OCTETS_PER_PASS
             if self._shown_key is None:
                 return True
             group = self._shown_group = self._groups.get(self._shown_key)

@@ -7,8 +7,8 @@ import pytest
 
 from gomq_py.storage.message import Message
 from gomq_py.storage.segments.pool import FIRST_SEGMENT_BYTES
+from gomq_py.storage.stores.group_key import GroupKey
 from gomq_py.storage.stores.group_store import GroupStore
-from gomq_py.storage.stores.groups import GroupKey
 from tests.support.stores import INCARNATION, StoreBench
 from tests.support.waiting import wait_until
 

@@ -3,8 +3,8 @@ from functools import partial
 
 from gomq_py.content.properties import Properties
 from gomq_py.storage.message import Message
+from gomq_py.storage.stores.group_key import GroupKey
 from gomq_py.storage.stores.group_store import GroupStore
-from gomq_py.storage.stores.groups import GroupKey
 from tests.support.stores import StoreBench
 
 KEY = "k" * 60_000

@@ -3,7 +3,7 @@ import pytest
 
 from gomq_py.content.fields import Int64, UInt8
 from gomq_py.content.properties import Properties
-from gomq_py.storage.stores.groups import GroupKey
+from gomq_py.storage.stores.group_key import GroupKey
 
 
 @pytest.mark.parametrize("value, key", [
