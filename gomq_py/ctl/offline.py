@@ -9,7 +9,7 @@ import json
 import os
 
 from gomq_py.auth.users import SHAPES as USER_SHAPES
-from gomq_py.broker.features.arguments import CLASSIC
+from gomq_py.broker.features.arguments import CLASSIC, queue_type_of
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.broker.topology.definitions import header, jsonable
 from gomq_py.broker.topology.recovery import noting_deleted, replay, text
@@ -155,8 +155,8 @@ class Definitions:
             ],
             "queues": [
                 {
-                    "name": name, "vhost": vhost, "durable": True, "auto_delete": record["auto_delete"],
-                    "arguments": jsonable(record["arguments"]),
+                    "name": name, "vhost": vhost, "type": queue_type_of(record["arguments"]), "durable": True,
+                    "auto_delete": record["auto_delete"], "arguments": jsonable(record["arguments"]),
                 }
                 for vhost, name, record in self._each("queues")
                 if not self._kinds.is_state(record["arguments"])],

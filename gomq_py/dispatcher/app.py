@@ -383,7 +383,7 @@ class Dispatcher:
         return process
 
 
-def schedule_name(queue, task):
+def schedule_name(queue: str, task: str) -> str:
     """The name of a task's schedule."""
     return f"{queue}:{task}"
 

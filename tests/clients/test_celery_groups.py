@@ -47,7 +47,7 @@ def module(tmp_path, broker_url):
     source = EXAMPLES[1].replace("amqp://guest:guest@127.0.0.1:5672/%2f", broker_url)
     assert broker_url in source
     (tmp_path / "shop.py").write_text(source + TASK, encoding="utf-8")
-    names: dict = {}
+    names: dict = {"__name__": "shop"}  # Celery tells every later app of this process of its tasks
     exec(source + EXAMPLES[2], names)
     yield names
     names["app"].close()

@@ -45,7 +45,7 @@ def module(tmp_path, broker_url):
     source = PYTHON[0].replace("amqp://guest:guest@127.0.0.1:5672/%2f", broker_url)
     assert broker_url in source
     (tmp_path / "shop.py").write_text(source + ACTOR, encoding="utf-8")
-    names: dict = {}
+    names: dict = {"__name__": "shop"}
     exec(source + PYTHON[1], names)
     yield names
     names["broker"].close()
