@@ -11,7 +11,7 @@ import pytest
 from tests.support.waiting import in_time
 
 LINE = re.compile(r"seed (\d+): (ok|FAILED), trace ([0-9a-f]{16}), .*?(\d+) boots, (.*), [\d.]+ s of CPU")
-SEEDS = "2 1 4 5 6 11 28 37 38 57 64 69 92 120 125 132 133 148 178 887 6679 6759".split()
+SEEDS = "2 1 4 5 6 11 28 37 38 57 64 69 92 120 125 132 133 148 178 332 406 887 6679 6759".split()
 
 
 def simulate(*arguments, **environment):
@@ -80,17 +80,17 @@ def test_seed_by_itself_shows_its_trace(output):
 
 @pytest.mark.parametrize("mutant, finding, seeds", [
     ("confirm_before_the_flush", "accepted and lost", "4-20"),
-    ("pubrec_before_its_record", "came twice at QoS 2", "1"),
+    ("pubrec_before_its_record", "came twice at QoS 2", "2"),
     ("requeue_out_of_order", "came", "1-20"),
     ("log_not_flushed", "", "1-20"),
-    ("part_of_a_write_counts_as_all", "octets that nobody published", "9"),
+    ("part_of_a_write_counts_as_all", "octets that nobody published", "18"),
     ("tx_commit_half_applied", "accepted", "1-20"),
     ("tx_rollback_keeps_what_was_published", "was not committed", "1-20"),
     ("budget_not_given_back_on_reset", "nobody is connected, and octets of the budget for bodies", "1-1"),
     ("client_served_without_end", "without a poll between", "1-3"),
     ("mapping_leaked_per_segment", "more is kept: mappings", "1-1"),
     ("vhost_takes_one_more", "connections are open, another was let in", "31"),
-    ("message_told_behind_the_question", "was accepted before", "194"),
+    ("message_told_behind_the_question", "was accepted before", "302"),
     ("definitions_told_behind_the_question", "is not there any more", "1191"),
     ("qos_2_sent_before_followers_know", "came twice at QoS 2", "1349"),
     ("right_to_read_withdrawn_in_vain", "may read, while right", "16"),
