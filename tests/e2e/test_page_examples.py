@@ -1,4 +1,6 @@
-"""The examples of docs/streams.md, docs/delays.md, docs/first-steps.md and docs/patterns.md, run as they stand."""
+"""The examples of docs/streams.md, delays.md, first-steps.md, patterns.md and arguments.md, run as they
+stand.
+"""
 import re
 import subprocess
 import sys
@@ -22,8 +24,9 @@ PRINTED = {
         "a job failed 4 times\n", "no address: rejected in parcels, 1 time\n", "the first: 49\n",
         "alarm\ninvoice\nnewsletter\n", "first\nsecond\n", "50\n",
     ],
+    "arguments.md": ["10 messages of one customer from 1 queue\n"],
 }
-WHOLE = "first-steps.md", "patterns.md"
+WHOLE = "first-steps.md", "patterns.md", "arguments.md"
 
 
 def examples(page):
