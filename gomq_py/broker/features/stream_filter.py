@@ -87,7 +87,7 @@ CONSUMER_ROWS = tuple(
     ConsumerArgument(
         argument=argument, kinds=STREAM_ONLY, check=_check,
         refusal="failed consuming from stream {entity}: {reason}", effect=effect, value=value,
-        default=default, others="RabbitMQ: skips chunks, the client filters again.",
+        default=default, others="RabbitMQ: by chunk; the client filters again.",
     ) for argument, value, default, effect in (
         (MATCH_TYPE, "`all`: `all` or `any`", "One value is enough, and all conditions hold.",
          "`all`: every value must match, and every condition hold. `any`: one value or one condition is "
