@@ -53,7 +53,7 @@ ROWS = (
         argument=SINGLE_ACTIVE_CONSUMER, place=14, check=checks.boolean,
         value="`true`: boolean",
         default="`false`",
-        others="RabbitMQ: refused for streams.",
+        others="RabbitMQ, LavinMQ: not for streams.",
         effect="One consumer gets all messages. When it ends, the next one takes over.",
     ),
     # Without effect here. Values are checked as RabbitMQ checks them, so that it accepts an export of them.
