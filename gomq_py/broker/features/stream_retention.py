@@ -44,7 +44,7 @@ ROWS = (
         setting="segment_bytes", merge=smallest, by_queue=False,
         value="`100000000`: bytes, 64 KiB to 256 MiB",
         default="The setting `segment_size`, 8 MiB.",
-        others="RabbitMQ: alike.",
+        others="RabbitMQ: alike. LavinMQ: no.",
         effect="Size of a stream's files. Retention deletes whole files.",
     ),
     # Without effect: filters read the messages.
