@@ -23,29 +23,48 @@ def page_as_it_should_be(text):
 
 
 def queue_arguments():
-    """Arguments of queues, in the order in which they are checked."""
-    rows = [
-        (_code(row.argument), _kinds(row), _code(row.policy), _operator(row),
-         _code(row.flag and row.flag.name), row.effect)
-        for row in table.ARGUMENTS.values()
-    ]
-    heads = "argument", "queues", "policy key", "operator policy", "flag of create_queue", "effect"
-    return _table(heads, rows)
+    """What arguments of queues do, in the order in which they are checked."""
+    return _effects(table.ARGUMENTS.values(), "argument")
 
 
-def policy_keys():
-    """Keys of policies that are no argument of queues."""
-    rows = [(_code(row.policy), _operator(row), row.effect) for row in table.FEATURES if row.argument is None]
-    return _table(("policy key", "operator policy", "effect"), rows)
+def other_policy_keys():
+    """What keys of policies do that are no argument of queues."""
+    return _effects((row for row in table.FEATURES if row.argument is None), "policy")
 
 
 def consumer_arguments():
-    """Arguments of consumers, in the order in which they are checked."""
+    """What arguments of consumers do, in the order in which they are checked."""
+    return _effects(table.CONSUMER_ARGUMENTS.values(), "argument")
+
+
+def places():
+    """Where settings of queues and keys of policies may be given."""
     rows = [
-        (_code(row.argument), _kinds(row), _elsewhere(row), row.effect)
-        for row in table.CONSUMER_ARGUMENTS.values()
+        (_code(row.argument), _kinds(row) if row.argument else "", _code(row.policy), _operator(row),
+         _code(row.flag and row.flag.name))
+        for row in (*table.ARGUMENTS.values(), *table.FEATURES) if _has_effect(row)
     ]
-    return _table(("argument", "queues", "on others", "effect"), rows)
+    heads = "argument", "queues", "policy key", "operator policy", "flag of create_queue"
+    return _table(heads, list(dict.fromkeys(rows)))
+
+
+def consumer_places():
+    """Queues whose consumers have the arguments."""
+    rows = [
+        (_code(row.argument), _kinds(row), _elsewhere(row))
+        for row in table.CONSUMER_ARGUMENTS.values() if _has_effect(row)
+    ]
+    return _table(("argument", "queues", "on others"), rows)
+
+
+def without_effect():
+    """Arguments and keys of other brokers that are accepted."""
+    rows = [
+        (_code(row.argument), _code(getattr(row, "policy", None)), _reason(row))
+        for row in (*table.ARGUMENTS.values(), *table.FEATURES, *table.CONSUMER_ARGUMENTS.values())
+        if not _has_effect(row)
+    ]
+    return _table(("argument", "policy key", "why"), list(dict.fromkeys(rows)))
 
 
 def statements_3_1_1():
@@ -59,10 +78,29 @@ def statements_5():
 
 
 TABLES = {
-    "arguments of queues": queue_arguments, "other keys of policies": policy_keys,
-    "arguments of consumers": consumer_arguments,
+    "arguments of queues": queue_arguments, "other keys of policies": other_policy_keys,
+    "arguments of consumers": consumer_arguments, "places": places, "places of consumers": consumer_places,
+    "without effect": without_effect,
 }
 STATEMENTS = {"statements of MQTT 3.1.1": statements_3_1_1, "statements of MQTT 5.0": statements_5}
+
+
+def _effects(rows, name):
+    rows = [
+        (_code(getattr(row, name)), row.value, row.default, row.effect, row.others)
+        for row in rows if _has_effect(row)
+    ]
+    heads = "argument" if name == "argument" else "policy key", "example: values", "default", "effect"
+    return _table((*heads, "RabbitMQ 4, LavinMQ 2.9"), rows)
+
+
+def _has_effect(row):
+    return not row.effect.startswith("None: ")
+
+
+def _reason(row):
+    reason = row.effect.removeprefix("None: ")
+    return reason[:1].upper() + reason[1:]
 
 
 def _kinds(row):

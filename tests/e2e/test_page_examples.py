@@ -1,25 +1,60 @@
-"""The examples of docs/streams.md and docs/delays.md, run as they stand."""
+"""The examples of docs/streams.md, delays.md, first-steps.md, patterns.md and arguments.md, run as they
+stand.
+"""
 import re
 import subprocess
 import sys
 
 import pytest
 
+from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import in_time
 from tests.unit.source_tree import ROOT
 
+AMQP, MQTT = "127.0.0.1:5672", '"127.0.0.1", 1883'
+# What each example of a page prints; of a page named in WHOLE, of all of them.
+PRINTED = {
+    "streams.md": ["3 order 3\n4 order 4\n"],
+    "delays.md": ["a job done at attempt 3\n", "often: the second\n" * 2],
+    "first-steps.md": [
+        "dig a hole\n", "dig a hole\n", "5\n", "dig a hole\n", "dig a hole\n", "dig a hole\n",
+        "house/kitchen/temperature 21.5\n",
+    ],
+    "patterns.md": [
+        "a job failed 4 times\n", "no address: rejected in parcels, 1 time\n", "the first: 49\n",
+        "alarm\ninvoice\nnewsletter\n", "first\nsecond\n", "50\n",
+    ],
+    "arguments.md": ["10 messages of one customer from 1 queue\n"],
+}
+WHOLE = "first-steps.md", "patterns.md", "arguments.md"
+
+
+def examples(page):
+    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with BrokerProcess(tmp_path_factory.mktemp("examples") / "data", mqtt_port=0) as process:
+        yield process
+
 
 @pytest.mark.parametrize("page, number, printed", [
-    ("streams.md", 0, "3 order 3\n4 order 4\n"),
-    ("delays.md", 0, "a job done at attempt 3\n"),
-    ("delays.md", 1, "often: the second\n" * 2),
-], ids=["streams", "delays-retry", "delays-repeat"])
+    pytest.param(page, number, printed, id=f"{page}-{number}")
+    for page, outputs in PRINTED.items() for number, printed in enumerate(outputs)
+])
 def test_example_does_what_its_page_says(broker, page, number, printed):
-    example = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)[number]
-    assert "127.0.0.1:5672" in example
+    example = examples(page)[number]
+    assert AMQP in example or MQTT in example
 
+    here = example.replace(AMQP, f"127.0.0.1:{broker.port}").replace(
+        MQTT, f'"127.0.0.1", {broker.ports["mqtt"]}')
     finished = subprocess.run(
-        [sys.executable, "-c", example.replace("127.0.0.1:5672", f"127.0.0.1:{broker.port}")],
-        capture_output=True, text=True, timeout=in_time(60))
+        [sys.executable, "-c", here], capture_output=True, text=True, timeout=in_time(60))
 
     assert (finished.returncode, finished.stdout) == (0, printed), finished.stderr
+
+
+@pytest.mark.parametrize("page", WHOLE)
+def test_no_example_of_the_page_is_left_out(page):
+    assert len(examples(page)) == len(PRINTED[page])

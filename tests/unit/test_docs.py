@@ -4,6 +4,8 @@ architecture name are there.
 import ast
 import re
 
+from gomq_py.broker.exchanges.federation_upstream import FederationUpstreamExchange
+from gomq_py.broker.exchanges.types import COMPARED_ARGUMENTS, EXCHANGE_TYPES
 from gomq_py.broker.features import table
 from tests.conformance.mqtt import page as conformance
 from tests.docs import CONFORMANCE, PAGE, TABLES, page_as_it_should_be
@@ -40,6 +42,21 @@ def test_effect_is_a_sentence():
     rows = (*table.FEATURES, *table.CONSUMER_ARGUMENTS.values())
 
     assert [row for row in rows if not row.effect.endswith(".") or "|" in row.effect] == []
+
+
+def test_row_with_an_effect_has_an_example_a_default_and_tells_of_other_brokers():
+    rows = (*table.FEATURES, *table.CONSUMER_ARGUMENTS.values())
+
+    assert [
+        row for row in rows if not row.effect.startswith("None: ")
+        and not (row.value.startswith("`") and ": " in row.value and row.default and row.others)
+    ] == []
+
+
+def test_every_type_of_exchange_and_its_arguments_are_on_the_page():
+    names = {*EXCHANGE_TYPES, *COMPARED_ARGUMENTS} - {FederationUpstreamExchange.type}
+
+    assert [name for name in names if f"`{name}`" not in TEXT] == []
 
 
 def test_table_that_was_changed_by_hand_is_made_anew():

@@ -10,7 +10,10 @@ ROWS = (
     Feature(
         policy=POLICY_KEY, hands_on_to="exchange",
         check_policy=policy_checks.text, word="alternate exchange name",
-        effect="An exchange sends what it cannot route to this one.",
+        value="`unrouted`: name of an exchange",
+        default="Messages without a queue are dropped or returned.",
+        others="Alike.",
+        effect="Messages that the exchange cannot route go to this exchange.",
     ),
 )
 

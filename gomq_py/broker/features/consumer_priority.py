@@ -17,8 +17,10 @@ def priority_of(arguments):
 CONSUMER_ROWS = (
     ConsumerArgument(
         argument=PRIORITY, check=checks.integer,
-        effect="Consumers of higher priority are served first, while they have capacity. 0 where nothing is "
-        "said.",
+        value="`10`: integer, also below 0",
+        default="0",
+        others="Alike.",
+        effect="Consumers of higher priority are served first, while their prefetch has room.",
     ),
     # Without effect: queues have no mirrors. RabbitMQ accepts booleans only.
     ConsumerArgument(

@@ -20,8 +20,11 @@ ROWS = (
         argument=ARGUMENT, place=23, kinds=NO_STREAM, check=checks.milliseconds,
         policy=POLICY_KEY, check_policy=policy_checks.count, word="consumer timeout",
         setting="consumer_timeout_ms", merge=_merge, by_queue=False,
-        effect="A consumer that holds a message unacknowledged for so long is cancelled (quorum queues), or "
-        "its channel closed. 0: no limit.",
+        value="`1800000`: ms, 0 to ten years; 0: no limit",
+        default="The setting `consumer_timeout`, 0.",
+        others="RabbitMQ 4.3: quorum queues. LavinMQ: the argument alone.",
+        effect="A consumer that holds a message unacknowledged for this time is cancelled (quorum "
+        "queues), or its channel is closed; its messages are ready again.",
     ),
     Feature(
         argument="x-consumer-disconnected-timeout", place=31, kinds=QUORUM_ONLY, check=checks.not_negative,
@@ -33,7 +36,10 @@ ROWS = (
 CONSUMER_ROWS = (
     ConsumerArgument(
         argument=ARGUMENT, kinds=QUORUM_ONLY, check=checks.milliseconds,
-        effect="The consumer's own timeout, instead of the queue's. 0: no limit.",
+        value="`60000`: ms, 0 to ten years; 0: no limit",
+        default="The queue's timeout.",
+        others="RabbitMQ: from 4.3. LavinMQ: no.",
+        effect="The consumer's own timeout, instead of the queue's.",
     ),
 )
 

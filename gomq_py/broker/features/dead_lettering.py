@@ -24,7 +24,11 @@ ROWS = (
         word="dead letter exchange name",
         setting="dead_letter_exchange", merge=first_text(),
         flag=Flag(name="--dead-letter-exchange", kind=str, help="Exchange for messages that die."),
-        effect="Messages that die in the queue go to this exchange.",
+        value="`dlx`: name; empty: the default exchange",
+        default="Messages that die are dropped.",
+        others="RabbitMQ: waits for the copy in quorum queues with `at-least-once`.",
+        effect="Messages that die in the queue go to this exchange: rejected, expired, dropped "
+        "from a full queue or returned too often.",
     ),
     Feature(
         argument="x-dead-letter-routing-key", place=4, kinds=NO_STREAM, check=_routing_key,
@@ -32,7 +36,10 @@ ROWS = (
         word="dead letter routing key",
         setting="dead_letter_routing_key", merge=first_text(),
         flag=Flag(name="--dead-letter-routing-key", kind=str, help="Their routing key."),
-        effect="They go there with this routing key instead of their own.",
+        value="`orders.dead`: text, to 255 bytes",
+        default="The message's own key.",
+        others="Alike.",
+        effect="Routing key of dead letters. It needs a dead letter exchange.",
     ),
     # Without effect: dead letters wait for the disk in every case.
     Feature(

@@ -54,19 +54,32 @@ ROWS = (
         policy=POLICY_KEY, check_policy=policy_checks.boolean,
         setting="deduplication",
         merge=lambda _feature, arguments, policy: deduplication_of(arguments, policy),
-        effect="A message whose id was seen lately is taken and thrown away. Exchanges take it, too.",
+        value="`true`: boolean",
+        default="`false`",
+        others="RabbitMQ: a plugin. LavinMQ: alike.",
+        effect="A message whose id was seen lately is confirmed and dropped. Ids are in memory: a "
+        "restart forgets them. Exchanges have this argument, too.",
     ),
     Feature(
         argument=SIZE, place=28, kinds=NO_STREAM, check=checks.up_to(MAX_SIZE),
-        effect="How many ids are remembered: 128 where nothing is said.",
+        value="`10000`: ids, 0 to 1000000",
+        default="128",
+        others="RabbitMQ: a plugin. LavinMQ: alike.",
+        effect="Number of remembered ids; the oldest is forgotten first.",
     ),
     Feature(
         argument=TTL, place=29, kinds=NO_STREAM, check=checks.milliseconds,
-        effect="How long an id is remembered.",
+        value="`3600000`: ms, 0 to ten years",
+        default="No limit of time.",
+        others="RabbitMQ: a plugin. LavinMQ: alike.",
+        effect="Time for which an id is remembered. A message's header of this name overrides it.",
     ),
     Feature(
         argument=HEADER, place=30, kinds=NO_STREAM, check=checks.text,
-        effect="The header of a message that holds its id: `x-deduplication-header` where nothing is said.",
+        value="`order-id`: text",
+        default="`x-deduplication-header`",
+        others="RabbitMQ: a plugin. LavinMQ: alike.",
+        effect="Name of the header that holds a message's id.",
     ),
 )
 

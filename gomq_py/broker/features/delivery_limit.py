@@ -26,7 +26,10 @@ ROWS = (
         policy="delivery-limit", operator=True, check_policy=policy_checks.number, word="delivery limit",
         setting="delivery_limit", merge=_merge,
         flag=Flag(name="--delivery-limit", kind=int, help="How often a message may come back."),
-        effect="A message that came back more often dies. 20 for quorum queues, where only failures count; "
-               "below 0 there is no limit.",
+        value="`5`: returns; below 0: no limit",
+        default="No limit; 20 for quorum queues.",
+        others="RabbitMQ: quorum queues. LavinMQ: forgets counts at a restart.",
+        effect="A message that has come back this often dies when it comes back again. In quorum "
+        "queues only failures count: `basic.reject`, and the end of a channel.",
     ),
 )

@@ -29,6 +29,9 @@ class Feature:
     """Describes one setting of queues or exchanges.
 
         effect          a sentence for docs/arguments.md; begins with "None" for a setting without effect
+        value           an example, and behind a colon the unit and the range
+        default         what holds where nothing is given
+        others          how RabbitMQ 4 and LavinMQ 2.9 differ: "Alike.", or "Neither." has it
         argument        the argument's name, for queues of ``kinds``
         check(value, arguments)
                         raises WrongValue
@@ -46,6 +49,9 @@ class Feature:
     """
 
     effect: str
+    value: str = ""
+    default: str = ""
+    others: str = ""
     argument: str | None = None
     place: int = 0
     kinds: frozenset[str] = EVERY_KIND
@@ -68,11 +74,15 @@ class ConsumerArgument:
     """Describes one ``argument`` of consumers, which has its ``effect`` on queues of ``kinds``.
 
     ``check(value, arguments)`` raises WrongValue; ``refusal`` is RabbitMQ's error text, with ``{reason}`` in
-    it. Queues of other kinds ignore the argument or, with ``only_there``, refuse it.
+    it. Queues of other kinds ignore the argument or, with ``only_there``, refuse it. ``value``, ``default``
+    and ``others`` are those of a Feature.
     """
 
     argument: str
     effect: str
+    value: str = ""
+    default: str = ""
+    others: str = ""
     kinds: frozenset[str] = EVERY_KIND
     check: Callable[[Any, dict], None]
     refusal: str = "invalid arg '{argument}' for {entity}: {reason}"

@@ -26,16 +26,25 @@ ROWS = (
     Feature(
         policy=UPSTREAM, check_policy=policy_checks.text, word="federation upstream name", component=UPSTREAM,
         check_beside=_said_once,
-        effect="Messages come from this upstream, too.",
+        value="`berlin`: name",
+        default="No upstream.",
+        others="RabbitMQ: a plugin.",
+        effect="Messages also come from this upstream ([federation.md](federation.md)).",
     ),
     Feature(
         policy=UPSTREAM_SET, check_policy=policy_checks.text, word="federation upstream set name",
         component=UPSTREAM, check_beside=_said_once,
-        effect="Messages come from the upstreams of this set, too; `all` is every upstream.",
+        value="`all`: name",
+        default="No upstream.",
+        others="RabbitMQ: a plugin.",
+        effect="Messages also come from the upstreams of this set; `all` is every upstream.",
     ),
     Feature(
         policy=PATTERN, check_policy=policy_checks.pattern, word="federation upstream pattern name",
         component=UPSTREAM, check_beside=_said_once,
-        effect="Messages come from the upstreams whose names match this regular expression, too.",
+        value="`^eu-`: regular expression",
+        default="No upstream.",
+        others="RabbitMQ: a plugin.",
+        effect="Messages also come from the upstreams whose names match.",
     ),
 )

@@ -15,14 +15,22 @@ ROWS = (
         policy="max-length", operator=True, check_policy=policy_checks.count, word="maximum length",
         setting="max_length", merge=smallest,
         flag=Flag(name="--max-length", kind=int, help="Messages it holds at most."),
-        effect="The queue holds at most so many messages.",
+        value="`10000`: messages, from 0",
+        default="No limit.",
+        others="Alike.",
+        effect="Most ready messages in the queue; unacknowledged ones do not count. A stream "
+        "counts all it keeps.",
     ),
     Feature(
         argument=MAX_BYTES_ARGUMENT, place=7, check=checks.not_negative,
         policy="max-length-bytes", operator=True, check_policy=policy_checks.count,
         word="maximum length in bytes", setting="max_bytes", merge=smallest,
         flag=Flag(name="--max-length-bytes", kind=int, help="Octets of bodies it holds at most."),
-        effect="The queue holds at most so many octets of bodies, a stream of records.",
+        value="`1000000000`: bytes, from 0",
+        default="No limit.",
+        others="Alike.",
+        effect="Most bytes of the bodies of ready messages; in a stream, of records with their "
+        "headers.",
     ),
     Feature(
         argument=OVERFLOW_ARGUMENT, place=11, kinds=NO_STREAM,
@@ -32,8 +40,12 @@ ROWS = (
         flag=Flag(
             name="--reject-on-overflow", value=REJECT_PUBLISH,
             help="Refuse what does not fit instead of dropping the oldest."),
-        effect="What happens to what is too much: the oldest go, or new ones are refused, or refused and "
-        "dead-lettered.",
+        value="`reject-publish`: `drop-head`, `reject-publish` or `reject-publish-dlx`",
+        default="`drop-head`",
+        others="LavinMQ: no `reject-publish-dlx`.",
+        effect="What a full queue does: `drop-head` drops its oldest messages, `reject-publish` "
+        "refuses new ones (a publisher with confirms gets a nack), `reject-publish-dlx` also "
+        "dead-letters the refused ones.",
     ),
     # Without effect: no queue keeps messages in memory.
     Feature(

@@ -93,14 +93,21 @@ ROWS = (
         argument=MESSAGE_GROUP, place=32, kinds=NO_STREAM, check=_check,
         policy=POLICY_KEY, check_policy=_check_policy, by_queue=False,
         flag=Flag(name="--message-group", kind=str, help="What names a message's group: header:NAME."),
-        effect="Messages of one group are delivered in order, to one consumer at a time; what names the "
-               "group: `header:NAME`, `routing-key` or `correlation-id` ([groups.md](groups.md)).",
+        value="`header:customer`: `header:NAME`, `routing-key` or `correlation-id`",
+        default="No groups.",
+        others="Neither.",
+        effect="Messages of one group are delivered in order, to one consumer at a time. The "
+        "value says where a message names its group ([groups.md](groups.md)). Not together with "
+        "priorities.",
     ),
     Feature(
         argument=LIMIT, place=33, kinds=NO_STREAM, check=_check_limit,
         policy=LIMIT_KEY, check_policy=policy_checks.positive, by_queue=False,
         flag=Flag(name="--message-group-limit", kind=int, help="Most messages of a group that are out."),
-        effect="Most messages of one group that are delivered and not acked at a time; 1 for workers that "
-               "handle several messages at once.",
+        value="`1`: messages, from 1",
+        default="No limit.",
+        others="Neither.",
+        effect="Most unacknowledged messages of one group. Workers that handle several messages "
+        "at once need 1.",
     ),
 )

@@ -33,17 +33,28 @@ ROWS = (
         argument=QUEUE_TYPE, place=15,
         check=checks.one_of("\"unsupported queue type '{}'\"", CLASSIC, QUORUM, STREAM),
         flag=Flag(name="--stream-queue", value=STREAM, help="A stream."),
-        effect="The kind of queue. A quorum queue is a durable queue of this node, with priorities from 0 to "
-        "31; 4 where a message names none.",
+        value="`quorum`: `classic`, `quorum` or `stream`",
+        default="The virtual host's default, or `classic`.",
+        others="RabbitMQ: quorum queues are replicated by themselves. LavinMQ: takes `quorum` and "
+        "ignores it.",
+        effect="Kind of queue. A quorum queue is a durable queue of this node, with priorities "
+        "from 0 to 31; a message without a priority has 4.",
     ),
     Feature(
         argument=MAX_PRIORITY, place=10, kinds=CLASSIC_ONLY, check=checks.up_to(255),
         flag=Flag(name="--max-priority", kind=int, help="Highest priority."),
-        effect="Messages of higher priority are delivered first; this is the highest.",
+        value="`10`: 0 to 255",
+        default="No priorities.",
+        others="Alike.",
+        effect="Highest priority. Messages of higher priority are delivered first; one without a "
+        "priority has 0.",
     ),
     Feature(
         argument=SINGLE_ACTIVE_CONSUMER, place=14, check=checks.boolean,
-        effect="One consumer gets all messages; when it goes the next one does.",
+        value="`true`: boolean",
+        default="`false`",
+        others="RabbitMQ, LavinMQ: not for streams.",
+        effect="One consumer gets all messages. When it ends, the next one takes over.",
     ),
     # Without effect here. Values are checked as RabbitMQ checks them, so that it accepts an export of them.
     Feature(

@@ -44,16 +44,27 @@ ROWS = (
         check=checks.one_of("invalid_delayed_retry_type", *_WORDS),
         policy="delayed-retry-type", check_policy=policy_checks.one_of(*_WORDS),
         setting="retry", merge=lambda _feature, arguments, policy: retry_of(arguments, policy),
-        effect="Which messages that came back wait before they are ready again.",
+        value="`failed`: `disabled`, `all`, `failed` or `returned`",
+        default="`disabled`",
+        others="RabbitMQ: quorum queues, from 4.3. LavinMQ: no.",
+        effect="Which returned messages wait before they are ready again. `failed`: by "
+        "`basic.reject` or the end of a channel; `returned`: by `basic.nack` or `basic.recover`.",
     ),
     Feature(
         argument="x-delayed-retry-min", place=25, kinds=NO_STREAM, check=checks.milliseconds,
         policy="delayed-retry-min", check_policy=policy_checks.count,
-        effect="How long they wait the first time; with a maximum, each time longer.",
+        value="`1000`: ms, 0 to ten years",
+        default="They do not wait.",
+        others="RabbitMQ: quorum queues, from 4.3. LavinMQ: no.",
+        effect="Wait after the first return. With a maximum, the second wait is twice as long, "
+        "the third three times.",
     ),
     Feature(
         argument="x-delayed-retry-max", place=26, kinds=NO_STREAM, check=checks.milliseconds,
         policy="delayed-retry-max", check_policy=policy_checks.count,
-        effect="How long they wait at most.",
+        value="`60000`: ms, 0 to ten years",
+        default="Each wait is as long as the first.",
+        others="RabbitMQ: quorum queues, from 4.3. LavinMQ: no.",
+        effect="Longest wait.",
     ),
 )

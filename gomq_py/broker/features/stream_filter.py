@@ -86,10 +86,14 @@ def _check(_value, arguments):
 CONSUMER_ROWS = tuple(
     ConsumerArgument(
         argument=argument, kinds=STREAM_ONLY, check=_check,
-        refusal="failed consuming from stream {entity}: {reason}", effect=effect,
-    ) for argument, effect in (
-        (MATCH_TYPE, "`all`: every value must be there, too; `any`: one value or one condition is enough."),
-        (MATCH_UNFILTERED, "Messages without a value are wanted, too."),
-        (FILTER, "The values and conditions that messages must have."),
+        refusal="failed consuming from stream {entity}: {reason}", effect=effect, value=value,
+        default=default, others="RabbitMQ: by chunk; the client filters again.",
+    ) for argument, value, default, effect in (
+        (MATCH_TYPE, "`all`: `all` or `any`", "One value is enough, and all conditions hold.",
+         "`all`: every value must match, and every condition hold. `any`: one value or one condition is "
+         "enough."),
+        (MATCH_UNFILTERED, "`true`: boolean", "`false`", "Messages without a value match, too."),
+        (FILTER, "`invoices`: see [streams.md](streams.md#filters)", "All messages.",
+         "Values and conditions that select the consumer's messages."),
     )
 )

@@ -110,10 +110,17 @@ def _check_tracking(value, arguments):
 CONSUMER_ROWS = (
     ConsumerArgument(
         argument=OFFSET, kinds=STREAM_ONLY, check=_check_offset, only_there=True,
-        refusal="failed consuming from stream {entity}: {reason}", effect="Where the consumer begins.",
+        refusal="failed consuming from stream {entity}: {reason}",
+        value="`first`: see [streams.md](streams.md#consuming)",
+        default="`next`, or the stored position of a consumer with a tag of its own.",
+        others="RabbitMQ: no numbers below 0, no stored positions.",
+        effect="First message of the consumer.",
     ),
     ConsumerArgument(
         argument=TRACKING, kinds=STREAM_ONLY, check=_check_tracking,
-        effect="Whether the broker keeps where a consumer of this tag goes on.",
+        value="`true`: boolean",
+        default="`true` for a consumer with a tag and without an offset.",
+        others="RabbitMQ: no.",
+        effect="The broker stores the position, and a consumer of this tag goes on there.",
     ),
 )

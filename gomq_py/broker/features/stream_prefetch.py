@@ -14,7 +14,10 @@ def prefetch_bytes_of(arguments):
 CONSUMER_ROWS = (
     ConsumerArgument(
         argument=PREFETCH_BYTES, kinds=STREAM_ONLY, check=checks.not_negative,
-        effect="Octets of bodies it may hold unacknowledged, besides the prefetch count. One message it gets "
-        "in any case.",
+        value="`1000000`: bytes, from 0; 0: no limit",
+        default="No limit.",
+        others="Neither.",
+        effect="Most unacknowledged bytes of bodies, besides the prefetch count. One message is "
+        "delivered in any case.",
     ),
 )

@@ -32,13 +32,20 @@ ROWS = (
         argument="x-max-age", place=17, kinds=STREAM_ONLY, check=checks.age,
         policy="max-age", check_policy=policy_checks.age, word="max age",
         setting="max_age_ms", merge=_shortest_age, by_queue=False,
-        effect="Segments whose messages are all older go.",
+        value="`7D`: a number above 0 and `Y`, `M`, `D`, `h`, `m` or `s`",
+        default="No limit.",
+        others="Alike.",
+        effect="Files of a stream are deleted once all their messages are older. A year has 365 "
+        "days, a month (`M`) 30; `m` is minutes.",
     ),
     Feature(
         argument=SEGMENT_BYTES, place=18, kinds=STREAM_ONLY, check=checks.not_negative,
         policy="stream-max-segment-size-bytes", check_policy=policy_checks.count,
         setting="segment_bytes", merge=smallest, by_queue=False,
-        effect="The size of the files that the stream is cut into.",
+        value="`100000000`: bytes, 64 KiB to 256 MiB",
+        default="The setting `segment_size`, 8 MiB.",
+        others="RabbitMQ: alike. LavinMQ: no.",
+        effect="Size of a stream's files. Retention deletes whole files.",
     ),
     # Without effect: filters read the messages.
     Feature(

@@ -12,7 +12,10 @@ ROWS = (
     Feature(
         policy=POLICY_KEY, hands_on_to="queue",
         kinds=NO_STREAM, check_policy=policy_checks.name, word="stream name",
-        effect="What is routed to a queue, or by an exchange, goes to this stream as well "
-               "([spark.md](spark.md#queues)).",
+        value="`orders-log`: name of a stream",
+        default="No copy.",
+        others="Neither.",
+        effect="Messages that are routed to the queue, or by the exchange, go to this stream as "
+        "well ([spark.md](spark.md#queues)).",
     ),
 )
