@@ -149,7 +149,7 @@ OPTIONS: tuple[Option, ...] = (
           "first.", aliases=(("amqp", "consumer_timeout"),), shared=True),
     _main("consumer_timeout_loop_interval", integer(1), 60,
           "Seconds between two looks for consumers past that time.",
-          pending="a loop: every delivery is noticed within two seconds of its time"),
+          pending="a periodic look: without one, an overdue delivery is noticed within two seconds"),
     _main("free_disk_min", COUNT, 0,
           "Free octets of disk below which publishers are held; never less than three segments.",
           reloadable=True, adjustable=True),

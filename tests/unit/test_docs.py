@@ -1,5 +1,5 @@
-"""docs/arguments.md is what the table of features says, and modules that the glossary and the pages of the
-architecture name are there.
+"""docs/arguments.md is what the table of features says, modules and commands that pages name are there, and
+docs/sizing.md has figures of other pages alone.
 """
 import ast
 import re
@@ -7,9 +7,13 @@ import re
 from gomq_py.broker.exchanges.federation_upstream import FederationUpstreamExchange
 from gomq_py.broker.exchanges.types import COMPARED_ARGUMENTS, EXCHANGE_TYPES
 from gomq_py.broker.features import table
+from gomq_py.ctl import (  # noqa: F401 (each registers its commands)
+    access, checks, cluster, commands, diagnostics, limits, links, listings, messages, migrate, node, simple,
+    topology, transfer, watch,
+)
 from tests.conformance.mqtt import page as conformance
 from tests.docs import CONFORMANCE, PAGE, TABLES, page_as_it_should_be
-from tests.unit.source_tree import PACKAGE, module_names, sources, tree
+from tests.unit.source_tree import PACKAGE, ROOT, module_names, sources, tree
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
@@ -114,3 +118,31 @@ def test_module_that_has_moved_is_found():
     assert lost_modules("`broker.job`, `hub.scheduler`, `hub.scheduler.SliceClock`") == [
         "broker.job"
     ]
+
+
+_COMMAND = re.compile(r"gomq-py-ctl (?:--?[\w-]+(?:[ =](?!--)\S+)? )*([a-z_]+)\b")
+_ROW_OF_SIZING = re.compile(r"^\| ([^|]+) \| ([^|]+) \| \[[^]]+\]\(([^)#]+)[^)]*\) \|$", re.MULTILINE)
+_FIGURE = re.compile(r"\d[\d .]*\d|\d")
+
+
+def test_commands_that_pages_name_are_there():
+    named = {}
+    for page in (ROOT / "README.md", ROOT / "CHANGELOG.md", *PAGE.parent.rglob("*.md")):
+        for name in _COMMAND.findall(page.read_text(encoding="utf-8")):
+            named.setdefault(name, page.name)
+
+    assert len(named) > 70
+    assert {name: page for name, page in named.items() if name not in commands.ctl.commands} == {}
+
+
+def is_there(figure, text):
+    return re.search(rf"(?<![\d.]){re.escape(figure)}(?!\d)", text) is not None
+
+
+def test_figures_of_the_sizing_page_stand_on_the_pages_that_it_names():
+    rows = _ROW_OF_SIZING.findall(PAGE.with_name("sizing.md").read_text(encoding="utf-8"))
+    pages = {name: (PAGE.parent / name).read_text(encoding="utf-8") for _, _, name in rows}
+    figures = [(what, figure, name) for what, cell, name in rows for figure in _FIGURE.findall(cell)]
+
+    assert len(figures) > 40
+    assert [row for row in figures if not is_there(row[1], pages[row[2]])] == []

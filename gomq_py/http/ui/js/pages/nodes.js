@@ -42,7 +42,7 @@ function view(node, place, context) {
             one.mem_alarm ? badge("memory alarm", "bad") : null, one.disk_free_alarm ? badge("disk alarm", "bad") : null, h("span", {class: "grow"}),
             context.session.can("administrator") ? h("button", {type: "button", title: "Collect garbage and give memory back: holds everybody up for a moment",
                 onclick: () => tell(() => send("POST", `nodes/${at(one.name)}/gc_collect`), "Collected")}, "Collect garbage") : null));
-        replace(totals, figures([["up", duration(one.uptime / 1000)], ["memory", octets(one.mem_used)], ["of at most", octets(one.mem_limit)],
+        replace(totals, figures([["up", duration(one.uptime / 1000)], ["memory", octets(one.mem_used)], ["memory limit", octets(one.mem_limit)],
             ["disk free", octets(one.disk_free)], ["alarm below", octets(one.disk_free_limit)], ["descriptors", `${number(one.fd_used)} of ${number(one.fd_total)}`],
             ["connections", number(one.sockets_used)], ["processors", number(one.processors)]]));
         memory.update([{label: "Used", points: curve(one.mem_used_details)}], seconds);

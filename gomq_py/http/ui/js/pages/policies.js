@@ -13,7 +13,7 @@ export const title = () => "Policies";
 
 export function show(root, params, context) {
     return showFamily(root, context, {id: "policies", heading: title(), path: "policies", tag: "policymaker",
-        what: "A rule over names, which sets arguments of queues and exchanges that are there and that come."});
+        what: "A policy sets arguments of all queues and exchanges whose names match, including later ones."});
 }
 
 /** The page of one kind of policies. */
