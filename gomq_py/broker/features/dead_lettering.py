@@ -39,7 +39,7 @@ ROWS = (
         value="`orders.dead`: text, to 255 bytes",
         default="The message's own key.",
         others="Alike.",
-        effect="Routing key of dead letters. It needs a dead letter exchange.",
+        effect="Routing key of the messages that die. It needs a dead letter exchange.",
     ),
     # Without effect: dead letters wait for the disk in every case.
     Feature(
