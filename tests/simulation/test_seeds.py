@@ -13,6 +13,9 @@ from tests.support.waiting import in_time
 LINE = re.compile(r"seed (\d+): (ok|FAILED), trace ([0-9a-f]{16}), .*?(\d+) boots, (.*), [\d.]+ s of CPU")
 SEEDS = "2 1 4 5 6 11 28 37 38 57 64 69 92 120 125 132 133 148 178 332 406 887 6679 6759".split()
 
+# Faults after which the same process, or its folder, goes on. Without them a machine is lost more often.
+ALL_BUT_LOST_MACHINES = "kill,kill_at_a_call,cut_power,stop,jump,fill_disk,slow_flush,fail_flush"
+
 
 def simulate(*arguments, **environment):
     """What the command prints, and its exit code."""
@@ -92,7 +95,7 @@ def test_seed_by_itself_shows_its_trace(output):
     ("vhost_takes_one_more", "connections are open, another was let in", "31"),
     ("message_told_behind_the_question", "was accepted before", "302"),
     ("definitions_told_behind_the_question", "is not there any more", "1191"),
-    ("qos_2_sent_before_followers_know", "came twice at QoS 2", "1349"),
+    ("qos_2_sent_before_followers_know", "came twice at QoS 2", f"11 --without {ALL_BUT_LOST_MACHINES}"),
     ("right_to_read_withdrawn_in_vain", "may read, while right", "16"),
     ("refusal_told_behind_its_batch", "accepted and lost", "65"),
     ("messages_of_a_group_are_free", "of its group in hand", "6"),
@@ -102,7 +105,7 @@ def test_seed_by_itself_shows_its_trace(output):
     ("limit_of_a_group_ignored", "of its group in hand", "22"),
 ])
 def test_known_fault_is_found(mutant, finding, seeds):
-    printed, code = simulate("--no-shrink", "--mutant", mutant, seeds)
+    printed, code = simulate("--no-shrink", "--mutant", mutant, *seeds.split())
 
     assert code == 1 and finding in printed, printed
 
