@@ -203,7 +203,7 @@ def test_calls_go_on_when_a_server_of_three_dies_or_hangs(three, connected, watc
     three[0].go_on()
     three[1].kill()
 
-    wait_until(lambda: is_done(client, put("isr", b"2")), sleep=gevent.sleep)  # they may have to elect a leader
+    wait_until(lambda: is_done(client, put("isr", b"2")), sleep=gevent.sleep)  # they may elect a leader
     assert client.keep_alive(lease)
     wait_until(lambda: seen[-1].in_sync.value == b"2", sleep=gevent.sleep)
 
