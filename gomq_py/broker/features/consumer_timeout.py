@@ -22,7 +22,7 @@ ROWS = (
         setting="consumer_timeout_ms", merge=_merge, by_queue=False,
         value="`1800000`: ms, 0 to ten years; 0: no limit",
         default="The setting `consumer_timeout`, 0.",
-        others="RabbitMQ 4.3: quorum queues. LavinMQ: the argument alone.",
+        others="RabbitMQ 4.3: quorum queues. LavinMQ: only as an argument.",
         effect="A consumer that holds a message unacknowledged for this time is cancelled (quorum "
         "queues), or its channel is closed; its messages are ready again.",
     ),

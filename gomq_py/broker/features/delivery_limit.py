@@ -29,7 +29,7 @@ ROWS = (
         value="`5`: returns; below 0: no limit",
         default="No limit; 20 for quorum queues.",
         others="RabbitMQ: quorum queues. LavinMQ: forgets counts at a restart.",
-        effect="A message that has come back this often dies when it comes back again. In quorum "
+        effect="A message that was returned this often becomes a dead letter at the next return. In quorum "
         "queues only failures count: `basic.reject`, and the end of a channel.",
     ),
 )

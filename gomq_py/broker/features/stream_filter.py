@@ -89,7 +89,7 @@ CONSUMER_ROWS = tuple(
         refusal="failed consuming from stream {entity}: {reason}", effect=effect, value=value,
         default=default, others="RabbitMQ: by chunk; the client filters again.",
     ) for argument, value, default, effect in (
-        (MATCH_TYPE, "`all`: `all` or `any`", "One value is enough, and all conditions hold.",
+        (MATCH_TYPE, "`all`: `all` or `any`", "One value must match, and every condition.",
          "`all`: every value must match, and every condition hold. `any`: one value or one condition is "
          "enough."),
         (MATCH_UNFILTERED, "`true`: boolean", "`false`", "Messages without a value match, too."),
