@@ -91,7 +91,7 @@ _mgmt = partial(Option, "mgmt", prefix="http_")
 OPTIONS: tuple[Option, ...] = (
     # -- main ------------------------------------------------------------------------------------------------
     _main("data_dir", FOLDER, "/var/lib/gomq",
-          "Folder of everything the broker keeps; made when it is missing.", flags=("-D", "--data-dir"),
+          "Folder of all data of the broker; made if it is missing.", flags=("-D", "--data-dir"),
           environment=("DATADIR",)),
     _main("log_level", LOG_LEVEL, "info", "Least severe message that is logged.", flags=("-l", "--log-level"),
           reloadable=True, adjustable=True),
@@ -102,16 +102,16 @@ OPTIONS: tuple[Option, ...] = (
     _main("pidfile", PATH, "", "File that holds the process id while the broker runs; empty for none.",
           flags=("--pidfile",)),
     _main("sync", BOOLEAN, True,
-          "Flush to disk before a confirm leaves. Without it what was confirmed may be lost in a power cut.",
+          "Flush to disk before a confirm leaves. Without it a power cut may lose confirmed messages.",
           flags=("--no-sync",), environment=("SYNC",), shared=True),
     _main("slow_sync_warning", integer(0, 3600), 5,
           "Seconds after which a flush that has not ended is logged, with its file; 0: never."),
     _main("stop_timeout", integer(0, 86400), 60,
-          "Seconds that an orderly stop may take; then the broker says what it waits for and leaves as a "
-          "kill would, without a loss of what was confirmed. 0: no limit."),
+          "Seconds that an orderly stop may take. After that the broker logs the reason and ends like a "
+          "killed process, without losing confirmed messages. 0: no limit."),
     _main("segment_size", integer(65536, 268435456), 8388608,
-          "Octets of a message segment file. Larger ones roll less often; a segment goes when its last "
-          "message has gone.", shared=True),
+          "Bytes of a message segment file. A segment is deleted when its last message has gone.",
+          shared=True),
     _main("data_dir_lock", BOOLEAN, True, "Lock the data folder against a second broker.",
           flags=("--no-data-dir-lock",)),
     _main("default_consumer_prefetch", integer(0, 65535), 65535,
@@ -134,48 +134,48 @@ OPTIONS: tuple[Option, ...] = (
     _main("tcp_keepalive", KEEPALIVE, Keepalive(60, 10, 3),
           "Probe silent TCP peers: idle:interval:probes in seconds, or false.", reloadable=True),
     _main("tcp_recv_buffer_size", SOCKET_BUFFER, 0,
-          "Octets of a socket's receive buffer; 0 leaves it to the system.", reloadable=True),
+          "Bytes of a socket's receive buffer; 0 leaves it to the system.", reloadable=True),
     _main("tcp_send_buffer_size", SOCKET_BUFFER, 0,
-          "Octets of a socket's send buffer; 0 leaves it to the system.", reloadable=True),
+          "Bytes of a socket's send buffer; 0 leaves it to the system.", reloadable=True),
     _main("set_timestamp", BOOLEAN, False,
           "Give published messages a timestamp property where they have none.",
           aliases=(("amqp", "set_timestamp"),), pending="stamping messages"),
     _main("max_deleted_definitions", integer(1), 8192,
           "Deleted entries after which the definitions log is rewritten."),
-    _main("socket_buffer_size", integer(1), 16384, "Octets read from a socket at once in LavinMQ.",
+    _main("socket_buffer_size", integer(1), 16384, "Bytes read from a socket at once in LavinMQ.",
           pending="a choice of read size"),
     _main("consumer_timeout", COUNT, 0,
-          "Milliseconds a delivered message may stay unacknowledged; 0 for no limit. A queue's own goes "
-          "first.", aliases=(("amqp", "consumer_timeout"),), shared=True),
+          "Milliseconds a delivered message may stay unacknowledged; 0 for no limit. A queue's own timeout "
+          "counts before this one.", aliases=(("amqp", "consumer_timeout"),), shared=True),
     _main("consumer_timeout_loop_interval", integer(1), 60,
           "Seconds between two looks for consumers past that time.",
-          pending="a periodic look: without one, an overdue delivery is noticed within two seconds"),
+          pending="a periodic check: overdue deliveries are noticed within two seconds without one"),
     _main("free_disk_min", COUNT, 0,
-          "Free octets of disk below which publishers are held; never less than three segments.",
+          "Free bytes of disk below which publishers are blocked; never less than three segments.",
           reloadable=True, adjustable=True),
     _main("free_disk_warn", COUNT, 0,
-          "Free octets of disk below which a warning is logged; never less than six segments.",
+          "Free bytes of disk below which a warning is logged; never less than six segments.",
           reloadable=True),
     _main("memory_high_watermark", MEMORY, 0.6,
-          "Memory above which publishers are held: a share of what the machine or the container has, "
-          "octets, or a size such as 512MiB; 0 for no limit. The rest is for the page cache.",
+          "Memory above which publishers are blocked: a share of the memory of the machine or container, a "
+          "number of bytes, or a size such as 512MiB; 0 for no limit. The rest is for the page cache.",
           reloadable=True, adjustable=True),
     _main("log_exchange", BOOLEAN, False,
           "Publish the log to the exchange amq.rabbitmq.log of the default virtual host.", shared=True),
     _main("event_exchange", BOOLEAN, False,
-          "Publish what happens in the broker to the exchange amq.rabbitmq.event of the default virtual "
-          "host.", shared=True),
+          "Publish the broker's events to the exchange amq.rabbitmq.event of the default vhost.",
+          shared=True),
     _main("auth_backends", NAMES, (),
-          "Where users are looked up, in this order; empty for the broker's own users.", shared=True),
+          "Backends that look users up, in this order: local, oauth; empty for local.", shared=True),
     _main("load_definitions", PATH, "", "Definitions (JSON) that a data folder imports once."),
     _main("default_consistent_hash_algorithm", choice("ring", "jump"), "ring",
-          "How x-consistent-hash exchanges spread keys when they do not say.", shared=True),
+          "Algorithm of x-consistent-hash exchanges without x-algorithm: ring or jump.", shared=True),
     _main("control_unix_path", PATH, AUTO,
           "Unix socket of gomq-py-ctl, whose owner may do everything; empty for none. auto: ctl.sock in "
           "/run/gomq-py where that belongs to the broker's user, else in $XDG_RUNTIME_DIR/gomq-py, else in "
           "the data folder.", flags=("--control-unix-path",), environment=("CONTROL_UNIX_PATH",)),
     _main("stats_interval", integer(100, 86400000), 5000,
-          "Milliseconds between two samples of a curve; lists keep their order as long."),
+          "Milliseconds between two samples of a curve; lists keep their order for as long."),
     _main("stats_log_size", integer(1, 10000), 120, "Samples that a curve has at most."),
     _main("metrics_http_bind", TEXT, "127.0.0.1", "Address of the metrics server.",
           flags=("--metrics-http-bind",)),
@@ -202,13 +202,14 @@ OPTIONS: tuple[Option, ...] = (
     _main("tls_verify_peer", BOOLEAN, False, "Ask TLS clients for a certificate of one of these authorities.",
           reloadable=True),
     _main("tls_fail_if_no_peer_cert", BOOLEAN, True,
-          "Turn away TLS clients that have none, where they are asked for one.", reloadable=True),
+          "Refuse TLS clients without a certificate while tls_verify_peer is set.", reloadable=True),
     _main("ssl_cert_login_from", choice("distinguished_name", "common_name", "subject_alternative_name"),
-          "distinguished_name", "What of a client's certificate is the user name of the EXTERNAL login.",
+          "distinguished_name", "Part of a client's certificate with the user name of EXTERNAL logins.",
           reloadable=True),
     _main("ssl_cert_login_san_type", choice("dns", "ip", "email", "uri"), "dns",
-          "Which kind of subject alternative name that is.", reloadable=True),
-    _main("ssl_cert_login_san_index", COUNT, 0, "Which one of that kind, counted from 0.", reloadable=True),
+          "Kind of the subject alternative name, if that part is one.", reloadable=True),
+    _main("ssl_cert_login_san_index", COUNT, 0,
+          "Position among names of that kind.", reloadable=True),
     # -- amqp ------------------------------------------------------------------------------------------------
     _amqp("bind", TEXT, "127.0.0.1", "Address to listen on; :: or 0.0.0.0 for all.", name="amqp_bind",
           flags=("--amqp-bind",), environment=("AMQP_BIND",)),
@@ -224,15 +225,15 @@ OPTIONS: tuple[Option, ...] = (
           "Seconds between heartbeats that are proposed to clients; 0 proposes none.", reloadable=True,
           shared=True),
     _amqp("frame_max", integer(4096, 134217728), 131072,
-          "Largest frame in octets. Larger ones make other channels wait.", shared=True),
+          "Largest frame in bytes. Larger ones keep other channels waiting.", shared=True),
     _amqp("initial_frame_max", integer(4096, 65536), 4096,
-          "Largest frame in octets before frame_max is agreed on, as in RabbitMQ. More lets in longer "
-          "tokens and client properties.", reloadable=True),
+          "Largest frame in bytes before frame_max is negotiated, as in RabbitMQ. Raise it for long tokens "
+          "and client properties.", reloadable=True),
     _amqp("channel_max", integer(1, 65535), 2047, "Channels a connection may open.", reloadable=True,
           shared=True),
     _amqp("max_message_size", integer(1, 264241152), 134217728,
-          "Largest message body in octets: 1 to 264241152, which is what a segment file can hold with all "
-          "its properties.", reloadable=True, shared=True),
+          "Largest message body in bytes: 1 to 264241152, because a segment file must hold it with all its "
+          "properties.", reloadable=True, shared=True),
     _amqp("max_consumers_per_channel", COUNT, 0, "Consumers a channel may have; 0 for no limit.",
           reloadable=True, shared=True),
     _amqp("max_consumers_per_connection", COUNT, 16384,
@@ -240,37 +241,37 @@ OPTIONS: tuple[Option, ...] = (
           "KiB."),
     _amqp("max_unacked_per_channel", COUNT, 2097152,
           "Messages a channel may hold unacknowledged, whatever its prefetch; 0 for no limit. Each costs 20 "
-          "to 40 octets."),
+          "to 40 bytes."),
     _amqp("max_table_depth", integer(1, 32), 32,
-          "Tables and arrays that headers and arguments may be nested in. No client needs more than a "
+          "Levels of nested tables and arrays in headers and arguments. No client needs more than a "
           "handful; reading takes stack."),
     _amqp("max_table_entries", integer(256), 8192,
           "Entries that headers or arguments may have, nested ones included. Each is an object while it is "
           "looked at."),
     _amqp("max_topic_words", COUNT, 65536,
-          "Words that patterns with words behind a # may have together in a topic exchange; 0 for no limit. "
-          "Keys are compared with all."),
+          "Words in all patterns of a topic exchange that have words after a #; 0 for no limit. Each "
+          "routing key is compared with all of them."),
     _amqp("max_unread_output", integer(65536), 1048576,
-          "Octets of answers that a client may leave unread before nothing more is read from it."),
+          "Bytes of answers that a client may leave unread before nothing more is read from it."),
     _amqp("unread_timeout", integer(1, 86400), 30, "Seconds after which such a client is closed."),
     _amqp("max_unfinished_bodies", integer(1048576), 268435456,
-          "Octets of bodies that have come in part, over all connections: two of the largest by default. "
-          "Beyond it bodies wait that are not within their share of as much again."),
+          "Bytes of bodies that have not arrived whole, over all connections: two of the largest by "
+          "default. Beyond it a body waits unless it has a share left of a reserve as large."),
     _amqp("max_large_output", integer(1048576), 268435456,
-          "Octets of messages over 128 KiB that have been delivered but not read, over all connections. "
-          "Beyond three quarters of it consumers wait that are not within their share of the rest."),
+          "Bytes of messages over 128 KiB that have been delivered but not read, over all connections. "
+          "Beyond three quarters of it a consumer waits unless it has a share of the rest left."),
     _amqp("max_connections", COUNT, 0,
-          "Connections at once; 0 for as many as three quarters of the process's descriptors, which always "
-          "is the most: the rest is for files.", reloadable=True),
+          "Connections at once; 0 for no limit but three quarters of the process's descriptors. The rest is "
+          "for files.", reloadable=True),
     _amqp("max_connections_per_address", COUNT, 0,
-          "Connections at once from one address; 0 for no limit, because behind one address there may be a "
-          "whole fleet.", reloadable=True),
+          "Connections at once from one address; 0 for no limit, because a whole fleet may share one "
+          "address.", reloadable=True),
     _amqp("max_pending_logins", integer(1), 1024,
-          "Connections that have not logged in yet; when there are more, the oldest of the address with the "
-          "most give way.", reloadable=True),
+          "Connections that have not logged in yet. Beyond it the address with the most such connections "
+          "loses its oldest ones.", reloadable=True),
     _amqp("max_octets_before_login", integer(8192), 65536,
-          "Octets that a client may send until its login is done: four frames of at most initial_frame_max "
-          "octets, and what it sends ahead.", reloadable=True),
+          "Bytes that a client may send until its login is done: four frames of at most initial_frame_max "
+          "bytes, and the frames that it sends ahead.", reloadable=True),
     _amqp("login_timeout", integer(1, 3600), 10,
           "Seconds a new connection has until its login is done, not counting waits for its password to be "
           "checked.", reloadable=True),
@@ -290,7 +291,7 @@ OPTIONS: tuple[Option, ...] = (
     _mqtt("bind", TEXT, "127.0.0.1", "Address to listen on; :: or 0.0.0.0 for all.", flags=("--mqtt-bind",),
           environment=("MQTT_BIND",)),
     _mqtt("port", PORT, 1883,
-          "Port of MQTT. Where nobody asked for it and it is taken, the broker goes on without.",
+          "Port of MQTT. If no setting names the port and 1883 is in use, the broker starts without MQTT.",
           flags=("--mqtt-port",), environment=("MQTT_PORT",)),
     _mqtt("tls_port", PORT, 8883, "Port of MQTT over TLS; opens only with tls_cert.", name="mqtts_port",
           flags=("--mqtts-port",), environment=("MQTTS_PORT",)),
@@ -298,72 +299,71 @@ OPTIONS: tuple[Option, ...] = (
     _mqtt("unix_mode", MODE, 0o660, "Permissions of that socket, in octal; who may write to it may connect."),
     _mqtt("default_vhost", TEXT, "/", "Virtual host of clients that name none.", shared=True),
     _mqtt("exchange", TEXT, "amq.topic",
-          "Topic exchange that clients publish to and are given messages from, in each virtual host that "
-          "has no parameter of its own for it (component mqtt, name exchange).", shared=True),
+          "Topic exchange for MQTT publishes and subscriptions, in each virtual host without its own "
+          "parameter (component mqtt, name exchange).", shared=True),
     _mqtt("max_connections", COUNT, 0,
           "MQTT connections at once; 0 for no limit but that of the process's descriptors.", reloadable=True),
     _mqtt("max_connections_per_address", COUNT, 0,
-          "Those from one address; 0 for no limit, because behind one address there may be a whole fleet.",
+          "MQTT connections at once from one address; 0 for no limit, for fleets that share one.",
           reloadable=True),
     _mqtt("max_pending_logins", integer(1), 1024,
-          "MQTT connections that have not logged in yet; when there are more, the oldest of the address "
-          "with the most give way.", reloadable=True),
+          "MQTT connections that have not logged in yet. Beyond it the address with the most such "
+          "connections loses its oldest ones.", reloadable=True),
     _mqtt("max_octets_before_login", integer(8192), 65536,
-          "Octets of the packet a client logs in with; a token or a will may need more.", reloadable=True),
+          "Bytes of the CONNECT packet; a token or a will may need more.", reloadable=True),
     _mqtt("login_timeout", integer(1, 3600), 10,
           "Seconds a new connection has until its login is done, not counting waits for its password to be "
           "checked.", reloadable=True),
     _mqtt("websocket", BOOLEAN, True, "Serve MQTT over WebSocket, too, on the ports of the management API.",
           reloadable=True),
     _mqtt("permission_check_enabled", BOOLEAN, True,
-          "Ask for the rights of MQTT clients; false lets everybody who logs in publish and subscribe to "
+          "Check the rights of MQTT clients; false lets every logged-in client publish and subscribe to "
           "everything.", shared=True),
     _mqtt("anonymous_user", TEXT, "",
           "User whose rights clients without a user name get; empty refuses them.", shared=True),
     _mqtt("client_id_validation", choice("none", "username", "owner"), "none",
-          "Which client ids a user may have: none for any, username for its own name only, owner for any "
+          "Client ids that a user may have: none for any, username for its own name only, owner for any "
           "whose session no other user has begun.", reloadable=True, shared=True),
     _mqtt("max_inflight_messages", integer(1, 65535), 65535,
-          "Messages of QoS 1 and 2 that a client is sent before it has acknowledged them, fewer where it "
-          "asks for fewer; and that a client of MQTT 5 may publish before they are answered.",
+          "Unacknowledged messages of QoS 1 and 2 to one client, or fewer if the client asks for fewer. "
+          "Also the unanswered publishes of one MQTT 5 client.",
           reloadable=True),
     _mqtt("max_packet_size", integer(1, 268435455), 268435455,
-          "Largest packet in octets that a client may send; clients of MQTT 5 are told, and a larger one "
-          "ends its connection. 268435455 for any that MQTT has; of the packet a client logs in with "
-          "max_octets_before_login counts, too.", reloadable=True, shared=True),
+          "Largest packet in bytes that a client may send. MQTT 5 clients are told; a larger packet ends "
+          "the connection. 268435455 is the largest of MQTT. For the CONNECT packet max_octets_before_login "
+          "counts, too.", reloadable=True, shared=True),
     _mqtt("max_keep_alive", integer(0, 65535), 0,
-          "Longest keep alive in seconds; clients of MQTT 5 that ask for more, or for none, are told this "
-          "one. 0 for any, because clients choose theirs for their battery.", reloadable=True),
+          "Longest keep alive in seconds: an MQTT 5 client that asks for more, or for none, gets this one. "
+          "0 for any, because battery-powered clients choose long ones.", reloadable=True),
     _mqtt("max_session_expiry", integer(0, 4294967295), 4294967295,
-          "Longest time in seconds that a session is kept without a connection; 4294967295 for ever, which "
-          "is what clients of MQTT 3.1.1 ask for.", reloadable=True, shared=True),
+          "Longest time in seconds that a session is kept without a connection; 4294967295 for ever, as "
+          "clients of MQTT 3.1.1 ask for.", reloadable=True, shared=True),
     _mqtt("max_sessions_per_user", COUNT, 10000,
-          "Sessions of one user in a virtual host that are kept without a connection, of about 2 KiB of "
-          "memory each, and some of the disk; 0 for no limit. One user, with a new client id for every "
-          "connection, should not take the room of all; a fleet of more devices with one user name needs "
-          "more.", reloadable=True),
+          "Sessions of one user in a virtual host that are kept without a connection, each with about 2 KiB "
+          "of memory and some disk; 0 for no limit. It stops a client that uses a new client id for every "
+          "connection; a larger fleet with one user name needs more.", reloadable=True),
     _mqtt("max_session_octets", COUNT, 1073741824,
-          "Octets that what is kept for one session takes, topics and properties included; 0 for no limit. "
-          "A change counts from the next connection of its client on. One client that never comes back "
-          "should not fill the disk.", reloadable=True),
+          "Bytes that are kept for one session, topics and properties included; 0 for no limit. It stops a "
+          "client that never comes back from filling the disk. A change counts from the client's next "
+          "connection on.", reloadable=True),
     _mqtt("session_overflow", choice("drop-head", "reject-publish"), "drop-head",
-          "What is dropped at that limit: drop-head the oldest, because the latest values are worth most; "
-          "reject-publish the newest, of which the publisher is told.", reloadable=True, shared=True),
+          "Effect of that limit: drop-head drops the oldest messages, because the latest values are worth "
+          "most; reject-publish refuses new ones and tells their publisher.", reloadable=True, shared=True),
     _mqtt("max_subscriptions", integer(1), 10000,
           "Subscriptions of one session, of about 2 KiB of memory each.", reloadable=True),
     _mqtt("max_topic_levels", integer(1, 200), 200,
-          "Levels of a topic filter; each is a step for every message that may match, and 200 is what "
-          "Mosquitto takes.", reloadable=True, shared=True),
+          "Levels of a topic filter; each costs a step for every message that may match. 200 is Mosquitto's "
+          "limit.", reloadable=True, shared=True),
     _mqtt("max_retained_messages", integer(1), 1000000,
-          "Topics of a virtual host with a retained message, of some 150 octets of memory each; what is to "
-          "be retained beyond that is refused.", reloadable=True),
+          "Topics of a virtual host with a retained message, of some 150 bytes of memory each. A message "
+          "that would need another topic is refused.", reloadable=True),
     _mqtt("max_retained_octets", integer(1), 1073741824,
-          "Octets of the payloads of a virtual host's retained messages. Their files are open all the time, "
-          "two for 8 MiB.", reloadable=True),
+          "Bytes of the payloads of a virtual host's retained messages. Their files stay open, two for "
+          "each 8 MiB.", reloadable=True),
     _mqtt("will_grace", integer(0, 86400), 10,
-          "Seconds after a start of the broker in which clients may come back before wills are published "
-          "that an earlier run has left: its end was no fault of theirs. A broker that is stopped in order "
-          "publishes the wills of connected clients itself, at once, but for those with a delay.",
+          "Seconds that clients have to reconnect after a kill of the broker before their wills are "
+          "published. An orderly stop publishes the wills of connected clients at once, except those with a "
+          "delay.",
           reloadable=True),
     _mqtt("mqtt_systemd_socket_name", TEXT, "mqtt",
           "Name (FileDescriptorName=) of the sockets that systemd hands over for MQTT.",
@@ -382,25 +382,25 @@ OPTIONS: tuple[Option, ...] = (
           name="http_systemd_socket_name"),
     _mgmt("max_connections", integer(1), 256,
           "Connections at once on each port of the management and the metrics; a dashboard uses half a "
-          "dozen. When it is full, who has kept the broker waiting longest gives way.", reloadable=True),
+          "dozen. Beyond it the one that has kept the broker waiting longest is closed.", reloadable=True),
     _mgmt("max_connections_per_address", COUNT, 128,
-          "Those of one address; 0 for no limit. Half of them, so that no one address has all.",
+          "Connections at once from one address; 0 for no limit. Half of all by default.",
           reloadable=True),
     _mgmt("max_octets_before_login", integer(8192), 1048576,
-          "Octets of a request's head, and of the body of one that was refused, that are read.",
+          "Bytes read of a request's head, and of the body of a refused one.",
           reloadable=True),
     _mgmt("request_timeout", integer(1, 3600), 20,
-          "Seconds that a client may take for a request's head; for its body, and for reading the answer, "
-          "one more for every 4 KiB.", reloadable=True),
+          "Seconds that a client may take to send a request's head. Sending the body and reading the answer "
+          "have one second more for every 4 KiB.", reloadable=True),
     _mgmt("idle_timeout", integer(1, 86400), 60,
           "Seconds between two requests of a connection; browsers and scrapers ask more often.",
           reloadable=True),
     _mgmt("max_requests_per_connection", integer(1), 1000,
-          "Requests after which a connection is closed with the answer, so that clients spread anew over "
-          "what is behind a balancer.", reloadable=True),
+          "Requests after which a connection is closed with the answer, so that a balancer spreads clients "
+          "anew.", reloadable=True),
     _mgmt("websocket_origins", NAMES, (),
-          "Where pages may come from that open WebSockets (https://app.example.com); * for anywhere, empty "
-          "for this port alone. Programs that name no origin are not asked.", name="websocket_origins",
+          "Origins whose pages may open WebSockets (https://app.example.com); * for any, empty for the "
+          "origin of this port only. Programs that send no origin are not checked.", name="websocket_origins",
           reloadable=True),
     # -- clustering ------------------------------------------------------------------------------------------
     _clustering("enabled", BOOLEAN, False,
@@ -414,8 +414,8 @@ OPTIONS: tuple[Option, ...] = (
                 "until 'gomq-py-ctl promote' makes it the leader. Empty: this node leads.",
                 name="cluster_leader", flags=("--cluster-leader",), environment=("CLUSTER_LEADER",)),
     _clustering("secret_file", PATH, "",
-                "File with the secret that leader and followers share, of at least 16 octets; the white "
-                "space around it is left out.", name="cluster_secret_file", flags=("--cluster-secret-file",),
+                "File with the secret that leader and followers share, of at least 16 bytes; white space "
+                "around it is ignored.", name="cluster_secret_file", flags=("--cluster-secret-file",),
                 environment=("CLUSTER_SECRET_FILE",)),
     _clustering("password", SECRET, "",
                 "The secret itself, in place of secret_file. Other users of the machine see the flags of a "
@@ -435,13 +435,13 @@ OPTIONS: tuple[Option, ...] = (
                 flags=("--clustering-port", "--cluster-port"), environment=("CLUSTERING_PORT",)),
     _clustering("advertised_uri", TEXT, "",
                 "host:port at which the other nodes of an elected cluster reach this one's cluster port; a "
-                "scheme in front is left out. Empty: the host's name, and the port.",
+                "scheme such as tcp:// is ignored. Empty: the host's name, and the port.",
                 flags=("--clustering-advertised-uri",), environment=("CLUSTERING_ADVERTISED_URI",)),
     _clustering("etcd_endpoints", ENDPOINTS, ("localhost:2379",),
                 "Servers of etcd 3.4 or later: host, host:port, or an http:// or https:// URL of them, "
                 "comma separated.", flags=("--clustering-etcd-endpoints",),
                 environment=("CLUSTERING_ETCD_ENDPOINTS",)),
-    _clustering("etcd_prefix", ETCD_PREFIX, "gomq", "What the keys in etcd begin with.",
+    _clustering("etcd_prefix", ETCD_PREFIX, "gomq", "Prefix of the keys in etcd.",
                 flags=("--clustering-etcd-prefix",), environment=("CLUSTERING_ETCD_PREFIX",)),
     _clustering("etcd_user", TEXT, "",
                 "User for a login at etcd, with rights to read and write all keys below the prefix; empty: "
@@ -457,20 +457,20 @@ OPTIONS: tuple[Option, ...] = (
     _clustering("on_leader_lost", TEXT, "", "Command that runs when it no longer is.",
                 flags=("--clustering-on-leader-lost",)),
     _clustering("lease_ttl", integer(2, 3600), 5,
-                "Seconds after which an elected leader that etcd does not hear of has a successor. It "
-                "delivers and confirms nothing from 0.8 of them on.", flags=("--clustering-lease-ttl",),
+                "Seconds without contact to etcd after which an elected leader is replaced. It delivers and "
+                "confirms nothing after 0.8 of them.", flags=("--clustering-lease-ttl",),
                 shared=True),
     _clustering("ack_timeout", integer(1, 3600), 3,
-                "Seconds without progress after which confirms do not wait for an in-sync follower any "
-                "more: it may not be elected until it has caught up.", flags=("--clustering-ack-timeout",),
+                "Seconds without progress after which confirms stop waiting for an in-sync follower. It "
+                "cannot be elected until it has caught up.", flags=("--clustering-ack-timeout",),
                 shared=True),
     _clustering("min_isr", integer(1, 64), 1,
-                "Least number of nodes, with the leader, that have every confirmed message. With fewer in "
-                "sync nothing is confirmed, and publishers are held.", flags=("--clustering-min-isr",),
+                "Least number of nodes, the leader included, that have every confirmed message. With fewer "
+                "in sync nothing is confirmed, and publishers are blocked.", flags=("--clustering-min-isr",),
                 shared=True),
     _clustering("max_lag_bytes", integer(1 << 20), 64 << 20,
-                "Octets of changes by which an in-sync follower may be behind; beyond them publishers are "
-                "held.", flags=("--clustering-max-lag-bytes",), shared=True),
+                "Bytes of changes by which an in-sync follower may be behind; beyond it publishers are "
+                "blocked.", flags=("--clustering-max-lag-bytes",), shared=True),
     _clustering("max_unsynced_actions", COUNT, 0, "Without effect in LavinMQ too.",
                 pending="unsynced followers in the in-sync set"),
     # -- oauth -----------------------------------------------------------------------------------------------
@@ -481,29 +481,29 @@ OPTIONS: tuple[Option, ...] = (
     _oauth("resource_server_id", TEXT, "", "This broker's name in scopes.", shared=True),
     _oauth("preferred_username_claims", NAMES, ("sub", "client_id"), "Claims that hold the user name."),
     _oauth("additional_scopes_keys", NAMES, (), "Claims that hold more scopes."),
-    _oauth("scope_prefix", TEXT, "", "What scopes for this broker begin with.", shared=True),
+    _oauth("scope_prefix", TEXT, "", "Prefix of the scopes for this broker.", shared=True),
     _oauth("verify_aud", BOOLEAN, True, "Refuse tokens for another audience."),
     _oauth("audience", TEXT, "", "Audience of accepted tokens.", shared=True),
     _oauth("jwks_cache_ttl", integer(1), 3600, "Seconds that the issuer's keys are kept."),
     # -- links -----------------------------------------------------------------------------------------------
     _links("tls_folder", PATH, "",
            "Folder of the files that URIs of shovels and upstreams may name (cacertfile, certfile, "
-           "keyfile); empty: they may name none.", reloadable=True),
+           "keyfile); empty: none.", reloadable=True),
     _links("amqp_hosts_denied", NETWORKS, (),
-           "Addresses and networks that shovels and upstreams may not connect to over AMQP. What a name "
-           "stands for is looked at whenever it is connected to.", reloadable=True),
-    _links("amqp_hosts_allowed", NETWORKS, (), "Exceptions from that.", reloadable=True),
+           "Addresses and networks that shovels and upstreams may not connect to over AMQP. A host name is "
+           "resolved and checked at each connection.", reloadable=True),
+    _links("amqp_hosts_allowed", NETWORKS, (), "Exceptions from amqp_hosts_denied.", reloadable=True),
     _links("http_hosts_denied", NETWORKS, _OF_THIS_MACHINE,
-           "Those that shovels may not post to: this machine's own and link-local ones, where services "
-           "trust whoever can reach them. Shovels and upstreams that no administrator has set may not "
-           "connect there over AMQP either, unless `amqp_hosts_allowed` has them.", reloadable=True),
-    _links("http_hosts_allowed", NETWORKS, (), "Exceptions from that.", reloadable=True),
+           "Addresses and networks that shovels may not post to, by default this machine's own and "
+           "link-local ones, where services trust all clients. Over AMQP only administrators' shovels and "
+           "upstreams may connect there, unless `amqp_hosts_allowed` has them.", reloadable=True),
+    _links("http_hosts_allowed", NETWORKS, (), "Exceptions from http_hosts_denied.", reloadable=True),
     # -- experimental ----------------------------------------------------------------------------------------
     _experimental("yield_each_received_bytes", integer(1), 131072,
-                  "Octets read from a connection before others have their turn.",
+                  "Bytes read from a connection before others have their turn.",
                   pending="a choice of fairness"),
     _experimental("yield_each_delivered_bytes", integer(1), 1048576,
-                  "Octets delivered to a consumer before others have their turn.",
+                  "Bytes delivered to a consumer before others have their turn.",
                   pending="a choice of fairness"),
 )
 
