@@ -312,15 +312,16 @@ def test_client_that_does_not_read_is_not_read_from_beyond_the_limit_and_dropped
 # the page
 
 def test_the_page_names_settings_and_tests_that_exist():
-    page = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
-    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    names = "limits.md", "contributing/limits.md"
+    pages = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in names]
+    rows = [line for page in pages for line in page.splitlines() if line.startswith("| `")]
     sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     known = {key for _, key in BY_KEY}
 
-    assert len(rows) > 12
+    assert len(rows) > 24
     assert [
-        name for row in rows for name in re.findall(r"`(\w+)`", row[0]) if name not in known | {"main"}
+        name for row in rows for name in re.findall(r"`(\w+)`", row.split(" | ")[0])
+        if name not in known | {"main"}
     ] == []
-    assert [
-        name for row in rows for name in re.findall(r"`(test_\w+)`", row[-1]) if f"def {name}(" not in sources
-    ] == []
+    assert "`test_" not in pages[0]
+    assert [name for name in re.findall(r"`(test_\w+)`", pages[1]) if f"def {name}(" not in sources] == []

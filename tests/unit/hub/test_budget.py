@@ -1,6 +1,7 @@
 """Every budget that clients share is dripped on: holders that get on by an octet every ten seconds keep
 nobody waiting, whatever the budget is for. A new kind of budget needs an entry in KINDS, and whatever else a
-hub or its links have in common one in SHARED, a row in docs/limits.md, and tests that are named there.
+hub or its links have in common one in SHARED, a row in docs/limits.md, and tests that
+docs/contributing/limits.md names.
 """
 import importlib
 import pkgutil
@@ -105,14 +106,14 @@ KINDS = {BodyBudget: Bodies, LargeOutput: Output}
 # What a hub and its links have, and which rows of "What all clients share" in docs/limits.md say who may have
 # how much of it.
 SHARED = {
-    "bodies": ["bodies that have come in part"],
-    "large_output": ["large messages that are not read"],
+    "bodies": ["bodies that have not arrived whole"],
+    "large_output": ["large messages that clients have not read"],
     "scheduler": ["the loop's time, for deliveries and jobs"],
     "endings": ["the loop's time, for channels of connections that end"],
     "slow_turns": ["the loop's time, for unusual frames, handshakes and ends of connections"],
-    "backpressure": ["publishers that consumers cannot follow"],
+    "backpressure": ["publishers that are faster than their consumers"],
     "admission": [
-        "places of those who have not logged in", "connections, and the descriptors of the process"],
+        "places for connections before their login", "connections, and the descriptors of the process"],
     "lingering": ["sockets after the close"],
     "memory_budget": ["messages that links keep until they are confirmed"],
     "link_turns": ["turns of links to connect"],
@@ -178,10 +179,15 @@ def test_every_kind_of_budget_is_dripped_on():
     assert set(Budget.__subclasses__()) == set(KINDS)
 
 
+def shared(name):
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    return page.partition("\n## What all clients share\n")[2].partition("\n## ")[0]
+
+
 def test_whatever_all_clients_share_has_a_row_and_tests_that_drip_on_it():
-    page = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
-    section = page.partition("\n## What all clients share\n")[2].partition("\n## ")[0]
-    rows = dict(re.findall(r"^\| ([^|]+) \|.* \| ([^|]+) \|$", section, re.MULTILINE))
+    rows, tests_of = (
+        dict(re.findall(r"^\| ([^|]+) \|.*? ([^|]+) \|$", shared(page), re.MULTILINE))
+        for page in ("limits.md", "contributing/limits.md"))
     sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     hub = Hub(Settings())
     have = {name for name in (*vars(hub), *vars(LinkBuffers())) if not name.startswith("_")}
@@ -189,9 +195,9 @@ def test_whatever_all_clients_share_has_a_row_and_tests_that_drip_on_it():
 
     assert have - UNSHARED == {name for name in SHARED if "." not in name}
     assert set(rows) - {"shared", "---"} == {title for titles in SHARED.values() for title in titles}
-    for title, tests in rows.items():
-        names = re.findall(r"`(test_\w+)`", tests)
-        assert names or title in ("shared", "---"), title
+    for title in set(rows) - {"shared", "---"}:
+        names = re.findall(r"`(test_\w+)`", tests_of[title])
+        assert names, title
         assert [name for name in names if f"def {name}(" not in sources] == [], title
 
 

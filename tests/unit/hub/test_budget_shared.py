@@ -252,14 +252,14 @@ def streams():
 
 # Title of the row: (who holds it, the most that the honest one may wait).
 DRIPS = {
-    "bodies that have come in part": (lambda: memory(Bodies), PATIENCE_S),
-    "large messages that are not read": (lambda: memory(Output), PATIENCE_S),
+    "bodies that have not arrived whole": (lambda: memory(Bodies), PATIENCE_S),
+    "large messages that clients have not read": (lambda: memory(Output), PATIENCE_S),
     "messages that links keep until they are confirmed": (links_memory, 0),
     "the loop's time, for unusual frames, handshakes and ends of connections": (slow_time, FLOOD + 1),
     "the loop's time, for channels of connections that end": (ended_time, 1),
     "the loop's time, for deliveries and jobs": (delivery_time, 0),
-    "publishers that consumers cannot follow": (reads, backpressure.Backpressure.most_looks),
-    "places of those who have not logged in": (logins, admission.PATIENCE_S + 1),
+    "publishers that are faster than their consumers": (reads, backpressure.Backpressure.most_looks),
+    "places for connections before their login": (logins, admission.PATIENCE_S + 1),
     "connections, and the descriptors of the process": (connections, 0),
     "sockets after the close": (lingering, 0),
     "threads for costly password hashes": (hashes, 2),
