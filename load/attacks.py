@@ -44,7 +44,7 @@ def logged_in(url, receive_buffer_bytes=0):
 
 
 def dead_consumers(url, ends_at, scale):
-    """Consumers that take nothing from their sockets, beside somebody who publishes to them without end."""
+    """Consumers that take nothing from their sockets, beside a client that publishes to them without end."""
     publisher, channel = logged_in(url)
     channel.queue_declare("hostile", arguments={"x-max-length": 20_000})
     dead = []
@@ -60,7 +60,7 @@ def dead_consumers(url, ends_at, scale):
 
 
 def slowloris_before_login(url, ends_at, scale):
-    """2000 connections that send one octet of their login a second."""
+    """2000 connections that send one byte of their login a second."""
     address = parse_url(url)
     octets = PROTOCOL_HEADER + b"\x01\x00\x00\x00\x00\x10\x00" + bytes(4096)
     ours, at, closed = [], 0, 0
@@ -81,7 +81,7 @@ def slowloris_before_login(url, ends_at, scale):
 
 
 def slowloris_after_login(url, ends_at, scale):
-    """200 connections that send one octet of a publish a second."""
+    """200 connections that send one byte of a publish a second."""
     octets = publish("nowhere", bytes(1000))
     ours = [logged_in(url)[0] for _ in range(int(200 * scale))]
     at = 0
@@ -145,7 +145,7 @@ def unread_answers(url, ends_at, scale):
 
 
 def unfinished_bodies(url, ends_at, scale):
-    """Publishers that begin messages of 128 MiB and send all but their last octets."""
+    """Publishers that begin messages of 128 MiB and send all but their last bytes."""
     size = 128 * 1024 * 1024
     ours = [logged_in(url)[0] for _ in range(max(4, int(20 * scale)))]
     for one in ours:
@@ -182,7 +182,7 @@ def unread_large_messages(url, ends_at, scale):
 
 
 def management_slowloris(url, ends_at, scale):
-    """600 connections to the management API that send an octet of a request's head a second."""
+    """600 connections to the management API that send one byte of a request's head a second."""
     return besiege(
         url, ends_at, int(600 * scale), b"GET /api/overview HTTP/1.1\r\n" + b"X: y\r\n" * 10_000, at_once=1
     )

@@ -103,7 +103,7 @@ def drain(one):
 
 
 def lost_clients(client, size):
-    """so many MQTT connections that are reset while the broker is stopped (SIGSTOP), so that a poll finds all
+    """N MQTT connections that are reset while the broker is stopped (SIGSTOP), so that a poll finds all
     """
     clients = logged_in(client, size)
     yield
@@ -115,14 +115,14 @@ def lost_clients(client, size):
 
 
 def wills(client, size):
-    """so many MQTT clients with wills that are lost together"""
+    """N MQTT clients with wills that are lost together"""
     clients = logged_in(client, size, will="gone")
     yield
     reset(clients)
 
 
 def shared_members(client, size):
-    """so many members of a shared subscription that leave together with 20 unacknowledged messages each"""
+    """N members of a shared subscription that leave together with 20 unacknowledged messages each"""
     members = logged_in(client, size, "member")
     for one in members:
         one.send(subscribe(["$share/group/work"], 1))
@@ -138,7 +138,7 @@ def shared_members(client, size):
 
 
 def subscriptions_deleted(client, size):
-    """a session of so many subscriptions, whose client unsubscribes from all of them in one write"""
+    """a session of N subscriptions, whose client unsubscribes from all of them in one write"""
     one, = logged_in(client, 1, "subscriber")
     filters = [f"a/{number}/+" for number in range(size)]
     send(one, subscribe(filters))
@@ -147,7 +147,7 @@ def subscriptions_deleted(client, size):
 
 
 def sessions_ended(client, size):
-    """so many subscriptions of 20 sessions that end together"""
+    """N subscriptions of 20 sessions that end together"""
     clients = logged_in(client, 20, "subscriber")
     for number, one in enumerate(clients):
         send(one, subscribe([f"a/{number}/{topic}/+" for topic in range(size // 20)]))
@@ -156,7 +156,7 @@ def sessions_ended(client, size):
 
 
 def kept_sessions_ended(client, size):
-    """so many sessions with a subscription at QoS 1 that are kept and then taken up with a clean start"""
+    """N sessions with a subscription at QoS 1 that are kept and then taken up with a clean start"""
     reset_after = logged_in(client, size, "kept", properties=SESSION_S)
     for number, one in enumerate(reset_after):
         one.send(subscribe([f"kept/{number}"], 1))
@@ -167,7 +167,7 @@ def kept_sessions_ended(client, size):
 
 
 def retained(client, size):
-    """so many retained messages, of which a client subscribes to none by a filter that looks at all"""
+    """N retained messages, and a subscription whose filter compares all and matches none"""
     one, = logged_in(client, 1, "retains")
     for first in range(0, size, 1000):
         send(one, b"".join(
@@ -180,7 +180,7 @@ def retained(client, size):
 
 
 def unread_flood(client, size):
-    """five seconds of a flood at QoS 1 to so many subscribers that read nothing"""
+    """five seconds of a flood at QoS 1 to N subscribers that read nothing"""
     readers = logged_in(client, size, "unread")
     for one in readers:
         one.send(subscribe(["flood"], 1))
@@ -195,7 +195,7 @@ def unread_flood(client, size):
 
 
 def tiny_frames(client, size):
-    """so many WebSockets that send 32 KiB in frames of one octet"""
+    """N WebSockets that send 32 KiB in frames of one byte"""
     clients = [websocket(client.http_port) for _ in range(size)]
     for number, one in enumerate(clients):
         one.sendall(frames(connect(f"ws{number}"), whole=True))
@@ -209,7 +209,7 @@ def tiny_frames(client, size):
 
 
 def pings_before_login(client, size):
-    """so many WebSockets that send pings for five seconds and do not log in"""
+    """N WebSockets that send pings for five seconds and do not log in"""
     clients = [websocket(client.http_port) for _ in range(size)]
     octets = frames(b"", opcode=0x89) * 1000
     yield
@@ -240,7 +240,7 @@ def _frame(part, opcode):
 
 
 def hellos(client, size):
-    """so many clients that begin a TLS handshake together"""
+    """N clients that begin a TLS handshake together"""
     clients = [opened(client.amqps_port) for _ in range(size)]
     hello = client_hello()
     time.sleep(1)
@@ -262,7 +262,7 @@ def client_hello():
 
 
 def pipelined(client, size):
-    """so many connections that ask for /docs without end, and have not logged in"""
+    """N connections that ask for /docs without end, and have not logged in"""
     octets = b"GET /docs HTTP/1.1\r\nHost: x\r\n\r\n" * 200
     yield
     ends_at = time.monotonic() + SECONDS
@@ -279,7 +279,7 @@ def pipelined(client, size):
 
 
 def difference(client, size):
-    """definitions of so many queues, compared with as many that there are"""
+    """definitions of N queues, compared with N existing ones"""
     client.declare(size)
     value = json.dumps({
         "queues": [
@@ -291,7 +291,7 @@ def difference(client, size):
 
 
 def large_object(client, size):
-    """one request whose body is an object of so many keys"""
+    """one request whose body is an object of N keys"""
     value = json.dumps({f"{number:x}": 0 for number in range(size)}).encode()
     yield
     client.request("PUT", "queues/%2F/large", value)

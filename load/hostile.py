@@ -108,7 +108,7 @@ def work_document(names, scale):
             f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors. Load average of the quarter of an "
             f"hour before: {os.getloadavg()[2]:.1f} (a quiet machine has 0)."
         ),
-        "", "| what is done | at its usual size | at 10 times | at 100 times |", "|---|---|---|---|"]
+        "", "| work | usual size | 10 times | 100 times |", "|---|---|---|---|"]
     for work, size in WORKS.items():
         if not names or work.__name__ in names:
             cells = [measured_work(work, max(1, int(size * factor * scale))) for factor in FACTORS]
@@ -156,7 +156,7 @@ def measure(uri, pid, name, seconds, scale, target):
         finally:
             outcome = "" if attack is None else finish(attack, name)
     latencies.sort()
-    title = "nobody" if name is None else re.sub(r"\s+", " ", ATTACKS[name].__doc__).strip().rstrip(".")
+    title = "none" if name is None else re.sub(r"\s+", " ", ATTACKS[name].__doc__).strip().rstrip(".")
     at = [latencies[min(len(latencies) - 1, int(len(latencies) * share))] for share in (0.5, 0.99, 1)]
     return Row(name or "nobody", title, outcome, len(latencies), *at, before, most)
 
@@ -220,7 +220,7 @@ def document(rows, options):
         ),
         "",
         (
-            "| who attacks | what became of it | others' latency p50 / p99 / max ms | memory before, "
+            "| attack | outcome | others' latency p50 / p99 / max ms | memory before, "
             "MB | at most more, MB |"
         ),
         "|---|---|---|---|---|", *map(line, rows), ""])

@@ -85,14 +85,14 @@ class Client:
 
 
 def costly_policy(client, size):
-    """a policy of the pattern (a+)+$ beside so many queues of names that it takes for ever with"""
+    """a policy whose pattern would need exponential time for the names of N queues"""
     client.declare(size, "a" * 74 + "!")
     yield
     client.request("PUT", "policies/%2F/p", {"pattern": "^(a|aa)+$", "definition": {"max-length": 7}})
 
 
 def policy(client, size):
-    """a policy over so many queues, put and deleted"""
+    """a policy over N queues, put and deleted"""
     client.declare(size)
     yield
     client.request("PUT", "policies/%2F/p", {"pattern": "^q", "definition": {"max-length": 7}})
@@ -100,7 +100,7 @@ def policy(client, size):
 
 
 def vhost(client, size):
-    """a vhost of so many durable queues and bindings, deleted"""
+    """a vhost of N durable queues and bindings, deleted"""
     client.request("PUT", "vhosts/big")
     client.request("POST", "definitions/big", {
         "queues": [{"name": f"q{number}", "durable": True} for number in range(size)],
@@ -116,7 +116,7 @@ def vhost(client, size):
 
 
 def channels(client, size):
-    """so many channels, 2047 to a connection, dropped with their connections"""
+    """N channels, 2047 to a connection, dropped with their connections"""
     connections = []
     for first in range(0, size, 2000):
         connections.append(client.connect())
@@ -130,14 +130,14 @@ def channels(client, size):
 
 
 def exclusive_queues(client, size):
-    """so many exclusive queues of a connection that is dropped"""
+    """N exclusive queues of a connection that is dropped"""
     client.declare(size, exclusive=True)
     yield
     client.connection.socket.close()
 
 
 def consumers(client, size):
-    """so many consumers of as many auto-delete queues, on one channel whose connection is dropped"""
+    """N consumers of N auto-delete queues, on one channel whose connection is dropped"""
     client.declare(size, auto_delete=True)
     client.send(
         BasicConsume(queue=f"q{number}", consumer_tag=f"c{number}", no_wait=True) for number in range(size)
@@ -147,7 +147,7 @@ def consumers(client, size):
 
 
 def queue_consumers(client, size):
-    """a queue of so many consumers, deleted"""
+    """a queue of N consumers, deleted"""
     client.declare(1)
     client.send(BasicConsume(queue="q0", consumer_tag=f"c{number}", no_wait=True) for number in range(size))
     yield
@@ -155,14 +155,14 @@ def queue_consumers(client, size):
 
 
 def exchange_bindings(client, size):
-    """an exchange of so many bindings, deleted"""
+    """an exchange of N bindings, deleted"""
     _bind(client, "x", size)
     yield
     client.request("DELETE", "exchanges/%2F/x")
 
 
 def queue_bindings(client, size):
-    """a queue of so many bindings, deleted"""
+    """a queue of N bindings, deleted"""
     _bind(client, "x", size)
     yield
     client.request("DELETE", "queues/%2F/last")
@@ -180,7 +180,7 @@ def _bind(client, exchange, size):
 
 
 def emptied(client, size):
-    """so many durable queues of one message, emptied; their segments are given back 10 s later"""
+    """N durable queues of one message, emptied; their segments are given back 10 s later"""
     client.declare(size, durable=True)
     client.send(_published("", f"q{number}", b"x") for number in range(size))
     yield
@@ -192,7 +192,7 @@ def emptied(client, size):
 
 
 def many_words(client, size):
-    """one publish with a key of 127 words to so many patterns with many '#' that differ
+    """one publish with a key of 127 words to N patterns with many '#' that differ
     from their second word on
     """
     client.send(
@@ -215,7 +215,7 @@ def _pattern(number):
 
 
 def transaction(client, size):
-    """a transaction of so many messages, committed"""
+    """a transaction of N messages, committed"""
     client.channel.tx_select()
     yield
     client.send(_published("", "last", b"0123456789") for _ in range(size))
@@ -223,7 +223,7 @@ def transaction(client, size):
 
 
 def acks_in_transactions(client, size):
-    """200 times basic.ack of everything in a transaction, with so many unacknowledged messages,
+    """200 times basic.ack of everything in a transaction, with N unacknowledged messages,
     and its commit
     """
     client.channel.queue_declare("last")
@@ -237,7 +237,7 @@ def acks_in_transactions(client, size):
 
 
 def definitions(client, size):
-    """definitions of so many queues and bindings, posted"""
+    """definitions of N queues and bindings, posted"""
     value = json.dumps({
         "queues": [
             {
@@ -258,7 +258,7 @@ def definitions(client, size):
 
 
 def large_entry(client, size):
-    """definitions of one entry of so many KiB, posted"""
+    """definitions of one entry of N KiB, posted"""
     value = json.dumps(
         {"parameters": [{"vhost": "/", "component": "x", "name": "y", "value": ["0123456"] * (size * 100)}]}
     ).encode()
@@ -267,7 +267,7 @@ def large_entry(client, size):
 
 
 def lists(client, size):
-    """lists of queues (whole, a sorted page), definitions, overview and metrics, with so many queues"""
+    """lists of queues (whole, a sorted page), definitions, overview and metrics, with N queues"""
     client.declare(size)
     yield
     for path in (
@@ -279,7 +279,7 @@ def lists(client, size):
 
 
 def declares(client, size):
-    """so many queues, declared and bound"""
+    """N queues, declared and bound"""
     yield
     client.declare(size)
     client.send(
