@@ -1,5 +1,5 @@
-"""docs/compatibility.md: every method has its row, every difference is told,
-and every test it names exists.
+"""docs/compatibility.md, and the page of its tests: every method has its row, every difference is told,
+and every test they name exists.
 """
 import ast
 import re
@@ -10,10 +10,11 @@ import pytest
 from tests.support.wire_encoding import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+PAGE, TESTS = (
+    (ROOT / folder / "compatibility.md").read_text(encoding="utf-8") for folder in ("docs", "docs/contributing"))
 TABLE = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
-    for line in PAGE.splitlines() if line.startswith("| `")
+    for line in TESTS.splitlines() if line.startswith("| `")
 ]
 ROWS = {row[0].strip("`"): row[1:] for row in TABLE if row[0].strip("`") in METHODS}
 
@@ -51,7 +52,8 @@ def test_method_has_a_row_whose_tests_exist(method):
 def test_other_tests_it_names_exist():
     every = functions("tests/**/test_*.py")
 
-    assert [name for name in re.findall(r"`(test_\w+)`", PAGE) if name not in every] == []
+    assert [name for name in re.findall(r"`(test_\w+)`", TESTS) if name not in every] == []
+    assert "test_" not in PAGE
 
 
 def test_every_difference_is_told():
@@ -60,4 +62,12 @@ def test_every_difference_is_told():
         if any("deviates" in ast.unparse(decorator) for decorator in node.decorator_list)
     ]
 
-    assert [name for name in marked if f"`{name}`" not in PAGE] == []
+    assert [name for name in marked if f"`{name}`" not in TESTS] == []
+
+
+@pytest.mark.parametrize("section", ["Clients", "Features", "Differences from RabbitMQ"])
+def test_every_row_has_its_tests(section):
+    sections = [page.partition(f"\n## {section}\n")[2].partition("\n## ")[0] for page in (PAGE, TESTS)]
+    rows, with_tests = (re.findall(r"^\| (.+?) \|", text, re.MULTILINE) for text in sections)
+
+    assert len(rows) > 9 and rows[1:] == with_tests[1:]
