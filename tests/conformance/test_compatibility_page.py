@@ -10,8 +10,8 @@ import pytest
 from tests.support.wire_encoding import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE, TESTS = (
-    (ROOT / folder / "compatibility.md").read_text(encoding="utf-8") for folder in ("docs", "docs/contributing"))
+PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+TESTS = (ROOT / "docs" / "contributing" / "compatibility.md").read_text(encoding="utf-8")
 TABLE = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
     for line in TESTS.splitlines() if line.startswith("| `")
