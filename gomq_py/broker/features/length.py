@@ -43,7 +43,7 @@ ROWS = (
         value="`reject-publish`: `drop-head`, `reject-publish` or `reject-publish-dlx`",
         default="`drop-head`",
         others="LavinMQ: no `reject-publish-dlx`.",
-        effect="What a full queue does: `drop-head` drops its oldest messages, `reject-publish` "
+        effect="A full queue drops its oldest messages with `drop-head`; `reject-publish` "
         "refuses new ones (a publisher with confirms gets a nack), `reject-publish-dlx` also "
         "dead-letters the refused ones.",
     ),
