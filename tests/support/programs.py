@@ -29,6 +29,7 @@ DEBIAN_PACKAGES = {
     "node": "nodejs",
     "/usr/share/nodejs/mqtt": "node-mqtt",
     "chromium": "chromium",
+    "buildah": "buildah",
     "prometheus": "prometheus",
     "promtool": "prometheus",
 }
