@@ -155,6 +155,8 @@ def test_each_alert_rule_is_evaluated_and_asks_for_metrics_that_are_there(watche
 
     wait_until(lambda: all(rule["health"] != "unknown" for rule in rules()))
     wait_until(lambda: prometheus.query("gomq_shovel_up"))
+    wait_until(lambda: len(prometheus.query("up")) == 4, what="both jobs scrape the leader and its follower")
+    assert [labels for labels, value in prometheus.query("up") if value != 1] == []
     assert [(rule["name"], rule["lastError"]) for rule in rules() if rule["health"] != "ok"] == []
     assert len(rules()) == len(RULES)
     # A family without samples, such as failures of jobs of which none has failed, is told by its head.
