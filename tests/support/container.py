@@ -64,7 +64,7 @@ class Image:
         """Options of buildah for steps of a build and for programs in a container."""
         mounted = {
             "/usr": "/usr", "/etc/alternatives": "/etc/alternatives",
-            PYTHON.parents[1]: PYTHON.parents[1], sysconfig.get_path("purelib"): DEPENDENCIES}
+            str(PYTHON.parents[1]): PYTHON.parents[1], sysconfig.get_path("purelib"): DEPENDENCIES}
         return [
             "--isolation", "chroot",
             *(word for here, there in mounted.items() for word in ("-v", f"{here}:{there}:ro"))]
