@@ -19,10 +19,9 @@ from gomq_py.config.kinds import (
 # Prefixes of an option's environment variable; the first one that is set wins. So LavinMQ's container and
 # unit files work unchanged.
 ENVIRONMENT_PREFIXES = ("GOMQ_", "LAVINMQ_")
-# The first user's password, of which only the hash is kept. LavinMQ's variable of this name holds a hash
-# already.
-PLAIN_PASSWORD, PASSWORD_HASH_OF_IT, LAVINMQ_PASSWORD_HASH = (
-    "GOMQ_DEFAULT_PASSWORD", "GOMQ_DEFAULT_PASSWORD_HASH", "LAVINMQ_DEFAULT_PASSWORD")
+# The first user's password, of which only the hash is kept. LavinMQ's variable holds a hash already.
+PLAIN_PASSWORD, LAVINMQ_PASSWORD_HASH = "GOMQ_DEFAULT_PASSWORD", "LAVINMQ_DEFAULT_PASSWORD"
+PASSWORD_FILE, PASSWORD_HASH_OF_IT = (f"{PLAIN_PASSWORD}_{kind}" for kind in ("FILE", "HASH"))
 SECTION_ALIASES = {"http": "mgmt"}
 SNI_PREFIX = "sni:"
 # [shovel:NAME]; the shovels check its keys.
@@ -122,8 +121,9 @@ OPTIONS: tuple[Option, ...] = (
           flags=("--default-user",), environment=("DEFAULT_USER",)),
     _main("default_password_hash", PASSWORD_HASH, "",
           "Password hash of that user, in RabbitMQ's form; empty for the password guest. "
-          "$GOMQ_DEFAULT_PASSWORD takes the password itself.", flags=("--default-password-hash",),
-          environment=("DEFAULT_PASSWORD_HASH",), aliases=(("main", "default_password"),)),
+          "$GOMQ_DEFAULT_PASSWORD takes the password itself, $GOMQ_DEFAULT_PASSWORD_FILE the path of a file "
+          "with it.", flags=("--default-password-hash",), environment=("DEFAULT_PASSWORD_HASH",),
+          aliases=(("main", "default_password"),)),
     _main("default_user_only_loopback", BOOLEAN, True,
           "Let the default user in from this machine only, over HTTP and WebSocket by its names and "
           "addresses only.", flags=("--default-user-only-loopback",),

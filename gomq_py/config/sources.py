@@ -14,9 +14,9 @@ from gomq_py import salted_hash
 from gomq_py.config import dispatchd, ini
 from gomq_py.config.kinds import BOOLEAN, PASSWORD_HASH
 from gomq_py.config.settings import (
-    BY_KEY, BY_KEY_OR_ALIAS, ENVIRONMENT_PREFIXES, LAVINMQ_PASSWORD_HASH, OPTIONS, PASSWORD_HASH_OF_IT,
-    PLAIN_PASSWORD, SECTION_ALIASES, SECTIONS, SHOVEL_PREFIX, SNI_KEYS, SNI_PREFIX, SNI_PROTOCOLS, Option,
-    Settings, complaint,
+    BY_KEY, BY_KEY_OR_ALIAS, ENVIRONMENT_PREFIXES, LAVINMQ_PASSWORD_HASH, OPTIONS, PASSWORD_FILE,
+    PASSWORD_HASH_OF_IT, PLAIN_PASSWORD, SECTION_ALIASES, SECTIONS, SHOVEL_PREFIX, SNI_KEYS, SNI_PREFIX,
+    SNI_PROTOCOLS, Option, Settings, complaint,
 )
 
 DEFAULT_FOLDER = "/etc"
@@ -134,15 +134,26 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple
 
 
 def _with_hash(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Copy the environment, with a hash for the plain password. Raises ConfigError if both are set."""
-    if not environment.get(PLAIN_PASSWORD):
+    """Copy the environment, with a hash for the plain password or the file that holds it. Raises ConfigError
+    if more than one of the three is set, or for a file without a password.
+    """
+    names = [name for name in (PLAIN_PASSWORD, PASSWORD_FILE, PASSWORD_HASH_OF_IT) if environment.get(name)]
+    if len(names) > 1:
+        raise ConfigError(f"{' and '.join(names)} are both set: give the one that is meant")
+    if not names or names == [PASSWORD_HASH_OF_IT]:
         return environment
-    if environment.get(PASSWORD_HASH_OF_IT):
-        raise ConfigError(
-            f"{PLAIN_PASSWORD} and {PASSWORD_HASH_OF_IT} are both set: give the one that is meant"
-        )
-    hashed = {name: value for name, value in environment.items() if name != PLAIN_PASSWORD}
-    return {**hashed, PASSWORD_HASH_OF_IT: salted_hash.make(environment[PLAIN_PASSWORD])}
+    (name,) = names
+    password = environment[name] if name == PLAIN_PASSWORD else _password_in(environment[name])
+    hashed = {key: value for key, value in environment.items() if key != name}
+    return {**hashed, PASSWORD_HASH_OF_IT: salted_hash.make(password)}
+
+
+def _password_in(path: str) -> str:
+    """The password that a file holds, without the end of its line."""
+    password = _text_of(Path(path)).rstrip("\r\n")
+    if not password or "\n" in password:
+        raise ConfigError(f"{PASSWORD_FILE}: {path} must hold one line, the password")
+    return password
 
 
 def _is_hash(text: str) -> bool:
@@ -180,11 +191,7 @@ def read_file(settings: Settings, path: Path) -> list[str]:
     """Set the values of an INI file, or of dispatchd's JSON file, in ``settings``. Returns warnings for the
     log, such as about unknown keys. Raises ConfigError if the file is unreadable or a value is wrong.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")  # some editors put a mark in front
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise ConfigError(f"cannot read {path}: {reason}") from error
+    text = _text_of(path)
     if path.suffix == ".json" or text.lstrip()[:1] == "{":
         try:
             return dispatchd.read(settings, text, str(path))
@@ -200,6 +207,14 @@ def read_file(settings: Settings, path: Path) -> list[str]:
     for entry in entries:
         warnings += _take_entry(settings, entry)
     return warnings
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")  # some editors put a mark in front
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise ConfigError(f"cannot read {path}: {reason}") from error
 
 
 def _check_section(section: str, place: str) -> None:

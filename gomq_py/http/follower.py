@@ -123,6 +123,10 @@ def _create_app(node, is_control):
     def metrics():
         return paced_answer(rendered(cluster_families(node.cluster_figures())), CONTENT_TYPE)
 
+    def detailed():
+        # No objects are here; to Prometheus, which scrapes all nodes alike, an error is a node that is down.
+        return paced_answer(rendered(()), CONTENT_TYPE)
+
     def promote():
         why_not = node.why_not_promote(request.args.get("force") == "true")
         if why_not:
@@ -136,6 +140,8 @@ def _create_app(node, is_control):
     app.add_url_rule("/api/cluster", view_func=cluster)
     _add_checks(app, node)
     app.add_url_rule("/metrics", view_func=metrics)
+    app.add_url_rule("/metrics/per-object", view_func=metrics)
+    app.add_url_rule("/metrics/detailed", view_func=detailed)
     if is_control:
         app.add_url_rule("/api/cluster/promote", view_func=promote, methods=("POST",))
         for path in CHANGES:

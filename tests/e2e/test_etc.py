@@ -18,7 +18,7 @@ import yaml
 from gomq_py import cli
 from gomq_py.auth.passwords import hash_password
 from gomq_py.config import control
-from gomq_py.config.settings import OPTIONS, PLAIN_PASSWORD
+from gomq_py.config.settings import OPTIONS, PASSWORD_FILE, PLAIN_PASSWORD
 from gomq_py.config.sources import flag_parser, load
 from tests.support.command import ROOT
 from tests.support.ports import reserve
@@ -26,7 +26,7 @@ from tests.support.waiting import in_time, wait_until
 
 ETC = ROOT / "etc"
 ENVIRONMENT = {f"GOMQ_{name}" for option in OPTIONS for name in option.environment} | {
-    "GOMQ_CONFIGURATION_DIRECTORY", PLAIN_PASSWORD
+    "GOMQ_CONFIGURATION_DIRECTORY", PLAIN_PASSWORD, PASSWORD_FILE
 }
 ANALYZE = shutil.which("systemd-analyze")
 # systemd's scale from 0 (nothing is exposed) to 10.
@@ -175,17 +175,24 @@ def test_health_check_fails_while_amqp_is_closed(broker_process):
     assert not healthy({"amqp": reserve(), "metrics": broker.ports["metrics"]})
 
 
-def test_compose_starts_what_the_image_has():
-    (service,) = yaml.safe_load((ETC / "compose.yaml").read_text())["services"].values()
+def test_compose_starts_what_the_image_has(tmp_path):
+    compose = yaml.safe_load((ETC / "compose.yaml").read_text())
+    (service,) = compose["services"].values()
     build = service["build"]
     assert (ETC / build["context"] / build["dockerfile"]).samefile(ETC / "Dockerfile")
     assert set(service["environment"]) <= ENVIRONMENT
-    assert service["environment"]["GOMQ_DEFAULT_PASSWORD"].startswith("${GOMQ_DEFAULT_PASSWORD:?"), (
-        "no password that everybody knows"
-    )
+    # No password that everybody knows: the file is the operator's, and neither in the image nor in the tree.
+    (secret,) = service["secrets"]
+    assert service["environment"][PASSWORD_FILE] == f"/run/secrets/{secret}"
+    file = ETC / compose["secrets"][secret]["file"]
+    kept_out = f"etc/{file.name}"
+    assert file.parent == ETC
+    assert kept_out in (ROOT / ".dockerignore").read_text().split()
+    assert kept_out in (ROOT / ".gitignore").read_text().split()
 
+    (tmp_path / secret).write_text("x")
     settings, warnings = load(flag_parser().parse_args(service["command"]), {
-        "GOMQ_DEFAULT_USER": "admin", "GOMQ_DEFAULT_PASSWORD": "x"
+        "GOMQ_DEFAULT_USER": "admin", PASSWORD_FILE: str(tmp_path / secret)
     })
 
     assert (settings.default_user_only_loopback, settings.default_user, warnings) == (False, "admin", [])
@@ -193,17 +200,23 @@ def test_compose_starts_what_the_image_has():
     (volume,) = service["volumes"]
     assert volume.split(":") == ["data", "/var/lib/gomq"]
     assert service["read_only"] and service["cap_drop"] == ["ALL"]
+    assert service["hostname"], "the name of the node stays when the container is made anew"
+    assert {entry.partition(":")[0] for entry in service["tmpfs"]} == {"/tmp", control.SYSTEM_FOLDER}
 
 
 @pytest.mark.parametrize("given", [
     {"GOMQ_DEFAULT_PASSWORD": "a-Secret word"},
+    {"GOMQ_DEFAULT_PASSWORD_FILE": "a-Secret word"},
     {"GOMQ_DEFAULT_PASSWORD_HASH": hash_password("a-Secret word")},
     {"LAVINMQ_DEFAULT_PASSWORD": hash_password("a-Secret word")},
 ])
-def test_first_user_of_a_container_is_the_one_that_was_asked_for(broker_process, given):
-    """Name and password by environment, as the compose file hands them over, or a hash;
-    guest is not there then.
+def test_first_user_of_a_container_is_the_one_that_was_asked_for(broker_process, tmp_path, given):
+    """Name and password by environment, or the password in a file, as the compose file hands it over, or a
+    hash; guest is not there then.
     """
+    if PASSWORD_FILE in given:
+        (tmp_path / "password").write_text(given[PASSWORD_FILE] + "\n")
+        given = {PASSWORD_FILE: str(tmp_path / "password")}
     broker = broker_process(
         environment={"GOMQ_DEFAULT_USER": "admin", **given}, default_user_only_loopback="no"
     ).start()

@@ -7,7 +7,7 @@ import pytest
 import requests
 import yaml
 
-from gomq_py.config.settings import OPTIONS, PLAIN_PASSWORD
+from gomq_py.config.settings import OPTIONS, PASSWORD_FILE, PLAIN_PASSWORD
 from gomq_py.config.sources import flag_parser, load
 from gomq_py.http.app import create_metrics_app
 from gomq_py.http.follower import ALIVE
@@ -20,7 +20,8 @@ ETC = ROOT / "etc"
 INI = ETC / "cluster.ini"
 COMPOSE = yaml.safe_load((ETC / "compose-cluster.yaml").read_text())
 KUBERNETES = list(yaml.safe_load_all((ETC / "kubernetes.yaml").read_text()))
-ENVIRONMENT = {f"GOMQ_{name}" for option in OPTIONS for name in option.environment} | {PLAIN_PASSWORD}
+ENVIRONMENT = {f"GOMQ_{name}" for option in OPTIONS for name in option.environment} | {
+    PLAIN_PASSWORD, PASSWORD_FILE}
 NODES, ETCDS = ["gomq-0", "gomq-1", "gomq-2"], ["etcd-0", "etcd-1", "etcd-2"]
 CHECKS = "/api/health/checks/"
 
@@ -57,6 +58,7 @@ def test_compose_starts_three_nodes_with_the_settings_of_the_file():
     services = COMPOSE["services"]
     check_settings(settings_of(INI), ETCDS)
     assert sorted(services) == sorted(NODES + ETCDS)
+    assert COMPOSE["secrets"] == yaml.safe_load((ETC / "compose.yaml").read_text())["secrets"]
     for name in NODES:
         node = services[name]
         assert node["hostname"] == name and node["networks"] == ["cluster"], "the others reach it by its name"
@@ -65,7 +67,7 @@ def test_compose_starts_three_nodes_with_the_settings_of_the_file():
         given, inside, mode = settings.split(":")
         assert (ETC / given).samefile(INI) and (inside, mode) == ("/etc/gomq/gomq.ini", "ro")
         assert node["command"] == [] and set(node["environment"]) <= ENVIRONMENT
-        assert node["environment"]["GOMQ_DEFAULT_PASSWORD"].startswith("${GOMQ_DEFAULT_PASSWORD:?")
+        assert [node["environment"][PASSWORD_FILE]] == [f"/run/secrets/{name}" for name in node["secrets"]]
         assert node["read_only"] and node["cap_drop"] == ["ALL"]
         build = node["build"]
         assert (ETC / build["context"] / build["dockerfile"]).samefile(ETC / "Dockerfile")

@@ -29,6 +29,9 @@ DEBIAN_PACKAGES = {
     "node": "nodejs",
     "/usr/share/nodejs/mqtt": "node-mqtt",
     "chromium": "chromium",
+    "buildah": "buildah",
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
 }
 # Debian puts servers where an ordinary user's PATH does not look.
 _MORE_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/sbin")

@@ -257,6 +257,37 @@ def test_password_and_hash_together_are_refused(load_from):
         load_from(environment={"GOMQ_DEFAULT_PASSWORD": "x", "GOMQ_DEFAULT_PASSWORD_HASH": HASH})
 
 
+def test_password_in_a_file_is_kept_as_a_hash(load_from, tmp_path):
+    file = tmp_path / "password"
+    file.write_text(" a-Secret word \n")
+
+    settings, warnings = load_from(environment={"GOMQ_DEFAULT_PASSWORD_FILE": str(file)})
+
+    assert salted_hash.verify(" a-Secret word ", settings.default_password_hash)
+    assert warnings == []
+
+
+@pytest.mark.parametrize("content, text", [
+    (None, "^cannot read .*password: No such file"), (b"\xff", "^cannot read .*password: not UTF-8 text"),
+    (b"\n", "^GOMQ_DEFAULT_PASSWORD_FILE: .*password must hold one line, the password"),
+    (b"one\ntwo\n", "must hold one line"),
+])
+def test_file_without_a_password_is_refused_and_its_content_not_told(load_from, tmp_path, content, text):
+    file = tmp_path / "password"
+    if content is not None:
+        file.write_bytes(content)
+
+    with pytest.raises(ConfigError, match=text) as caught:
+        load_from(environment={"GOMQ_DEFAULT_PASSWORD_FILE": str(file)})
+    assert "two" not in str(caught.value)
+
+
+@pytest.mark.parametrize("other", ["GOMQ_DEFAULT_PASSWORD", "GOMQ_DEFAULT_PASSWORD_HASH"])
+def test_password_in_a_file_and_another_one_are_refused(load_from, other):
+    with pytest.raises(ConfigError, match="are both set"):
+        load_from(environment={"GOMQ_DEFAULT_PASSWORD_FILE": "/nowhere", other: HASH})
+
+
 @pytest.mark.parametrize("wrong", ["hunter2-Secret", HASH[:-4], "$2b$10$hunter2-Secret", "\u00fc" * 48])
 @pytest.mark.parametrize("place, given", [
     ("GOMQ_DEFAULT_PASSWORD_HASH", lambda wrong: {"environment": {"GOMQ_DEFAULT_PASSWORD_HASH": wrong}}),
