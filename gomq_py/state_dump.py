@@ -62,7 +62,7 @@ class StateDump:
 
     def _process(self) -> Iterator[str]:
         used, system = os.times()[:2]
-        descriptors = len(os.listdir("/proc/self/fd"))
+        descriptors = resources.descriptor_count()
         yield (
             f"process {os.getpid()}: {resources.used_memory() >> 20} MiB of memory, {used:.1f} s user and "
             f"{system:.1f} s system time, {threading.active_count()} threads, {descriptors} descriptors"

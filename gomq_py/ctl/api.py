@@ -64,6 +64,10 @@ class API:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return self.unix_path or f"{'https' if self.secure else 'http'}://{host}:{self.port}"
 
+    def wait_at_most(self, timeout_s):
+        """Lower the time that each part of a request may take."""
+        self._timeout_s = min(self._timeout_s, timeout_s)
+
     def get(self, *path, **query):
         """GET /api/PATH, whose parts ``path`` are encoded here; returns the decoded JSON. Raises APIError."""
         return self.request("GET", path, query=query)
@@ -79,6 +83,9 @@ class API:
 
     def request(self, verb, path, body=None, query=None, headers=None):
         """Send one request; returns the decoded answer, None for an empty one. Raises APIError."""
+        if "" in path:
+            # users/ is the list of all, connections/username/ the connection of that name
+            raise APIError(f"a name is empty: {'/'.join(path)}")
         target = f"{self.prefix}/api/" + "/".join(
             quote(part, safe="", errors="surrogateescape") for part in path)
         if query:

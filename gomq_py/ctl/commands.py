@@ -12,7 +12,7 @@ import gomq_py
 from gomq_py.config.control import AUTO
 from gomq_py.ctl.api import DEFAULT_URI, TIMEOUT_S, APIError
 from gomq_py.ctl.output import shown
-from gomq_py.ctl.session import VHOSTS, make_session
+from gomq_py.ctl.session import VHOSTS, Seconds, make_session
 
 # Errors of commands on an answer of an unexpected shape: commands read answers, they do not check them.
 UNEXPECTED = (AttributeError, LookupError, TypeError, RecursionError, UnicodeError)
@@ -125,7 +125,7 @@ def _first_plain(args, options):
               help="File (PEM) of the authorities that vouch for the broker's certificate.")
 @click.option("--insecure", is_flag=True, help="Do not verify the certificate.")
 @click.option("-p", "--vhost", default="/", show_default=True, help="Virtual host.", shell_complete=VHOSTS)
-@click.option("-t", "--timeout", "timeout_s", type=click.FloatRange(0, min_open=True), default=TIMEOUT_S,
+@click.option("-t", "--timeout", "timeout_s", type=Seconds(min_open=True), default=TIMEOUT_S,
               show_default=True, help="Seconds that one request may take.")
 @click.option("-f", "--format", "--formatter", "form", type=click.Choice(["table", "text", "json"]),
               default="table", show_default=True, help="text is tab separated.")

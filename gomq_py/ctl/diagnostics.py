@@ -13,7 +13,7 @@ from gomq_py.ctl.api import APIError
 from gomq_py.ctl.cluster import figures_of
 from gomq_py.ctl.commands import command
 from gomq_py.ctl.output import shown
-from gomq_py.ctl.session import argument
+from gomq_py.ctl.session import Seconds, argument
 
 # EX_UNAVAILABLE, with which rabbitmq-diagnostics ends where a check fails.
 EXIT_FAILED = 69
@@ -113,6 +113,8 @@ def _why_not(host, port):
         socket.create_connection((host, port), CONNECT_S).close()
     except OSError as error:
         return error
+    except UnicodeError:  # a label of it is empty or too long
+        return OSError("no name of a host")
     return None
 
 
@@ -124,14 +126,16 @@ def ping(session):
 
 
 @command("await_startup")
-@click.option("-t", "--timeout", type=click.FloatRange(0), default=300, show_default=True,
+@click.option("-t", "--timeout", type=Seconds(), default=300, show_default=True,
               help="Seconds to wait.")
 def await_startup(session, timeout):
     """Wait until the broker answers."""
     until = time.monotonic() + timeout
     while True:
         try:
-            return _reach(session.connect())  # the control socket may come meanwhile
+            api = session.connect()  # the control socket may come meanwhile
+            api.wait_at_most(max(AGAIN_S, until - time.monotonic()))
+            return _reach(api)
         except APIError:
             if time.monotonic() >= until:
                 raise

@@ -11,6 +11,7 @@ from gomq_py.ctl.cluster import ALARMS
 from gomq_py.ctl.commands import command, ctl
 from gomq_py.ctl.output import Output, shown
 from gomq_py.ctl.session import argument
+from gomq_py.observability import secrets
 
 
 @command("close_connection")
@@ -127,6 +128,16 @@ REPORT_OF_VHOST = (
 )
 
 
+class _WithoutSecrets(Output):
+    """Prints asterisks in place of secrets also in arguments, which lists show as they were given."""
+
+    def rows(self, title, rows, columns):
+        super().rows(title, secrets.shown(rows), columns)
+
+    def fields(self, values):
+        super().fields(secrets.shown(values))
+
+
 @command("report")
 @click.pass_context
 def report(context, session):
@@ -134,7 +145,7 @@ def report(context, session):
     asterisks; names are not.
     """
     api = session.api
-    session = replace(session, connect=lambda: api, out=Output())
+    session = replace(session, connect=lambda: api, out=_WithoutSecrets())
     with contextlib.redirect_stderr(sys.stdout):  # titles of lists stand above their lists
         _report(context, session, REPORT)
         for vhost in session.api.get("vhosts", columns="name"):

@@ -2,6 +2,7 @@
 
 Shell completion hides its errors, never waits long, and offers no name that a shell would misread.
 """
+import math
 import os
 import re
 from collections.abc import Callable
@@ -20,6 +21,20 @@ MOST = 200
 # bash pastes a completion unquoted, and begins a new word at : and =.
 _PLAIN = re.compile(r"[\w./@%+,-]+")
 _PAGED = ("queues", "exchanges", "connections")
+
+
+class Seconds(click.FloatRange):
+    """A duration of an option: a year at most, since sockets and sleeps refuse an endless one."""
+
+    def __init__(self, min_open=False):
+        super().__init__(0, 366 * 86400, min_open=min_open)
+
+    def convert(self, value, param, ctx):
+        """Return the number. Fails with a usage error."""
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):  # which is in every range
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
 
 
 @dataclass

@@ -10,6 +10,7 @@ from gomq_py.ctl.api import APIError
 from gomq_py.ctl.cluster import ALARMS
 from gomq_py.ctl.commands import command
 from gomq_py.ctl.output import at, shown
+from gomq_py.ctl.session import Seconds
 
 # Column: field of the API.
 COLUMNS = {
@@ -24,7 +25,7 @@ CLEAR = "\x1b[H\x1b[J"
 @command("watch")
 @click.option("--sort", type=click.Choice(list(COLUMNS)), default="ready", show_default=True,
               help="Column by which the queues stand in order, the largest first.")
-@click.option("--interval", type=click.FloatRange(0), default=2.0, show_default=True, help="Seconds.")
+@click.option("--interval", type=Seconds(), default=2.0, show_default=True, help="Seconds.")
 @click.option("--count", type=click.IntRange(1), help="Tables until the end; without it, until Ctrl-C.")
 def watch(session, sort, interval, count):
     """Show the queues of the virtual host in a live table, as many as fit, below the broker's rates."""

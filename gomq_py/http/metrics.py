@@ -4,7 +4,6 @@ Each method yields families for ``exposition.rendered``; each family of RabbitMQ
 own method. Reads the broker's counters, keeps nothing. Makes series per object lazily, and sums over many
 objects in slices.
 """
-import os
 import resource
 import sys
 from types import SimpleNamespace
@@ -68,7 +67,7 @@ class Families:
         free disk space.
         """
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        yield self._gauge("process_open_fds", "Open file descriptors", len(os.listdir("/proc/self/fd")))
+        yield self._gauge("process_open_fds", "Open file descriptors", resources.descriptor_count())
         yield self._gauge(
             "process_open_tcp_sockets", "Open connections of clients", len(self._node.clients.all())
         )

@@ -346,7 +346,8 @@ class History:
 
     def is_long_due(self, unix_s):
         """Whether the next of the day's samples is due."""
-        return self.is_long and unix_s >= self._long_at_s + LONG_INTERVAL_S
+        # A clock that was set back must not end the samples until it is where it was.
+        return self.is_long and not 0 <= unix_s - self._long_at_s < LONG_INTERVAL_S
 
     def add_long(self, unix_s, values):
         """Add a sample to the day's samples only, while no client requests the history."""

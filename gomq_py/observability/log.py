@@ -25,6 +25,8 @@ LEVELS = {
 # Seconds between two complaints that the log cannot be written: a full disk would cause one per line.
 COMPLAIN_EVERY_S = 60.0
 _NAMES = {number: name for name, number in LEVELS.items()}
+# Characters of a message; a definition's name may have megabytes.
+MESSAGE_MAX = 16384
 # C0, DEL, C1 and the two Unicode line separators, on which a terminal or a line-wise reader would act. Lone
 # surrogates (octets that are no UTF-8) cannot be written to the stream at all.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -41,10 +43,15 @@ def logger(source: str) -> Logger:
 
 
 def message_of(record: LogRecord) -> str:
-    """The message of a record, escaped; each record is escaped only once for all handlers."""
+    """The message of a record, escaped and cut to MESSAGE_MAX; each record is escaped only once for all
+    handlers.
+    """
     made = record.__dict__.get("gomq_py_message")
     if made is None:
-        made = record.__dict__["gomq_py_message"] = escape(record.getMessage())
+        text = record.getMessage()
+        if len(text) > MESSAGE_MAX:
+            text = f"{text[:MESSAGE_MAX]}... ({len(text) - MESSAGE_MAX} more characters)"
+        made = record.__dict__["gomq_py_message"] = escape(text)
     return str(made)
 
 

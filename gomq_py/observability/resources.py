@@ -41,6 +41,14 @@ def total_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
     return min(limits, default=0)
 
 
+def descriptor_count(proc: str = "/proc") -> int:
+    """Number of open descriptors of this process."""
+    # Linux 6.2 and later tell it as the folder's size. Reading 20 000 names takes 13 ms, in which no message
+    # is delivered.
+    path = os.path.join(proc, "self", "fd")
+    return os.stat(path).st_size or len(os.listdir(path)) - 1  # the one that the names are read from
+
+
 def free_disk(path: Any) -> tuple[int, int]:
     """Return (free, total) octets of the file system that holds ``path``; free means available to users other
     than root. May take long. Raises OSError.

@@ -8,9 +8,10 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Self
 
+import gomq_py
 from gomq_py.embedded import Addresses, Broker
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 STOP_TIMEOUT_S = 30
 STOP = json.dumps({"verb": "stop"})
+# The program of the child. With -P, a queue.py or select.py in the working folder, which may be a test's own
+# project, does not take the place of the standard library's; this package may lie anywhere.
+CHILD = (
+    "import sys; sys.path.append(sys.argv.pop(1)); from gomq_py.testing.child import main; "
+    "sys.exit(main(sys.argv[1:]))")
 NOT_RUNNING = "the broker is not running: start() it first"
 # Protocol -> its port in a container of RabbitMQ.
 CONTAINER_PORTS = {"amqp": 5672, "amqps": 5671, "mqtt": 1883, "mqtts": 8883, "http": 15672, "https": 15671}
@@ -71,28 +77,35 @@ class ChildBroker(Addresses):
         """
         if self._process is not None:
             raise RuntimeError("this broker is running already")
+        is_new = self._log is None  # since it was made or closed
+        try:
+            self._start()
+        except BaseException:  # Ctrl-C, too
+            if self._process is not None:
+                self._process.kill()
+                self._end()
+            if is_new:  # no ``with`` block will close it
+                self.close()
+            raise
+        for protocol, (_, port) in self._addresses.items():
+            self._options[f"{protocol}_port"] = port
+        return self
+
+    def _start(self):
         self._make_own_folder()
         self._reserve_ports()
         self._log = self._log or tempfile.TemporaryFile(prefix="gomq-test-log-")
         self._process = subprocess.Popen(
             [
-                sys.executable, "-m", "gomq_py.testing.child", self.data_dir, json.dumps(self._options),
-                self._own_folder,
+                sys.executable, "-P", "-c", CHILD, str(Path(gomq_py.__file__).parents[1]), self.data_dir,
+                json.dumps(self._options), self._own_folder,
             ],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True,
             # Ctrl-C and a kill of the whole group are for the tests; the child ends when they have ended.
             start_new_session=True)
-        try:
-            self._addresses = {
-                protocol: tuple(address) for protocol, address in self._answer()["addresses"].items()
-            }
-        except BaseException:
-            self._process.kill()
-            self._end()
-            raise
-        for protocol, (_, port) in self._addresses.items():
-            self._options[f"{protocol}_port"] = port
-        return self
+        self._addresses = {
+            protocol: tuple(address) for protocol, address in self._answer()["addresses"].items()
+        }
 
     def stop(self) -> None:
         """Stop the broker in order: connections are closed with code 320, and its data are kept."""
@@ -114,10 +127,19 @@ class ChildBroker(Addresses):
 
     def close(self) -> None:
         """Cut all connections, stop the broker, and delete the data folder unless the caller supplied it."""
-        if self.is_running:
-            with suppress(RuntimeError):  # just ended
-                self.drop_connections()
-        self.stop()
+        try:
+            if self.is_running:
+                with suppress(RuntimeError):  # just ended
+                    self.drop_connections()
+            self.stop()
+        finally:  # also after Ctrl-C
+            if self._process is not None:
+                self._process.kill()
+                self._end()
+            self._forget()
+
+    def _forget(self):
+        """Close and delete what was made for the broker."""
         if self._log is not None:
             self._logged = self.log_text
             self._log.close()

@@ -6,11 +6,13 @@ import re
 import socket
 import subprocess
 import threading
+import time
 
 import pika
 import pytest
 
 from tests.ctl.running import Runner, commands, environment, in_process
+from tests.management.conftest import API
 from tests.support import certificates
 from tests.support.broker_process import ROOT, BrokerProcess
 from tests.support.waiting import in_time, wait_until
@@ -245,6 +247,68 @@ def test_queues_that_a_fault_closed_are_opened_again(run, monkeypatch):
     assert sent == [("queues", "v", "ill", "restart")] and "1 queues opened again" in run.said
 
 
+def test_report_has_no_secret_of_arguments_bindings_and_parameters(broker, run):
+    api = API(run.uri)
+    api.put("exchanges/%2F/x", {"type": "fanout"})
+    api.put("queues/%2F/q")
+    api.post("bindings/%2F/e/x/q/q", {"routing_key": "amqp://u:Sekret1@h", "arguments": {
+        "password": "Sekret2", "uri": "https://hooks/Sekret3", "more": [{"token": "Sekret4"}]}})
+    api.put("global-parameters/password", {"value": "Sekret5"})
+    api.put("global-parameters/seen", {"value": {"uri": "amqp://u:Sekret6@h", "api-key": "Sekret7"}})
+    api.put("vhosts/told", {"description": "amqp://u:Sekret8@h"})
+    api.put("parameters/shovel/%2F/s", {"value": {
+        "src-uri": "amqp://u:Sekret9@127.0.0.1:1", "src-queue": "a", "dest-uri": "amqp://",
+        "dest-queue": "b"}})
+
+    told = run("report")
+
+    assert "Sekret" not in told and "amqp://u:***@h" in told and "guest" in told
+    for path in ("parameters/shovel/%2F/s", "vhosts/told", "global-parameters/password",
+                 "global-parameters/seen", "exchanges/%2F/x", "queues/%2F/q"):
+        api.delete(path)
+
+
+def test_secret_of_a_global_parameters_name_is_kept_when_it_is_written_back(run):
+    api = API(run.uri)
+    api.put("global-parameters/my_password", {"value": "Sekret"})
+
+    assert api.get("global-parameters/my_password").json()["value"] == "***"
+    api.put("global-parameters/my_password", {"value": "***"})
+    exported = {one["name"]: one["value"] for one in api.get("definitions").json()["global_parameters"]}
+    assert exported["my_password"] == "Sekret"
+    api.delete("global-parameters/my_password")
+
+
+@pytest.mark.parametrize("words", [
+    ("-t", "nan", "ping"), ("-t", "inf", "ping"), ("-t", "1e300", "ping"), ("watch", "--interval", "nan"),
+    ("watch", "--interval", "inf"), ("await_startup", "--timeout", "nan"), ("delete_user", ""),
+    ("await_startup", "--timeout", "-1"), ("clear_password", ""), ("close_all_user_connections", "", "why"),
+    ("set_user_limits", "guest", '{"": 5}'), ("set_vm_memory_high_watermark", "nan"),
+    ("set_disk_free_limit", ""), ("check_certificate_expiration", "--within", "-1"),
+])
+def test_number_or_name_that_is_none_is_wrong_usage(run, words):
+    run(*words, code=2)
+
+    assert "Traceback" not in run.said
+
+
+@pytest.mark.parametrize("address", ["x" * 300, ".."])
+def test_host_that_is_no_name_is_a_failed_check(run, address):
+    run("check_port_connectivity", "--address", address, code=FAILED)
+
+    assert "no name of a host" in run.said
+
+
+def test_await_startup_has_its_own_time_where_something_accepts_and_says_nothing():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began_s = time.monotonic()
+        done = in_process(
+            f"http://127.0.0.1:{silent.getsockname()[1]}", "await_startup", "--timeout", "0.5")
+
+    assert done.exit_code == 2 and "timed out" in done.output
+    assert time.monotonic() - began_s < 30  # a request may take 60
+
+
 def test_report_has_every_part_of_every_virtual_host(run):
     run("add_vhost", "second")
     run("create_queue", "-p", "second", "deep")
@@ -272,7 +336,7 @@ def test_last_lines_of_the_log_are_printed(run):
 
     line, = run("log_tail", "-N", "1").splitlines()
 
-    assert line.endswith(" info http: free_disk_min: 1 -> 0")
+    assert " info audit: setting free_disk_min: 1 -> 0 by user 'guest' (HTTP from 127.0.0.1:" in line
 
 
 def test_request_has_a_time_and_lists_have_rabbitmqctls_formatters():

@@ -195,3 +195,48 @@ def test_a_killed_test_run_leaves_no_process_and_no_folder(tmp_path, forked):
             os.kill(int(heir), signal.SIGKILL)
         run.wait()
         run.stdout.close()
+
+
+def test_modules_of_the_project_take_no_place_of_the_childs(tmp_path):
+    """The project runs in its own folder, which has names of the standard library and of libraries."""
+    done = run_project(tmp_path, **{
+        "queue__py": "raise SystemError('the projects own')", "flask__py": "raise SystemError('own')",
+        "test_it__py": "def test_it(gomq): assert gomq.is_running\n"})
+
+    assert re.search(r"^1 passed", done.stdout, re.MULTILINE), done.stdout
+
+
+@pytest.mark.parametrize("ends", ["by itself", "Ctrl-C"])
+def test_broker_that_does_not_start_leaves_no_process_and_no_folder(tmp_path, monkeypatch, ends):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    broker, answer, seen = ChildBroker(tls=True, amqp_bind="192.0.2.1"), ChildBroker._answer, []
+
+    def interrupted(self):
+        seen.append((self._process.pid, list(tmp_path.iterdir())))
+        if ends == "Ctrl-C":
+            raise KeyboardInterrupt
+        return answer(self)
+
+    monkeypatch.setattr(ChildBroker, "_answer", interrupted)
+    with pytest.raises((RuntimeError, KeyboardInterrupt)):
+        with broker:
+            pass
+
+    (child, folders), = seen
+    assert folders and not list(tmp_path.iterdir())
+    assert not broker._reserved and not Path(f"/proc/{child}").exists()
+
+
+def test_end_that_is_interrupted_leaves_no_process_and_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    broker = ChildBroker().start()
+    child = broker._process.pid
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(broker, "drop_connections", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        broker.close()
+
+    assert not list(tmp_path.iterdir()) and not Path(f"/proc/{child}").exists()

@@ -98,3 +98,17 @@ def test_line_of_the_control_socket_names_the_users_id(audited):
     audited.wait_for_log(
         r"queue 'by-control' in vhost '/' created by user 'gomq-py-ctl' "
         rf"\(control socket from uid {os.getuid()}\)$")
+
+
+def test_tracing_and_settings_are_told_with_their_user(audited, guest):
+    """A level that hides the audit log is told before it holds, or after."""
+    guest.put("vhosts/%2F", {"tracing": True})
+    guest.put("vhosts/%2F", {"tracing": False})
+    guest.put("settings/log_level", {"value": "error"})
+    guest.put("settings/log_level", {"value": "info"})
+
+    by = r"by user 'guest' \(HTTP from 127\.0\.0\.1:\d+\)$"
+    for what in ("'tracing': True}", "'tracing': False}"):
+        audited.wait_for_log(f"audit: vhost '/' changed to .*{what} {by}")
+    audited.wait_for_log(f"audit: setting log_level: info -> error {by}")
+    audited.wait_for_log(f"audit: setting log_level: error -> info {by}")

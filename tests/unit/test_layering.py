@@ -142,7 +142,7 @@ MAP = {
     # "": the version
     "ctl": {
         "storage.format", "broker.features", "config", "salted_hash", "diagnosis", "ctl.fsck", "ctl.offline",
-        "ctl.recover", "",
+        "ctl.recover", "observability", "",
     },
     # mqtt.wire: how properties of MQTT are read
     "spark": {"client", "content", "errors", "storage.format", "mqtt.wire", ""},

@@ -100,7 +100,7 @@ ENTRY_POINTS = {
     "gomq_py.mqtt.model.kinds": (
         "the node, once it has MQTT's door; the other modules of mqtt.model are below it"
     ),
-    "gomq_py.testing.child": "python -m, started by gomq_py.testing.brokers",
+    "gomq_py.testing.child": "python -c, started by gomq_py.testing.brokers",
     "gomq_py.testing.plugin": "pytest plugin",
 }
 VAGUE_NAMES = {"msg", "rk", "ch", "cfg", "mgr", "utils"}

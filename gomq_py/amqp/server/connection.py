@@ -452,7 +452,7 @@ class Connection(ClientConnection):
         if error.closes_connection or channel is None:
             self.fail(error)
             return
-        LOG.warning("connection %s, channel %d: closing the channel with %s", self.name, channel_id, error)
+        self.server.log_channel_error(self.name, channel_id, error)
         self.hub.clients.ended.channel(self, channel_id, error)
         channel.fail(error)
 

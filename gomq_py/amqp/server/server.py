@@ -15,6 +15,10 @@ from gomq_py.net.listener import host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
+# Lines about closed channels in ten seconds. A client can cause some 1000 a second, which would be 15 GB a
+# day; repeated ones of a connection are counted.
+CHANNEL_ERRORS_MAX = 500
+
 
 class AMQPServer:
     """Serves the AMQP 0-9-1 clients of ``broker``. ``local``: connects clients inside this process."""
@@ -34,9 +38,16 @@ class AMQPServer:
         self._access = None
         # rate-limited log for events that unauthenticated peers can trigger at will
         self.strangers = QuietLog(logger("amqp"))
+        self._channel_errors = QuietLog(logger("amqp"), most=CHANNEL_ERRORS_MAX)
         # makes the confirms of a channel; gomq_py.testing replaces it by a less reliable class
         self.make_confirms = Confirms
         self.local = LocalClients(self)
+
+    def log_channel_error(self, name, channel_id, error):
+        """Log that a channel of the connection ``name`` is closed because of ``error``."""
+        self._channel_errors.warning(
+            (name, str(error)), "connection %s, channel %d: closing the channel with %s", name, channel_id,
+            error)
 
     @property
     def cluster_name(self):

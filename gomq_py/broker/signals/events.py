@@ -250,7 +250,7 @@ def vhost_created(vhost):
 def vhost_updated(vhost):
     return {
         **vhost_created(vhost), "default_queue_type": vhost.default_queue_type,
-        "protected_from_deletion": vhost.protected_from_deletion}
+        "protected_from_deletion": vhost.protected_from_deletion, "tracing": vhost.tracing}
 
 
 def vhost_deleted(vhost):

@@ -80,8 +80,7 @@ class VHost(Routing):
         self.waiting = set()  # keys of parameters that had no owner when they were set
         self.set_by = {}  # (component, name): the setter, if known
         self.notes = {}  # (room, name): value (broker.policies.parameters)
-        self.limits = {}
-        self.totals = Totals()
+        self.limits, self.totals = {}, Totals()
         self.stores = OwnStores(self, factory)
         self.policies = VHostPolicies(
             self, factory.scheduler, factory.configure, factory.when_safe, self.kinds.left_out,
@@ -117,6 +116,7 @@ class VHost(Routing):
             self.tracing = bool(tracing)
             for watcher, changed in list(self._tracing_watchers.items()):
                 changed(watcher)
+            self._events.emit("vhost.updated", events_.vhost_updated, self)
 
     def watch_tracing(self, watcher, changed):
         """Call ``changed(watcher)`` whenever tracing is switched on or off; ``changed`` None ends this."""

@@ -106,7 +106,7 @@ def list_global_parameters():
     """Return the global parameters, which hold for the whole broker."""
     return listing(
         [
-            {"name": name, "value": shown(value)}
+            _global(name, value)
             for name, value in list(node().broker.parameters.global_.items())
         ]
     )
@@ -119,7 +119,12 @@ def get_global_parameter(name):
     values = node().broker.parameters.global_
     if name not in values:
         raise NoSuchObject()
-    return json_answer({"name": name, "value": shown(values[name])})
+    return json_answer(_global(name, values[name]))
+
+
+def _global(name, value):
+    """A global parameter as JSON. A text of a secret's name, such as ``password``, is a secret."""
+    return {"name": name, "value": shown({name: value})[name]}
 
 
 @blueprint.put("/api/global-parameters/<name>")
@@ -127,8 +132,9 @@ def get_global_parameter(name):
 def put_global_parameter(name):
     """Set a global parameter, such as the cluster's name or the vhosts for MQTT clients."""
     values = node().broker.parameters.global_
-    existed, before = name in values, values.get(name)
-    set_value(lambda value: node().broker.parameters.set_global(name, restored(value, before)))
+    existed = name in values
+    before = {name: values[name]} if existed else {}
+    set_value(lambda value: node().broker.parameters.set_global(name, restored({name: value}, before)[name]))
     return no_content(204 if existed else 201)
 
 

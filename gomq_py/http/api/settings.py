@@ -1,15 +1,17 @@
 """/api/settings: shows the settings in force, and changes some until the next reload or start. Routes of
 gomq-py alone.
 """
+from logging import INFO
+
 from flask import Blueprint
 
+from gomq_py.broker.signals import audit_log
 from gomq_py.config.settings import BY_ATTRIBUTE, OPTIONS, complaint
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.login import ADMINISTRATOR, access
 from gomq_py.observability import log
 
-LOG = log.logger("http")
 blueprint = Blueprint("settings", __name__)
 ORIGIN = "management API"
 
@@ -47,8 +49,17 @@ def put_setting(name):
     except ValueError as error:
         raise BadRequest(complaint(option, name, given, error)) from None
     settings = node().settings
-    LOG.info("%s: %s -> %s", name, *(option.kind.show(one) for one in (getattr(settings, name), value)))
+    change = (name, *(option.kind.show(one) for one in (getattr(settings, name), value)))
+    was_told = audit_log.LOG.isEnabledFor(INFO)  # the level changes now: at least one of the two tells
+    if was_told:
+        _tell(change)
     settings.set(name, value, ORIGIN)
     log.set_level(settings.log_level)
+    if not was_told:
+        _tell(change)
     node().broker.resource_watch.look_now()
     return no_content()
+
+
+def _tell(change):
+    audit_log.LOG.info("setting %s: %s -> %s by %s", *change, audit_log.told(node().broker.events.actor))

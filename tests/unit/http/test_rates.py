@@ -239,6 +239,14 @@ def samples_of(rates, thing, age_s, group=LONG):
     return [(one["timestamp"] // 1000, one["sample"]) for one in curve["samples"]]
 
 
+def test_a_clock_that_was_set_back_does_not_end_the_samples_of_a_day():
+    history = History(1, 120, is_long=True)
+    for at_s in (100_000, 100_120, 10_000, 10_060, 10_120):
+        history.record(at_s, (1.0,))
+
+    assert [at_s for at_s, _ in history._long.newest_first(0)] == [10_120, 10_000, 100_120, 100_000]
+
+
 def test_a_day_is_kept_of_long_groups_in_fewer_samples_also_while_nobody_looks(rates, clock):
     thing = Thing()
     samples_of(rates, thing, 60)

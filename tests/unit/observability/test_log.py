@@ -216,3 +216,10 @@ def test_a_file_that_was_closed_takes_a_line_that_comes_late(kept_logging, tmp_p
     log.logger("amqp").info("late")
 
     assert (tmp_path / "log").read_text().endswith("amqp: late\n")
+
+
+def test_message_of_megabytes_is_cut():
+    record = log.Line("gomq_py.http", logging.INFO, "", 0, "definitions: %s", ("N" * 1_000_000,), None)
+
+    assert len(log.message_of(record)) < log.MESSAGE_MAX + 50
+    assert log.message_of(record).endswith("N... (983629 more characters)")

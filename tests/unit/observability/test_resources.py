@@ -142,3 +142,16 @@ def test_threads_have_one_heap_unless_somebody_has_said_otherwise(said, several)
         timeout=in_time(60))
 
     assert (told.stdout.count(b"<heap nr=") > 1) is several
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_descriptors_are_counted_where_the_system_tells_no_number_too(tmp_path, monkeypatch, is_told):
+    before = resources.descriptor_count()
+    if not is_told:
+        monkeypatch.setattr(resources.os, "stat", lambda path: os.stat_result([0] * 10))
+
+    opened = [os.open(tmp_path, os.O_RDONLY) for _ in range(5)]
+
+    assert resources.descriptor_count() == before + 5
+    for number in opened:
+        os.close(number)

@@ -15,6 +15,7 @@ from gomq_py.amqp.wire.methods import (
     ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk,
     ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk,
 )
+from gomq_py.errors import NotFound
 from gomq_py.hub import clients as clients_module
 from gomq_py.observability.quiet_log import QuietLog
 from tests.support.door import Client, poll_until
@@ -288,3 +289,19 @@ def test_client_whose_vhost_was_opened_does_not_come_in_when_what_it_needs_has_g
     client.expect_error(ConnectionClose, *texts[goes], 0)
     client.expect_end()
     assert not door.hub.clients
+
+
+def test_errors_of_channels_that_a_client_repeats_fill_no_disk(door, monkeypatch, caplog):
+    """The same error of one connection is one line in ten seconds; others have a budget together."""
+    monkeypatch.setattr(server, "CHANNEL_ERRORS_MAX", 3)
+    errors = server.AMQPServer(door.broker, door.settings, door.hub)
+    caplog.clear()
+
+    for _ in range(5):
+        errors.log_channel_error("a -> b", 1, NotFound("no queue 'x' in vhost '/'"))
+    for number in range(5):
+        errors.log_channel_error("a -> b", 1, NotFound(f"no queue '{number}' in vhost '/'"))
+
+    told = [text for text in caplog.messages if "closing the channel with" in text]
+    assert len(told) == 3
+    assert told[0] == "connection a -> b, channel 1: closing the channel with no queue 'x' in vhost '/'"

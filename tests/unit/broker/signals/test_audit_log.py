@@ -1,11 +1,13 @@
 """Audit log: who changed which user, right, policy, vhost, queue or exchange, and by which way."""
 import logging
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.signals import audit_log
-from gomq_py.broker.signals.events import Actor
+from gomq_py.broker.signals.events import INTERNAL, Actor, Events
 from tests.support.node import Node
 
 
@@ -47,12 +49,15 @@ def test_each_change_of_an_administrator_is_one_line(node, lines):
         vhost.delete_exchange("x")
         there = broker.create_vhost("two")
         broker.describe_vhost(there, "another")
+        for _ in range(2):
+            there.set_tracing(True)
         broker.delete_vhost("two")
         broker.wait_until_gone("two")
 
     broker.events.on_behalf_of(Actor(guest, "HTTP", "10.0.0.9:40000"), changes)
 
     by = "by user 'guest' (HTTP from 10.0.0.9:40000)"
+    rest = "'tags': [], 'default_queue_type': 'classic', 'protected_from_deletion': False"
     values = "pattern '^p', apply-to 'queues', definition {'max-length': 5}, priority 1"
     assert lines() == [f"{line} {by}" for line in (
         "user 'aud' created", "tags of user 'aud' set to ['monitoring']", "password of user 'aud' changed",
@@ -66,7 +71,10 @@ def test_each_change_of_an_administrator_is_one_line(node, lines):
         "parameter 'g' of component 'global' set",
         "queue 'q' in vhost '/' created", "queue 'q' in vhost '/' deleted",
         "exchange 'x' in vhost '/' created", "exchange 'x' in vhost '/' deleted",
-        "vhost 'two' created", "vhost 'two' changed", "vhost 'two' deleted")]
+        "vhost 'two' created",
+        f"vhost 'two' changed to {{'description': 'another', {rest}, 'tracing': False}}",
+        f"vhost 'two' changed to {{'description': 'another', {rest}, 'tracing': True}}",
+        "vhost 'two' deleted")]
 
 
 def test_what_the_broker_does_by_itself_names_no_user(node, lines):
@@ -84,3 +92,70 @@ def test_queue_that_ends_with_its_client_is_told_at_debug_only(node, lines, capl
     node.vhost.declare_queue("told", **properties)
 
     assert lines() == ["queue 'told' in vhost '/' created by the broker"]
+
+
+@pytest.mark.parametrize("text", ["N" * 1_000_000, "\x1b[2J" * 300_000, "\U0010ffff\u202e" * 300_000],
+                         ids=["long", "terminal", "turned"])
+def test_line_of_any_name_is_short_and_printable(node, lines, text):
+    broker, vhost = node.broker, node.vhost
+    broker.users.set_user("ann", password="x", tags=("administrator",))
+    actor = Client(broker.users.get("ann"), "AMQP 0-9-1", "10.0.0.7:1", {"connection_name": text})
+
+    def changes():
+        broker.parameters.set(vhost, POLICY, text, {"pattern": "^p", "definition": {"max-length": 5}})
+        broker.parameters.set_global(text, 1)
+        vhost.declare_queue(text[:60])
+
+    broker.events.on_behalf_of(actor, changes)
+
+    told = lines()[2:]
+    assert len(told) == 3 and all(len(line) < 3 * audit_log.SHOWN_MAX and line.isprintable() for line in told)
+
+
+class Client(NamedTuple):
+    """An actor with properties, as a connection has them."""
+
+    user: Any
+    protocol: str
+    peer: str
+    client_properties: dict
+
+
+def test_user_who_is_no_administrator_has_a_budget_of_lines(tmp_path, caplog):
+    """A flood ends with a line that says so, and the next interval begins with the number of changes left
+    out. The lines of others are all there.
+    """
+    caplog.set_level(logging.INFO, audit_log.LOG.name)
+    now_s, events = [0.0], Events(None)
+    audit_log.AuditLog(events, now_s=lambda: now_s[0])
+    ann, boss, auto = (
+        Actor(SimpleNamespace(name="ann", tags=("management",)), "HTTP"),
+        Actor(SimpleNamespace(name="boss", tags=("administrator",)), "HTTP"), INTERNAL)
+
+    def told(actor, count):
+        before = len(caplog.messages)
+        for number in range(count):
+            queue = SimpleNamespace(name=f"q{number}", vhost="/")
+            events.emit_for(actor, "queue.created", dict, queue)
+        return caplog.messages[before:]
+
+    assert len(told(ann, audit_log.LINES_MAX)) == audit_log.LINES_MAX
+    assert told(ann, 5) == ["1000 changes by user 'ann' within 600 s: further ones are counted but not told"]
+    assert len(told(auto, 1)) == 1
+    assert len(told(boss, audit_log.LINES_MAX + 5)) == audit_log.LINES_MAX + 5
+    assert len(told(INTERNAL._replace(protocol="import of x"), 2000)) == 2000
+    now_s[0] = audit_log.LINES_S
+    assert told(ann, 1) == [
+        "5 changes by user 'ann' were left out", "queue 'q0' in vhost '/' created by user 'ann' (HTTP)"]
+
+
+def test_budgets_of_any_number_of_users_are_bounded(caplog):
+    caplog.set_level(logging.INFO, audit_log.LOG.name)
+    events = Events(None)
+    log = audit_log.AuditLog(events)
+
+    for number in range(audit_log.USERS_MAX + 10):
+        actor = Actor(SimpleNamespace(name=f"u{number}", tags=()), "HTTP")
+        events.emit_for(actor, "queue.deleted", dict, SimpleNamespace(name="q", vhost="/"))
+
+    assert len(log._budgets) == audit_log.USERS_MAX

@@ -142,7 +142,7 @@ def test_topic_permissions_and_what_is_said_about_a_vhost_are_told(node):
     limited = {"user": "guest", "vhost": "/", "exchange": "amq.topic"}
     said = {
         "name": "/", "description": "the first", "tags": [], "default_queue_type": "classic",
-        "protected_from_deletion": False}
+        "protected_from_deletion": False, "tracing": False}
     found = told(node, 5)
     assert found[:4] == [
         ("topic.permission.created", {**limited, "write": "^a", "read": "^b"}),
