@@ -39,6 +39,8 @@ KEY_OCTETS_PER_PASS = 256
 
 # Most messages of a group at a time, where nothing else is said.
 NO_LIMIT = 1 << 30
+# Higher than any location.
+BEHIND_ALL = (1 << 64) - 1
 
 _FROM_GROUP = 3  # beside message_store's
 
@@ -297,14 +299,10 @@ class GroupStore(message_store.MessageStore):
         self.lines.release(group)
         if group.count:
             return self.lines.make_ready(group, since)
-        ahead = self.ready_count - self.waiting.count
-        if self.requeued is not None:
-            ahead -= self.requeued.heap.count
-        if ahead <= 0:  # the cursor has no message before it
-            return self._drop_group(group)
         self.lines.note_served(group, since)
+        cursor = self._cursor_location()
         while True:
-            served = self.lines.next_forgotten(self._cursor_location())
+            served = self.lines.next_forgotten(cursor)
             if served is None:
                 return 0
             self._drop_group(served)
@@ -332,6 +330,12 @@ class GroupStore(message_store.MessageStore):
         return record.location_of(self._level_bits, self._last.number, self._last.end + self._staged)
 
     def _cursor_location(self):
+        """Location of the cursor; higher than any if no message is before it, or the store has stopped."""
+        ahead = self.ready_count - self.waiting.count
+        if self.requeued is not None:
+            ahead -= self.requeued.heap.count
+        if ahead <= 0 or self.read_segment is None:
+            return BEHIND_ALL
         return record.location_of(self._level_bits, self.read_segment.number, self.read_at)
 
     def _pass_over(self, group):
