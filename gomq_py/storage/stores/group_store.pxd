@@ -69,7 +69,7 @@ cdef class GroupStore(message_store.MessageStore):
     cdef int _drop_group(self, Group group) except -1
     cdef bint _may_go(self, Group group) except -1
     cdef uint64_t _end_location(self) except? 0
-    @cython.locals(ahead=Py_ssize_t)
+    @cython.locals(requeued=Py_ssize_t)
     cdef uint64_t _cursor_location(self) except? 0
     @cython.locals(location=uint64_t, segment=Segment)
     cdef int _pass_over(self, Group group) except -1

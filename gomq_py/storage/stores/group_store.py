@@ -39,8 +39,7 @@ KEY_OCTETS_PER_PASS = 256
 
 # Most messages of a group at a time, where nothing else is said.
 NO_LIMIT = 1 << 30
-# Higher than any location.
-BEHIND_ALL = (1 << 64) - 1
+BEHIND_ALL = (1 << 64) - 1  # higher than any location
 
 _FROM_GROUP = 3  # beside message_store's
 
@@ -301,11 +300,9 @@ class GroupStore(message_store.MessageStore):
             return self.lines.make_ready(group, since)
         self.lines.note_served(group, since)
         cursor = self._cursor_location()
-        while True:
-            served = self.lines.next_forgotten(cursor)
-            if served is None:
-                return 0
+        while (served := self.lines.next_forgotten(cursor)) is not None:
             self._drop_group(served)
+        return 0
 
     def _since(self, group):
         """Where the wait for the group's next delivery begins now: with its message, if that came back."""
@@ -331,10 +328,8 @@ class GroupStore(message_store.MessageStore):
 
     def _cursor_location(self):
         """Location of the cursor; higher than any if no message is before it, or the store has stopped."""
-        ahead = self.ready_count - self.waiting.count
-        if self.requeued is not None:
-            ahead -= self.requeued.heap.count
-        if ahead <= 0 or self.read_segment is None:
+        requeued = 0 if self.requeued is None else self.requeued.heap.count
+        if self.ready_count - self.waiting.count - requeued <= 0 or self.read_segment is None:
             return BEHIND_ALL
         return record.location_of(self._level_bits, self.read_segment.number, self.read_at)
 
