@@ -104,7 +104,7 @@ class Row:
 
 
 def runs(pieces):
-    """Return [stream, epoch, first offset, end offset] of these parts of streams; adjacent ones are merged."""
+    """Return [stream, epoch, first offset, end offset] of these parts of streams, adjacent ones as one."""
     found: list = []
     for piece in pieces:
         if found and found[-1][:2] == [piece.stream, piece.epoch] and found[-1][3] == piece.first:

@@ -210,7 +210,8 @@ class Publisher:
         elif options["queueColumn"] is not None:
             exchange, routing_key = "", row[options["queueColumn"]]
             if not routing_key:
-                raise GomqError(f"column {options['queueColumn']} (option queueColumn) names no queue in a row")
+                raise GomqError(
+                    f"column {options['queueColumn']} (option queueColumn) names no queue in a row")
         else:
             exchange = options["exchange"]
             routing_key = (

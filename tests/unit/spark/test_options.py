@@ -99,7 +99,10 @@ def test_the_case_of_a_name_does_not_matter():
     ({"routingKey": "c"}, "give option queue, or exchange"),
     ({"queueColumn": "a", "routingKey": "c"}, "option routingKey goes with option exchange"),
     ({"queueColumn": "a", "queue": "b"}, "queue and queueColumn exclude each other"),
-    ({"queueColumn": "a", "deduplicationHeader": "x"}, "deduplicationHeader goes with option queue or exchange"),
+    (
+        {"queueColumn": "a", "deduplicationHeader": "x"},
+        "deduplicationHeader goes with option queue or exchange",
+    ),
 ])
 def test_what_makes_no_sense_is_told_with_the_option_and_what_it_may_be(given, words):
     with pytest.raises(OptionError) as refused:
