@@ -150,7 +150,7 @@ def doctor(folder, **given):
     """Check that everything a pipeline needs is present; say what to do if not."""
     from gomq_py.pipeline.doctor import BAD, examine
     reading = reading_options(given)
-    if not {"subscribe", "subscribePattern"} & set(reading):
+    if not {"subscribe", "subscribePattern", "assign"} & set(reading):
         reading["subscribePattern"] = ".*"
     findings = list(examine(reading, folder))
     for finding in findings:

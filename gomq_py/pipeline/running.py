@@ -13,7 +13,7 @@ import time
 from gomq_py.pipeline import exposition
 from gomq_py.pipeline.failures import told
 from gomq_py.spark.errors import OptionError
-from gomq_py.spark.offsets import decode
+from gomq_py.spark.offsets import behind, decode
 
 LOOK_EVERY_S = 0.2
 # Spark waits 10 s, not configurable, for the Python process that plans a streaming query. On a busy machine
@@ -105,9 +105,7 @@ def lag_of(progress):
             ends, latest = decode(json.loads(source["endOffset"])), decode(json.loads(source["latestOffset"]))
         except Exception:  # another kind of source, or one without a lag
             return None
-        lag += sum(
-            max(0, one.next - (ends[name].next if name in ends and ends[name].epoch == one.epoch else 0))
-            for name, one in latest.items())
+        lag += sum(behind(ends, latest).values())
     return lag
 
 

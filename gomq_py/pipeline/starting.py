@@ -12,6 +12,8 @@ from gomq_py.spark.planning import Planner
 from gomq_py.spark.transports import make_transport
 
 NAME = "gomq-start.json"
+# Options that say where a query starts.
+STARTS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 
 
 def fixed_start(given, checkpoint):
@@ -29,9 +31,7 @@ def fixed_start(given, checkpoint):
         finally:
             transport.close()
         _write(path, kept)
-    fixed = {
-        name: value for name, value in given.items() if name not in ("startingOffsets", "startingTimestamp")
-    }
+    fixed = {name: value for name, value in given.items() if name not in STARTS}
     if kept:
         fixed["startingOffsets"] = json.dumps(kept)
     return fixed

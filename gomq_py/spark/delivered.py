@@ -34,10 +34,10 @@ class DeliveryReader:
 
     def batches(self, pieces):
         """Yield RecordBatches of these parts of streams, in order. Raises DataLoss and other GomqErrors."""
-        for stream, first, until in runs(pieces):
-            yield from self._read(stream, first, until)
+        for stream, epoch, first, until in runs(pieces):
+            yield from self._read(stream, epoch, first, until)
 
-    def _read(self, stream, first, until):
+    def _read(self, stream, epoch, first, until):
         found, size, at = [], 0, first
         came = self._transport.deliveries(stream, first)
         try:
@@ -45,7 +45,7 @@ class DeliveryReader:
                 if offset > at:
                     self._lose(stream, at, min(offset, until), "retention may have dropped them")
                 if offset < until:
-                    found.append(Row(stream, self._vhost, offset, delivery))
+                    found.append(Row(stream, epoch, self._vhost, offset, delivery))
                     size += len(delivery.body)
                 at = offset + 1
                 if len(found) >= self._most_rows or size >= self._most_bytes:
@@ -83,6 +83,7 @@ class Row:
     """One received message, from which a row is made."""
 
     stream: str
+    epoch: str
     vhost: str
     offset: int
     delivery: Delivery
@@ -103,13 +104,13 @@ class Row:
 
 
 def runs(pieces):
-    """Return [stream, first offset, end offset] of these parts of streams; adjacent parts are merged."""
+    """Return [stream, epoch, first offset, end offset] of these parts of streams, adjacent ones as one."""
     found: list = []
     for piece in pieces:
-        if found and found[-1][0] == piece.stream and found[-1][2] == piece.first:
-            found[-1][2] = piece.until
+        if found and found[-1][:2] == [piece.stream, piece.epoch] and found[-1][3] == piece.first:
+            found[-1][3] = piece.until
         else:
-            found.append([piece.stream, piece.first, piece.until])
+            found.append([piece.stream, piece.epoch, piece.first, piece.until])
     return found
 
 
@@ -146,7 +147,8 @@ def _headers(row):
 
 
 MAKERS = {
-    "vhost": lambda row: row.vhost, "queue": lambda row: row.stream, "offset": lambda row: row.offset,
+    "vhost": lambda row: row.vhost, "queue": lambda row: row.stream, "epoch": lambda row: row.epoch,
+    "offset": lambda row: row.offset,
     "timestamp": _microseconds, "exchange": lambda row: _text(row.delivery.exchange),
     "routing_key": lambda row: _text(row.delivery.routing_key), "properties": _properties,
     "headers": _headers, "body": lambda row: row.delivery.body,

@@ -38,6 +38,13 @@ def encode(positions):
         for name, one in sorted(positions.items())}}
 
 
+def behind(ends, latest):
+    """Return {stream: messages between ``ends`` and ``latest``}, both {stream: Position}."""
+    return {
+        name: max(0, one.next - (ends[name].next if name in ends and ends[name].epoch == one.epoch else 0))
+        for name, one in latest.items()}
+
+
 def decode(given):
     """Turn a dict made by ``encode`` into {stream: Position}. Raises GomqError for any other dict."""
     try:

@@ -96,6 +96,13 @@ def _seconds(name, value):
     return seconds
 
 
+def _delay_ms(name, value):
+    found = re.fullmatch(r"(\d{1,9})\s*([a-z]*)", value.strip().lower())
+    if not found or found[2] not in _MILLISECONDS:
+        raise OptionError(f"option {name} is a duration such as 500ms, 30s or 15m, not {_shown(value)}")
+    return int(found[1]) * _MILLISECONDS[found[2]]
+
+
 def _names(name, value):
     names = [part.strip() for part in value.split(",")]
     if not all(names):
@@ -103,6 +110,27 @@ def _names(name, value):
     if len(set(names)) < len(names):
         raise OptionError(f"option {name} names a stream twice: {value!r}")
     return tuple(names)
+
+
+def _assigned(name, value):
+    """Parse JSON of names, or Kafka's {name: [0]}: a stream is one partition. A name may have commas."""
+    try:
+        given = json.loads(value)
+        if isinstance(given, dict) and all(partitions == [0] for partitions in given.values()):
+            given = list(given)
+        if not isinstance(given, list) or not given or not all(given) or len(set(given)) < len(given):
+            raise ValueError
+        return tuple(map(_name, given))
+    except (ValueError, TypeError, RecursionError):
+        raise OptionError(
+            f"option {name} is JSON of different streams, such as [\"orders\"] or {{\"orders\": [0]}}, "
+            f"not {_shown(value)}") from None
+
+
+def _name(value):
+    if not isinstance(value, str):
+        raise ValueError
+    return value
 
 
 def _pattern(name, value):
@@ -147,14 +175,37 @@ def _offsets(name, value):
     if (offset := _whole(value)) is not None:
         return offset
     try:
-        given = json.loads(value)
-        if not isinstance(given, dict) or not given:
-            raise ValueError
-        return {stream: _offset(offset) for stream, offset in given.items()}
+        return _of_streams(value, _offset)
     except (ValueError, RecursionError):
         raise OptionError(
             f"option {name} is earliest, latest, an offset, or JSON such as {{\"orders\": 17, \"payments\": "
             f"\"earliest\"}}, not {_shown(value)}") from None
+
+
+def _times(name, value):
+    """Parse JSON of {stream: milliseconds}, or Kafka's {stream: {"0": milliseconds}}."""
+    try:
+        return _of_streams(value, _time_ms)
+    except (ValueError, RecursionError):
+        raise OptionError(
+            f"option {name} is JSON of times in milliseconds since 1970, such as "
+            f"{{\"orders\": 1767225600000}}, not {_shown(value)}") from None
+
+
+def _of_streams(text, parse):
+    """Return {stream: parsed value} of a JSON object. Raises ValueError, RecursionError."""
+    given = json.loads(text)
+    if not isinstance(given, dict) or not given:
+        raise ValueError
+    return {stream: parse(value) for stream, value in given.items()}
+
+
+def _time_ms(value):
+    if isinstance(value, dict) and list(value) == ["0"]:
+        value = value["0"]
+    if value in (EARLIEST, LATEST):
+        raise ValueError
+    return _offset(value)
 
 
 def _offset(value):
@@ -165,6 +216,8 @@ def _offset(value):
         return value
     raise ValueError
 
+
+_MILLISECONDS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 CREDENTIALS_ADVICE = (
     "set GOMQ_USER and GOMQ_PASSWORD (or GOMQ_TOKEN) in the driver's environment, "
@@ -187,16 +240,23 @@ TABLE: dict[str, tuple] = {
     "dataDir": (_text, None, READER),
     "subscribe": (_names, None, READER),
     "subscribePattern": (_pattern, None, READER),
+    "assign": (_assigned, None, READER),
     "startingOffsets": (_offsets, None, READER),
     "endingOffsets": (_offsets, None, READER),
     "startingTimestamp": (_milliseconds, None, READER),
     "endingTimestamp": (_milliseconds, None, READER),
+    "startingOffsetsByTimestamp": (_times, None, READER),
+    "endingOffsetsByTimestamp": (_times, None, READER),
     "maxOffsetsPerTrigger": (_count, None, READER),
     "maxBytesPerTrigger": (_octets, None, READER),
+    "minOffsetsPerTrigger": (_count, None, READER),
+    "maxTriggerDelay": (_delay_ms, 15 * 60_000, READER),  # Kafka's default
     "minPartitions": (partial(_count, most=MOST_PARTITIONS), 1, READER),
+    "maxRecordsPerPartition": (_count, None, READER),
     "partitionBytes": (_octets, 64 << 20, READER),
     "failOnDataLoss": (_flag, True, READER),
     "includeHeaders": (_flag, False, READER),
+    "includeEpoch": (_flag, False, READER),
     "batchRows": (partial(_count, most=1_000_000), 20000, READER),
     "batchBytes": (partial(_octets, most=1 << 30), 4 << 20, READER),  # positions in it are 32 bits
     "pushFilters": (_pushed, False, READER),
@@ -204,6 +264,7 @@ TABLE: dict[str, tuple] = {
     "exchange": (lambda name, value: value, None, WRITER),
     "routingKey": (lambda name, value: value, None, WRITER),
     "queue": (_text, None, WRITER),
+    "queueColumn": (_text, None, WRITER),
     "messageIdColumn": (_text, None, WRITER),
     "deduplicationHeader": (_text, None, WRITER),
     "rowMessageIds": (_flag, False, WRITER),
@@ -249,6 +310,11 @@ class Options:
         return self._values[name]
 
     @property
+    def streams(self):
+        """The names that option subscribe or assign lists; None with subscribePattern."""
+        return self["subscribe"] or self["assign"]
+
+    @property
     def is_for_writing(self):
         """True if an option was given that only the sink (writing to the broker) has."""
         return bool(self.given & {name for name, (_, _, use) in TABLE.items() if use == WRITER})
@@ -265,13 +331,13 @@ class Options:
             self._check_reader()
 
     def _check_reader(self):
-        if self["subscribe"] is None and self["subscribePattern"] is None:
+        if self.streams is None and self["subscribePattern"] is None:
             raise OptionError(
                 "what to read is missing: give option subscribe with the names of streams, or "
                 "subscribePattern; to write, queue or exchange")
-        self._one_of("subscribe", "subscribePattern")
-        self._one_of("startingOffsets", "startingTimestamp")
-        self._one_of("endingOffsets", "endingTimestamp")
+        self._one_of("subscribe", "subscribePattern", "assign")
+        self._one_of("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
+        self._one_of("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
         if self["transport"] == "files" and self["dataDir"] is None:
             raise OptionError(
                 "option dataDir is missing: with transport=files it names the broker's data folder, "
@@ -282,14 +348,29 @@ class Options:
         if self["endingOffsets"] == EARLIEST:
             raise OptionError(
                 "option endingOffsets is latest, an offset or JSON; earliest would be nothing at all")
-        for option in ("startingOffsets", "endingOffsets"):
+        self._check_triggers()
+        for option in (
+            "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp"
+        ):
             strange = (
-                sorted(set(self[option]) - set(self["subscribe"] or self[option]))
+                sorted(set(self[option]) - set(self.streams or self[option]))
                 if isinstance(self[option], dict) else ()
             )
             if strange:
+                lists = "assign" if self["assign"] else "subscribe"
                 raise OptionError(
-                    f"option {option} speaks of stream '{strange[0]}', which option subscribe does not name")
+                    f"option {option} speaks of stream '{strange[0]}', which option {lists} does not name")
+
+    def _check_triggers(self):
+        least, most = self["minOffsetsPerTrigger"], self["maxOffsetsPerTrigger"]
+        if least is not None and most is not None and least > most:
+            raise OptionError(
+                f"option minOffsetsPerTrigger is {least} and maxOffsetsPerTrigger {most}: "
+                "the least is at most the most")
+        if least is None and "maxTriggerDelay" in self.given:
+            raise OptionError(
+                "option maxTriggerDelay goes with option minOffsetsPerTrigger: "
+                "without it no batch waits for messages")
 
     def _check_amqp(self):
         if self["transport"] != "amqp":
@@ -298,7 +379,9 @@ class Options:
                     "option amqpUrl is for writing and for transport=amqp, "
                     f"and transport is {self['transport']}")
             return
-        for option in ("startingTimestamp", "endingTimestamp"):
+        for option in (
+            "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp"
+        ):
             if self[option] is not None:
                 raise OptionError(
                     f"option {option} needs transport=http or files: "
@@ -309,18 +392,24 @@ class Options:
                 "name streams with subscribe")
 
     def _check_writer(self):
-        if self["queue"] is None and self["exchange"] is None:
+        if self["queue"] is None and self["exchange"] is None and self["queueColumn"] is None:
             raise OptionError(
-                "where to write is missing: give option queue, or exchange and a column or option routingKey")
-        self._one_of("queue", "exchange")
-        if self["queue"] is not None and self["routingKey"] is not None:
+                "where to write is missing: give option queue, or exchange and a column or option "
+                "routingKey, or queueColumn")
+        self._one_of("queue", "exchange", "queueColumn")
+        if self["queueColumn"] is not None and self["deduplicationHeader"] is not None:
+            raise OptionError(
+                "option deduplicationHeader goes with option queue or exchange: "
+                "the queues that option queueColumn will name cannot be checked at the start")
+        if self["exchange"] is None and self["routingKey"] is not None:
             raise OptionError(
                 "option routingKey goes with option exchange: "
                 "what goes to a queue has the queue's name for a key")
 
-    def _one_of(self, one, other):
-        if self[one] is not None and self[other] is not None:
-            raise OptionError(f"options {one} and {other} exclude each other: give one")
+    def _one_of(self, *names):
+        given = [name for name in names if self[name] is not None]
+        if len(given) > 1:
+            raise OptionError(f"options {given[0]} and {given[1]} exclude each other: give one")
 
 
 def _unknown(key):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from gomq_py.spark.errors import DataLoss, NoStream, OptionError
 from gomq_py.spark.offsets import Position
-from gomq_py.spark.options import EARLIEST, LATEST
+from gomq_py.spark.options import EARLIEST, LATEST, MOST_PARTITIONS
 from gomq_py.spark.transport import HEAD_BYTES
 
 LOG = logging.getLogger("gomq_py.spark")
@@ -48,8 +48,8 @@ class Planner:
 
     def names(self):
         """Return the names of the streams to read. With subscribePattern, a later call may return more."""
-        if self.options["subscribe"] is not None:
-            return list(self.options["subscribe"])
+        if self.options.streams is not None:
+            return list(self.options.streams)
         wanted = re.compile(self.options["subscribePattern"])
         return sorted(name for name in self.transport.names() if wanted.fullmatch(name))
 
@@ -60,7 +60,7 @@ class Planner:
             try:
                 shapes[name] = self.transport.describe(name)
             except NoStream:
-                if self.options["subscribe"] is not None:
+                if self.options.streams is not None:
                     raise
         return shapes
 
@@ -70,11 +70,9 @@ class Planner:
         """Return {stream: Position} where the query starts. ``default``: the start if no option names one."""
         found = {}
         for name, shape in shapes.items():
-            if self.options["startingTimestamp"] is not None:
-                at = min(
-                    self.transport.offset_for_timestamp(name, self.options["startingTimestamp"]),
-                    shape.end_offset,
-                )
+            time_ms = self._time_ms("starting", name)
+            if time_ms is not None:
+                at = min(self.transport.offset_for_timestamp(name, time_ms), shape.end_offset)
             else:
                 at = self._asked("startingOffsets", name, shape, default)
                 if at > shape.end_offset:
@@ -89,8 +87,9 @@ class Planner:
         """Return {stream: Position} where a batch query ends; by default at each stream's present end."""
         found = {}
         for name, shape in shapes.items():
-            if self.options["endingTimestamp"] is not None:
-                at = self.transport.offset_for_timestamp(name, self.options["endingTimestamp"])
+            time_ms = self._time_ms("ending", name)
+            if time_ms is not None:
+                at = self.transport.offset_for_timestamp(name, time_ms)
             else:
                 at = self._asked("endingOffsets", name, shape, LATEST)
                 if at > shape.end_offset:
@@ -99,6 +98,11 @@ class Planner:
                         f"and it holds messages up to {shape.end_offset} only")
             found[name] = end_position(shape, min(at, shape.end_offset))
         return found
+
+    def _time_ms(self, side, name):
+        """Return the Unix milliseconds at which a stream is to start or end; None if no option says one."""
+        times = self.options[f"{side}OffsetsByTimestamp"]
+        return self.options[f"{side}Timestamp"] if times is None else times.get(name)
 
     def _asked(self, option, name, shape, default):
         """Return the offset that an option names for a stream; without one, ``default``'s offset."""
@@ -145,7 +149,7 @@ class Planner:
             stop_at = stop.at if stop.at and stop.segment == part.number and until == end else part.bytes
             if end > begin:
                 found.append(Piece(
-                    name, shape.epoch, part.number, part.first_offset, at, at_offset, stop_at, begin, end))
+                    name, stop.epoch, part.number, part.first_offset, at, at_offset, stop_at, begin, end))
             expected = max(expected, end)
         if expected < until:
             self.lost(
@@ -155,19 +159,42 @@ class Planner:
 
     def partitions(self, pieces):
         """Return groups of Pieces (parts of segments), one per task: adjacent Pieces of a stream, together up
-        to ``partitionBytes``. Makes at least ``minPartitions`` groups, unless there are fewer messages.
+        to ``partitionBytes`` and ``maxRecordsPerPartition``. Makes at least ``minPartitions`` groups, unless
+        there are fewer messages.
         """
         whole = sum(piece.bytes for piece in pieces)
         limit = max(1, min(self.options["partitionBytes"], whole // self.options["minPartitions"]))
-        groups, sizes = [], []
-        for piece in pieces:
-            if groups and sizes[-1] + piece.bytes <= limit and groups[-1][-1].stream == piece.stream:
+        most = self.options["maxRecordsPerPartition"]
+        groups, sizes, rows = [], [], 0
+        for piece, size in ((piece, piece.bytes) for piece in pieces) if most is None else cut(pieces, most):
+            rows += piece.until - piece.first
+            if (
+                groups and sizes[-1] + size <= limit and groups[-1][-1].stream == piece.stream
+                and (most is None or rows <= most)
+            ):
                 groups[-1].append(piece)
-                sizes[-1] += piece.bytes
+                sizes[-1] += size
             else:
                 groups.append([piece])
-                sizes.append(piece.bytes)
+                sizes.append(size)
+                rows = piece.until - piece.first
         return in_more(groups, sizes, self.options["minPartitions"])
+
+
+def cut(pieces, most):
+    """Yield (Piece, its part of the bytes) of these Pieces, cut into equal ones of at most ``most`` messages.
+
+    Raises OptionError if these are more than MOST_PARTITIONS.
+    """
+    counts = [-(-(piece.until - piece.first) // most) for piece in pieces]
+    if sum(counts) > MOST_PARTITIONS:
+        raise OptionError(
+            f"option maxRecordsPerPartition={most} makes {sum(counts)} tasks of a batch, and "
+            f"{MOST_PARTITIONS} are the most: give a larger number, or maxOffsetsPerTrigger")
+    for piece, count in zip(pieces, counts, strict=True):
+        bounds = [piece.first + (piece.until - piece.first) * index // count for index in range(count + 1)]
+        for first, until in zip(bounds, bounds[1:], strict=False):
+            yield replace(piece, first=first, until=until), piece.bytes // count
 
 
 def in_more(groups, sizes, least):

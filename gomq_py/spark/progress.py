@@ -3,21 +3,34 @@
 A stream that was deleted, recreated or truncated since the checkpoint counts as data loss. If failOnDataLoss
 is false the query goes on with the remaining messages. This module does not import Spark.
 """
+import time
 from dataclasses import replace
 
 from gomq_py.spark.errors import NoStream
-from gomq_py.spark.offsets import Position
+from gomq_py.spark.offsets import Position, behind
 from gomq_py.spark.planning import end_position
 
 
 class Progress:
     """Tracks one streaming query. ``seen``: the streams' ends at the last next_end(), {stream: Position}."""
 
-    def __init__(self, options, planner):
+    def __init__(self, options, planner, clock=time.monotonic):
         self._options = options
         self._planner = planner
+        self._clock = clock
         self._target = None
+        self._batch_s = None  # when the last batch began
+        self._ends = {}
         self.seen = {}
+
+    def metrics(self):
+        """How many messages of a stream the last next_end() left unread: average, most and least, by the
+        names of Kafka's source.
+        """
+        counts = list(behind(self._ends, self.seen).values())
+        return {
+            "avgOffsetsBehindLatest": sum(counts) / len(counts), "maxOffsetsBehindLatest": max(counts),
+            "minOffsetsBehindLatest": min(counts)} if counts else {}
 
     def fix_target(self):
         """Note the present ends of the streams; the query will not read beyond them."""
@@ -27,12 +40,16 @@ class Progress:
 
     def next_end(self, start, is_limited):
         """Return {stream: Position} at which the batch that begins at ``start`` ends; equal to ``start`` if
-        there are no new messages. ``is_limited``: apply maxOffsetsPerTrigger and maxBytesPerTrigger.
+        there are no new messages, or too few (minOffsetsPerTrigger). ``is_limited``: apply
+        maxOffsetsPerTrigger and maxBytesPerTrigger.
         """
         shapes = self._shapes(start)
         self.seen = {name: end_position(shape, shape.end_offset) for name, shape in shapes.items()}
         spans = {name: self._span(name, shape, start.get(name)) for name, shape in shapes.items()}
         lengths = {name: end - begin for name, (begin, end) in spans.items()}
+        if self._waits_for_more(sum(lengths.values())):
+            self._ends = start
+            return dict(start)
         if is_limited and self._options["maxOffsetsPerTrigger"] is not None:
             lengths = shares(lengths, self._options["maxOffsetsPerTrigger"])
         if is_limited and self._options["maxBytesPerTrigger"] is not None:
@@ -46,7 +63,22 @@ class Progress:
                 ends[name] = self._marked(name, self._smooth(shapes[name], spans[name], length), shapes[name])
             elif name not in start:
                 ends[name] = end_position(shapes[name], spans[name][0])
+        self._ends = ends
         return ends
+
+    def _waits_for_more(self, count):
+        """True if ``count`` unread messages are too few for a batch, and the last one began lately."""
+        # Not in a query for what is there now, which would wait for messages that it must not read.
+        least = self._options["minOffsetsPerTrigger"]
+        if least is None or self._target is not None or not count:
+            return False
+        now_s = self._clock()
+        if count < least and self._batch_s is not None and (
+            (now_s - self._batch_s) * 1000 < self._options["maxTriggerDelay"]
+        ):
+            return True
+        self._batch_s = now_s
+        return False
 
     def pieces(self, start, end):
         """Return the Pieces (parts of segments) to read between two {stream: Position}."""

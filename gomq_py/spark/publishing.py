@@ -37,12 +37,17 @@ def check_columns(columns, options):
         raise OptionError(
             f"column properties is {columns['properties']}, "
             "and is published as a struct such as the source gives")
+    target = options["queueColumn"]
+    if target is not None and columns.get(target) != "string":
+        raise OptionError(
+            f"option queueColumn names {target}, which is {columns.get(target, 'no column')}; "
+            "it is one of type string")
     wanted = options["messageIdColumn"]
     if wanted is not None and columns.get(wanted) not in ("string", "bigint", "int"):
         raise OptionError(
             f"option messageIdColumn names {wanted}, which is {columns.get(wanted, 'no column')}; "
             "it is one of type string, bigint or int")
-    if options["queue"] is None and options["routingKey"] is None and "routing_key" not in columns:
+    if options["exchange"] is not None and options["routingKey"] is None and "routing_key" not in columns:
         raise OptionError("option routingKey is missing, and there is no column routing_key")
     if (
         options["deduplicationHeader"] is not None and wanted is None and not options["rowMessageIds"]
@@ -104,7 +109,7 @@ class Target(AmqpDoor):
     def refused(self, error):
         where = (
             f"queue '{self.options['queue']}'" if self.options["queue"] is not None
-            else f"exchange '{self.options['exchange']}'"
+            else f"exchange '{self.options['exchange'] or ''}'"
         )
         if error.reply_code == NOT_FOUND:
             return GomqError(
@@ -202,6 +207,11 @@ class Publisher:
         body = row["body"]
         if options["queue"] is not None:
             exchange, routing_key = "", options["queue"]
+        elif options["queueColumn"] is not None:
+            exchange, routing_key = "", row[options["queueColumn"]]
+            if not routing_key:
+                raise GomqError(
+                    f"column {options['queueColumn']} (option queueColumn) names no queue in a row")
         else:
             exchange = options["exchange"]
             routing_key = (
@@ -227,7 +237,9 @@ class Publisher:
                 raise GomqError(f"column {column} (option messageIdColumn) is null in a row")
             return str(row[column])
         if row.get("queue") is not None and row.get("offset") is not None:
-            return f"{row['queue']}/{row['offset']}"
+            # the offsets of a stream that was declared anew are repeated
+            epoch = f"{row['epoch']}/" if isinstance(row.get("epoch"), str) else ""
+            return f"{row['queue']}/{epoch}{row['offset']}"
         return f"{self._prefix}/{self.count}" if self._options["rowMessageIds"] else None
 
 

@@ -97,7 +97,7 @@ class PieceReader:
         while True:
             status = block.walk(source.buffer, at, source.end, seed, piece.segment_first, first, until)
             if block.count:
-                yield self._rows.batch(block, source.buffer, piece.stream)
+                yield self._rows.batch(block, source.buffer, piece)
             at = block.at
             if status == columns.FULL:
                 continue

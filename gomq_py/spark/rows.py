@@ -34,13 +34,13 @@ _TEXT = (pa.string(), "string")
 PROPERTIES_TYPE = pa.struct([(name, _KINDS.get(place, _TEXT)[0]) for name, place in PROPERTIES])
 HEADERS_TYPE = pa.map_(pa.string(), pa.string())
 SCHEMA = pa.schema([
-    ("vhost", pa.string()), ("queue", pa.string()), ("offset", pa.int64()), ("timestamp", _TIME),
-    ("exchange", pa.string()), ("routing_key", pa.string()), ("properties", PROPERTIES_TYPE),
-    ("headers", HEADERS_TYPE), ("body", pa.binary()),
+    ("vhost", pa.string()), ("queue", pa.string()), ("epoch", pa.string()), ("offset", pa.int64()),
+    ("timestamp", _TIME), ("exchange", pa.string()), ("routing_key", pa.string()),
+    ("properties", PROPERTIES_TYPE), ("headers", HEADERS_TYPE), ("body", pa.binary()),
 ])
 DDL = {
-    "vhost": "string", "queue": "string", "offset": "bigint", "timestamp": "timestamp", "exchange": "string",
-    "routing_key": "string",
+    "vhost": "string", "queue": "string", "epoch": "string", "offset": "bigint", "timestamp": "timestamp",
+    "exchange": "string", "routing_key": "string",
     "properties": (
         "struct<" + ",".join(f"{name}:{_KINDS.get(place, _TEXT)[1]}" for name, place in PROPERTIES) + ">"
     ),
@@ -48,9 +48,10 @@ DDL = {
 }
 
 
-def ddl(include_headers):
-    """Return the source's columns as Spark's DDL. ``include_headers``: with the column ``headers``."""
-    return ", ".join(f"{name} {kind}" for name, kind in DDL.items() if include_headers or name != "headers")
+def ddl(include_headers, include_epoch=False):
+    """Return the source's columns as Spark's DDL, with the columns ``headers`` and ``epoch`` if included."""
+    left_out = {name for name, is_in in (("headers", include_headers), ("epoch", include_epoch)) if not is_in}
+    return ", ".join(f"{name} {kind}" for name, kind in DDL.items() if name not in left_out)
 
 
 def check_projection(names, types):
@@ -73,28 +74,29 @@ class Rows:
         self._names = names
         self._schema = pa.schema([SCHEMA.field(name) for name in names])
         self._makers = {
-            "vhost": lambda block, buffer, stream: _repeated(self._vhost, block.count),
-            "queue": lambda block, buffer, stream: _repeated(stream, block.count),
-            "offset": lambda block, buffer, stream: _fixed(pa.int64(), block.offsets, block.count),
-            "timestamp": lambda block, buffer, stream: _fixed(_TIME, block.timestamps, block.count),
-            "exchange": lambda block, buffer, stream: _texts(
+            "vhost": lambda block, buffer, piece: _repeated(self._vhost, block.count),
+            "queue": lambda block, buffer, piece: _repeated(piece.stream, block.count),
+            "epoch": lambda block, buffer, piece: _repeated(piece.epoch, block.count),
+            "offset": lambda block, buffer, piece: _fixed(pa.int64(), block.offsets, block.count),
+            "timestamp": lambda block, buffer, piece: _fixed(_TIME, block.timestamps, block.count),
+            "exchange": lambda block, buffer, piece: _texts(
                 block.count, *block.gather(columns.EXCHANGE, buffer)),
-            "routing_key": lambda block, buffer, stream: _texts(
+            "routing_key": lambda block, buffer, piece: _texts(
                 block.count, *block.gather(columns.ROUTING_KEY, buffer)),
             "properties": _properties,
             "headers": _headers,
-            "body": lambda block, buffer, stream: pa.BinaryArray.from_buffers(
+            "body": lambda block, buffer, piece: pa.BinaryArray.from_buffers(
                 pa.binary(), block.count, [None, *map(pa.py_buffer, block.gather(columns.BODY, buffer))]),
         }
 
-    def batch(self, block, buffer, stream):
-        """Return a RecordBatch of the block's records in ``buffer``; both may be reused afterwards."""
+    def batch(self, block, buffer, piece):
+        """Return a RecordBatch of the block's records in ``buffer``, of a Piece; all may be reused."""
         if "properties" in self._names or "headers" in self._names:
             if block.others:
                 buffer = _translated(block, buffer)
             block.scan_properties(buffer)
         return pa.RecordBatch.from_arrays(
-            [self._makers[name](block, buffer, stream) for name in self._names], schema=self._schema)
+            [self._makers[name](block, buffer, piece) for name in self._names], schema=self._schema)
 
 
 def _translated(block, buffer):
@@ -137,7 +139,7 @@ def _texts(count, ends, content, present=None):
     return array
 
 
-def _properties(block, buffer, stream):
+def _properties(block, buffer, piece):
     children = []
     for _, place in PROPERTIES:
         if not block.property_flags & (0x8000 >> place):
@@ -165,7 +167,7 @@ def _numbers(count, present, ends, content, place):
     ).cast(_TIME)
 
 
-def _headers(block, buffer, stream):
+def _headers(block, buffer, piece):
     if not block.property_flags & _HEADERS_FLAG:
         return pa.nulls(block.count, HEADERS_TYPE)
     present, ends, content = block.gather_property(columns.HEADERS_PROPERTY, buffer)

@@ -10,7 +10,7 @@ import sys
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow,
+    ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow,
 )
 
 from gomq_py.spark import rows, sink
@@ -41,15 +41,19 @@ class GomqDataSource(DataSource):
         """Return the columns as Spark's DDL. Raises OptionError if an option is only for writing."""
         if self._options.is_for_writing:
             raise OptionError("these options are for writing; to read, give option subscribe")
-        return rows.ddl(self._options["includeHeaders"])
+        return rows.ddl(self._options["includeHeaders"], self._options["includeEpoch"])
 
     def reader(self, schema):
-        self._refuse("maxOffsetsPerTrigger", "maxBytesPerTrigger", why="is for streaming: use readStream")
+        self._refuse(
+            "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+            why="is for streaming: use readStream")
         kind = FilteringReader if self._options["pushFilters"] else BatchReader
         return kind(self._options, _columns(schema))
 
     def streamReader(self, schema):
-        self._refuse("endingOffsets", "endingTimestamp", "pushFilters", why="is for batch queries: use read")
+        self._refuse(
+            "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "pushFilters",
+            why="is for batch queries: use read")
         return StreamReader(self._options, _columns(schema))
 
     def writer(self, schema, overwrite):
@@ -139,11 +143,13 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return encode(self._planner.starts(self._planner.shapes(), LATEST))
 
     def getDefaultReadLimit(self):
-        """Return the limit of a batch, from maxOffsetsPerTrigger or maxBytesPerTrigger; by default none."""
+        """Return the limit of a batch, from the options ...PerTrigger; by default none."""
         if self._options["maxOffsetsPerTrigger"] is not None:
             return ReadMaxRows(self._options["maxOffsetsPerTrigger"])
         if self._options["maxBytesPerTrigger"] is not None:
             return ReadMaxBytes(self._options["maxBytesPerTrigger"])
+        if self._options["minOffsetsPerTrigger"] is not None:
+            return ReadMinRows(self._options["minOffsetsPerTrigger"])
         return ReadAllAvailable()
 
     def latestOffset(self, start, limit):
@@ -155,8 +161,13 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._progress.fix_target()
 
     def reportLatestOffset(self):
-        """Return the streams' ends at the last latestOffset(), for Spark's lag; None before the first."""
-        return encode(self._progress.seen) if self._progress.seen else None
+        """Return the streams' ends at the last latestOffset(), for Spark's lag; None before the first.
+
+        ``metrics`` stands beside them, since Spark has no call for metrics of a source in Python.
+        """
+        if not self._progress.seen:
+            return None
+        return {**encode(self._progress.seen), "metrics": self._progress.metrics()}
 
     def partitions(self, start, end):
         """Divide the batch between ``start`` and ``end`` into Parts, one per task."""

@@ -140,17 +140,19 @@ def test_batches_cover_what_comes_once_and_another_stream_of_the_name_is_noticed
     transport = place.transport("renewed elsewhere")
     planner = Planner(options, transport)
     progress = Progress(options, planner)
-    start, seen = planner.starts(planner.shapes(), "earliest"), []
+    start, seen, epochs = planner.starts(planner.shapes(), "earliest"), [], []
 
     def advance():
         nonlocal start
         end = decode(encode(progress.next_end(start, True)))
         pieces = progress.pieces(start, end)
         start = end
-        return [
-            row["body"] for batch in DeliveryReader(options, transport, ("body",)).batches(pieces)
+        rows = [
+            row for batch in DeliveryReader(options, transport, ("body", "epoch")).batches(pieces)
             for row in batch.to_pylist()
         ]
+        epochs.extend(row["epoch"] for row in rows)
+        return [row["body"] for row in rows]
     while batch := advance():
         seen += batch
     place.publish("renewed elsewhere", [b"50"])
@@ -170,6 +172,7 @@ def test_batches_cover_what_comes_once_and_another_stream_of_the_name_is_noticed
     assert advance() == []
     place.publish("renewed elsewhere", [b"last"])
     assert advance() == [b"last"]
+    assert epochs == [""] * 51 + ["1"] * 61
     transport.close()
 
 

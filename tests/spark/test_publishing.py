@@ -61,6 +61,37 @@ def test_rows_become_messages_with_their_properties_and_headers(broker, queue):
     assert (third.body, third.properties.message_id) == (b"", None)
 
 
+def test_each_row_goes_to_the_queue_that_its_column_names(broker, queue):
+    one, other = queue(), queue()
+    rows = [{"body": b"1", "goal": one}, {"body": b"2", "goal": other}, {"body": b"3", "goal": one}]
+    where = target(broker, queueColumn="goal")
+    where.check()
+
+    assert Publisher(where, "run").publish(rows) == 3
+
+    assert [one.body for one in broker.take(one)] == [b"1", b"3"]
+    assert [one.body for one in broker.take(other)] == [b"2"]
+
+
+@pytest.mark.parametrize("goal, words", [
+    (None, "column goal .option queueColumn. names no queue in a row"),
+    ("", "column goal .option queueColumn. names no queue in a row"),
+    ("nowhere", "returned, the first with exchange '' and routing key 'nowhere'"),
+])
+def test_a_row_that_names_no_queue_fails_its_batch(broker, goal, words):
+    with pytest.raises(GomqError, match=words):
+        Publisher(target(broker, queueColumn="goal"), "run").publish([{"body": b"1", "goal": goal}])
+
+
+def test_ids_of_a_stream_that_was_made_anew_are_different(broker, queue):
+    name = queue()
+
+    Publisher(target(broker, queue=name), "run").publish(
+        [{"body": b"", "queue": "a", "epoch": epoch, "offset": 1} for epoch in ("e1", "e2", None, 7)])
+
+    assert [one.properties.message_id for one in broker.take(name)] == ["a/e1/1", "a/e2/1", "a/1", "a/1"]
+
+
 def test_ids_come_from_a_column_or_from_where_the_row_stands(broker, queue):
     name = queue()
 
@@ -154,6 +185,11 @@ def test_a_target_that_is_not_there_or_does_not_want_us_is_said_at_the_start(bro
         "option messageIdColumn names id, which is no column",
     ),
     ({"body": "binary"}, {"queue": "q", "deduplicationHeader": "x"}, "option deduplicationHeader needs ids"),
+    ({"body": "binary"}, {"queueColumn": "goal"}, "option queueColumn names goal, which is no column"),
+    (
+        {"body": "binary", "goal": "int"}, {"queueColumn": "goal"},
+        "option queueColumn names goal, which is int; it is one of type string",
+    ),
 ])
 def test_a_schema_that_cannot_be_published_is_said(columns, given, words):
     with pytest.raises(OptionError, match=words):

@@ -18,6 +18,7 @@ from gomq_py.spark.planning import Planner
 from gomq_py.spark.reading import PieceReader
 from gomq_py.storage.disk.data_dir import queue_id
 from tests.support import crossing
+from tests.support.stores import INCARNATION
 from tests.support.streams import StreamBench
 
 COLUMNS = tuple(rows.DDL)
@@ -55,6 +56,7 @@ def test_rows_are_the_messages_in_order(data_dir):
         for row in read.rows
     ] == [
         (number, b"%d" % number, "orders", "/", "s", "") for number in range(3000)]
+    assert {row["epoch"] for row in read.rows} == {INCARNATION.hex()}
     assert read.rows[17]["timestamp"] == datetime.fromtimestamp((bench.epoch_ms + 17) / 1000, UTC)
 
 

@@ -104,6 +104,25 @@ def test_a_streaming_query_goes_on_where_its_checkpoint_stands(spark, broker, tm
     ]
 
 
+def test_options_of_kafkas_source_are_taken(spark, broker, tmp_path):
+    broker.stream("kafka,s", [b"%d" % number for number in range(100)])
+    source = spark.readStream.format("gomq").options(
+        url=broker.url, assign='{"kafka,s": [0]}', startingOffsetsByTimestamp='{"kafka,s": {"0": 1000}}',
+        minOffsetsPerTrigger="50", maxTriggerDelay="1h", maxOffsetsPerTrigger="80",
+        maxRecordsPerPartition="30").load()
+
+    progress = run_available(
+        source.selectExpr("spark_partition_id() as task").writeStream.format("parquet")
+        .option("path", str(tmp_path / "out")),
+        tmp_path / "checkpoint")
+
+    assert [one.numInputRows for one in progress if one.numInputRows] == [80, 20]
+    tasks = spark.read.parquet(str(tmp_path / "out")).groupBy("task").count().collect()
+    assert len(tasks) == 3
+    assert json.loads(progress[0].sources[0].latestOffset)["metrics"] == {
+        "avgOffsetsBehindLatest": 20.0, "maxOffsetsBehindLatest": 20, "minOffsetsBehindLatest": 20}
+
+
 def test_checkpoints_start_fewer_processes_unless_a_manager_is_named(spark):
     other = FEWER_PROCESSES.replace("FileSystemBased", "FileContextBased")
     spark.conf.unset(CHECKPOINT_MANAGER)
@@ -138,8 +157,8 @@ def test_a_batch_is_published_and_confirmed(spark, broker, orders):
     with broker.connect() as connection:
         connection.channel().queue_declare("copies", durable=True)
 
-    read(spark, broker, orders, startingOffsets="4000").write.format("gomq").mode("append").options(
-        amqpUrl=broker.amqp_url, queue="copies").save()
+    rows = read(spark, broker, orders, startingOffsets="4000").selectExpr("*", "'copies' as goal")
+    rows.write.format("gomq").mode("append").options(amqpUrl=broker.amqp_url, queueColumn="goal").save()
 
     assert sorted(int(one.body) for one in broker.take("copies")) == list(range(4000, 5000))
 
@@ -199,7 +218,7 @@ def test_a_stream_that_is_made_anew_fails_a_query_or_is_read_from_its_beginning(
 
     def run(**given):
         source = spark.readStream.format("gomq").options(
-            url=broker.url, subscribe="renewed", startingOffsets="earliest", **given
+            url=broker.url, subscribe="renewed", startingOffsets="earliest", includeEpoch="true", **given
         ).load()
         run_available(
             source.writeStream.format("parquet").option("path", str(tmp_path / "out")),
@@ -216,10 +235,11 @@ def test_a_stream_that_is_made_anew_fails_a_query_or_is_read_from_its_beginning(
         run()
     run(failOnDataLoss="false")
 
-    bodies = [bytes(row.body) for row in spark.read.parquet(str(tmp_path / "out")).collect()]
-    assert sorted(bodies) == sorted(
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert sorted(bytes(row.body) for row in found) == sorted(
         [b"%d" % number for number in range(20)] + [b"new %d" % number for number in range(5)]
     )
+    assert (len({row.offset for row in found}), len({(row.epoch, row.offset) for row in found})) == (20, 25)
 
 
 def test_a_login_is_in_no_plan_and_no_event_log(spark, broker, orders, login):

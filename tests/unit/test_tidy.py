@@ -59,7 +59,7 @@ FIGURES = {
     "lines storage.disk.files": 663,
     "lines storage.segments.pool": 688,
     "lines storage.segments.segment": 545,
-    "lines storage.stores.group_store": 588,
+    "lines storage.stores.group_store": 587,
     "lines storage.stores.message_store": 681,
     "lines storage.stores.segment_log": 676,
 }

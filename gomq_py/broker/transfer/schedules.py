@@ -117,10 +117,17 @@ class Schedules:
             and time_ms <= schedule.first_ms(message.describe()["timestamp_ms"]))
 
     def set_aside(self, location):
-        """Note that a message is set aside."""
-        entry = self._by_location.get(location)
-        if entry is not None:
+        """Note that a message is set aside: it is not sent again, and stays until its schedule is deleted or
+        replaced.
+        """
+        self._gone.discard(location)
+        entry = self._sent.pop(location, None) or self._by_location.get(location)
+        if entry is None:
+            return
+        if entry.location == location:
             entry.is_aside = True
+        else:  # replaced meanwhile
+            self._acknowledge(entry, location)
 
     def is_full(self, name):
         """True if no schedule of this name may be added."""
@@ -202,7 +209,7 @@ class Schedules:
             self._due.stop()
             self._due = DueTimer(self._queue.timers, self._on_due)
             for location, entry in self._by_location.items():
-                if location not in self._sent:
+                if location not in self._sent and not entry.is_aside:
                     self._due.push(entry.due_ms, location)
         self._due.arm()
 

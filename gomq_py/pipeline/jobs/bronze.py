@@ -6,7 +6,7 @@ readers must use Spark. ``compact`` writes a second table with fewer files, and 
 """
 from pyspark.sql import functions as f
 
-from gomq_py.pipeline.starting import fixed_start
+from gomq_py.pipeline.starting import STARTS, fixed_start
 
 # Default limit of a batch: bounds the size of files and the memory.
 MAX_OFFSETS = "1000000"
@@ -16,10 +16,8 @@ def source_options(reading, checkpoint):
     """Return the data source's options for a job that reads streams from their beginning in bounded batches,
     unless ``reading`` says otherwise.
     """
-    options = {"maxOffsetsPerTrigger": MAX_OFFSETS, "startingOffsets": "earliest", **reading}
-    if "startingTimestamp" in reading:
-        options.pop("startingOffsets")
-    return fixed_start(options, checkpoint)
+    start = {} if any(name in reading for name in STARTS) else {"startingOffsets": "earliest"}
+    return fixed_start({"maxOffsetsPerTrigger": MAX_OFFSETS, **start, **reading}, checkpoint)
 
 
 def with_times(rows):

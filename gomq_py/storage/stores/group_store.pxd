@@ -12,6 +12,7 @@ from gomq_py.storage.stores.requeued cimport DeliveryCounts
 
 cdef unsigned char BASIC
 cdef int _FROM_GROUP
+cdef uint64_t BEHIND_ALL
 cdef Py_ssize_t PASSED_IN_A_TURN, KEY_OCTETS_PER_PASS
 
 cdef class GroupStore(message_store.MessageStore):
@@ -54,7 +55,7 @@ cdef class GroupStore(message_store.MessageStore):
     @cython.locals(group=Group)
     cdef Group _group(self, bytes key)
     cdef int _go_out(self, Group group, uint64_t location) except -1
-    @cython.locals(since=uint64_t, ahead=Py_ssize_t, served=Group)
+    @cython.locals(since=uint64_t, cursor=uint64_t, served=Group)
     cdef int _come_in(self, Group group, uint64_t location) except -1
     @cython.locals(location=uint64_t)
     cdef uint64_t _since(self, Group group) except? 0
@@ -68,6 +69,7 @@ cdef class GroupStore(message_store.MessageStore):
     cdef int _drop_group(self, Group group) except -1
     cdef bint _may_go(self, Group group) except -1
     cdef uint64_t _end_location(self) except? 0
+    @cython.locals(requeued=Py_ssize_t)
     cdef uint64_t _cursor_location(self) except? 0
     @cython.locals(location=uint64_t, segment=Segment)
     cdef int _pass_over(self, Group group) except -1

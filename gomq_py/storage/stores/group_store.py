@@ -39,6 +39,7 @@ KEY_OCTETS_PER_PASS = 256
 
 # Most messages of a group at a time, where nothing else is said.
 NO_LIMIT = 1 << 30
+BEHIND_ALL = (1 << 64) - 1  # higher than any location
 
 _FROM_GROUP = 3  # beside message_store's
 
@@ -297,17 +298,11 @@ class GroupStore(message_store.MessageStore):
         self.lines.release(group)
         if group.count:
             return self.lines.make_ready(group, since)
-        ahead = self.ready_count - self.waiting.count
-        if self.requeued is not None:
-            ahead -= self.requeued.heap.count
-        if ahead <= 0:  # the cursor has no message before it
-            return self._drop_group(group)
         self.lines.note_served(group, since)
-        while True:
-            served = self.lines.next_forgotten(self._cursor_location())
-            if served is None:
-                return 0
+        cursor = self._cursor_location()
+        while (served := self.lines.next_forgotten(cursor)) is not None:
             self._drop_group(served)
+        return 0
 
     def _since(self, group):
         """Where the wait for the group's next delivery begins now: with its message, if that came back."""
@@ -332,6 +327,10 @@ class GroupStore(message_store.MessageStore):
         return record.location_of(self._level_bits, self._last.number, self._last.end + self._staged)
 
     def _cursor_location(self):
+        """Location of the cursor; higher than any if no message is before it, or the store has stopped."""
+        requeued = 0 if self.requeued is None else self.requeued.heap.count
+        if self.ready_count - self.waiting.count - requeued <= 0 or self.read_segment is None:
+            return BEHIND_ALL
         return record.location_of(self._level_bits, self.read_segment.number, self.read_at)
 
     def _pass_over(self, group):

@@ -101,4 +101,5 @@ cdef class Lines:
     cpdef int note_served(self, Group group, uint64_t since) except -1
     @cython.locals(number=uint64_t, group=Group, is_served=bint)
     cpdef Group next_forgotten(self, uint64_t at_cursor)
+    cdef int _forget(self, Line line) except -1
     cdef int _move(self, Group group, Line line) except -1

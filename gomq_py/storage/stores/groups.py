@@ -5,7 +5,7 @@ two typed arrays, without an object per message: twelve octets for each.
 """
 import heapq
 from array import array
-from collections import deque
+from collections import OrderedDict, deque
 
 from gomq_py.storage.format import record
 
@@ -340,7 +340,8 @@ class Lines:
 
         free      the Line of groups that nobody has messages of
         now       the Line of the taker that is served
-        due       deque of Lines to serve: of takers that are not served now, and have ready groups
+        due       OrderedDict of the Lines to serve: of takers that are not served now, and have ready groups.
+                  A Line leaves it with its last group: takers that only get messages are never served
         _bound    {taker: its Line}
         _served   deque of (number, Group) of groups that became free without messages
         _number   of the last group that was made ready or served
@@ -351,7 +352,7 @@ class Lines:
     def __init__(self):
         self.free = Line(None)
         self.now = Line(None)
-        self.due = deque()
+        self.due = OrderedDict()
         self._bound = {None: self.now}
         self._served = deque()
         self._number = 0
@@ -361,7 +362,7 @@ class Lines:
         if self.now.taker is taker:
             return 0
         if self.now.bound == 0:
-            del self._bound[self.now.taker]
+            self._forget(self.now)
         self.now = self._bound.get(taker)
         if self.now is None:
             self.now = self._bound[taker] = Line(taker)
@@ -386,12 +387,12 @@ class Lines:
             return False
         if not line.is_due:
             line.is_due = True
-            self.due.append(line)
+            self.due[line] = None
         return True
 
     def next_due(self):
         """Take the next Line that is due."""
-        line = self.due.popleft()
+        line, _ = self.due.popitem(last=False)
         line.is_due = False
         return line
 
@@ -418,7 +419,7 @@ class Lines:
         self._move(group, self.free)
         line.bound -= 1
         if line.bound == 0 and line is not self.now:
-            del self._bound[line.taker]
+            self._forget(line)
         return 0
 
     def make_ready(self, group, since):
@@ -436,7 +437,7 @@ class Lines:
         """A group of the line is ready: have its taker served."""
         if line is not self.free and line is not self.now and not line.is_due:
             line.is_due = True
-            self.due.append(line)
+            self.due[line] = None
         return 0
 
     def note_served(self, group, since):
@@ -460,6 +461,13 @@ class Lines:
             if is_served:
                 return group
         return None
+
+    def _forget(self, line):
+        del self._bound[line.taker]
+        if line.is_due:
+            line.is_due = False
+            del self.due[line]
+        return 0
 
     def _move(self, group, line):
         if group.place:

@@ -31,7 +31,7 @@ def door(monkeypatch):
 
 @pytest.mark.parametrize("given, first", [
     ({}, 100), ({"startingOffsets": "latest"}, 100), ({"startingOffsets": "earliest"}, 0),
-    ({"startingTimestamp": "7000"}, 7)])
+    ({"startingTimestamp": "7000"}, 7), ({"startingOffsetsByTimestamp": '{"s": 9000}'}, 9)])
 def test_a_start_is_fixed_once(door, tmp_path, given, first):
     checkpoint = str(tmp_path / "a" / "checkpoint")
 
@@ -40,4 +40,4 @@ def test_a_start_is_fixed_once(door, tmp_path, given, first):
     again = starting.fixed_start({"subscribe": "s", **given}, checkpoint)
 
     assert json.loads(found["startingOffsets"]) == {"s": first}
-    assert again == found and "startingTimestamp" not in found
+    assert again == found and set(found) == {"subscribe", "startingOffsets"}

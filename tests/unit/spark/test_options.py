@@ -40,6 +40,27 @@ def test_the_case_of_a_name_does_not_matter():
         "speaks of stream 'b', which option subscribe does not name",
     ),
     ({"subscribe": "a", "startingOffsets": "1", "startingTimestamp": "1"}, "exclude each other"),
+    (
+        {"subscribe": "a", "startingTimestamp": "1", "startingOffsetsByTimestamp": '{"a": 1}'},
+        "startingTimestamp and startingOffsetsByTimestamp exclude each other",
+    ),
+    ({"subscribe": "a", "startingOffsetsByTimestamp": "17"}, "startingOffsetsByTimestamp is JSON of times"),
+    ({"subscribe": "a", "endingOffsetsByTimestamp": '{"a": "latest"}'}, "is JSON of times in milliseconds"),
+    ({"subscribe": "a", "startingOffsetsByTimestamp": '{"a": {"1": 5}}'}, "is JSON of times in milliseconds"),
+    ({"assign": '["a"]', "startingOffsetsByTimestamp": '{"b": 1}'}, "'b', which option assign does not name"),
+    ({"assign": '["a"]', "subscribe": "a"}, "subscribe and assign exclude each other"),
+    *(({"assign": text}, "assign is JSON of different streams") for text in (
+        "a", "[]", "{}", "[1]", '["a", "a"]', '[""]', '{"a": [1]}', '{"a": [0, 1]}', '[["a"]]', "[" * 9999)),
+    (
+        {"subscribe": "a", "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+        "minOffsetsPerTrigger is 9 and maxOffsetsPerTrigger 8",
+    ),
+    ({"subscribe": "a", "maxTriggerDelay": "1s"}, "maxTriggerDelay goes with option minOffsetsPerTrigger"),
+    (
+        {"subscribe": "a", "minOffsetsPerTrigger": "9", "maxTriggerDelay": "soon"},
+        "maxTriggerDelay is a duration such as 500ms",
+    ),
+    ({"subscribe": "a", "maxRecordsPerPartition": "0"}, "maxRecordsPerPartition is a whole number from 1 on"),
     ({"subscribe": "a", "endingOffsets": "earliest"}, "endingOffsets is latest"),
     (
         {"subscribe": "a", "startingTimestamp": "yesterday"},
@@ -76,6 +97,12 @@ def test_the_case_of_a_name_does_not_matter():
     ({"exchange": "a", "queue": "b"}, "exclude each other"),
     ({"queue": "b", "routingKey": "c"}, "option routingKey goes with option exchange"),
     ({"routingKey": "c"}, "give option queue, or exchange"),
+    ({"queueColumn": "a", "routingKey": "c"}, "option routingKey goes with option exchange"),
+    ({"queueColumn": "a", "queue": "b"}, "queue and queueColumn exclude each other"),
+    (
+        {"queueColumn": "a", "deduplicationHeader": "x"},
+        "deduplicationHeader goes with option queue or exchange",
+    ),
 ])
 def test_what_makes_no_sense_is_told_with_the_option_and_what_it_may_be(given, words):
     with pytest.raises(OptionError) as refused:
@@ -96,6 +123,27 @@ def test_no_option_takes_a_password_and_no_text_shows_one(given):
 
     assert "GOMQ_PASSWORD" in str(refused.value) and "credentialsFile" in str(refused.value)
     assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text, names", [
+    ('["a,b", "c"]', ("a,b", "c")), ('{"orders": [0], "payments": [0]}', ("orders", "payments"))])
+def test_streams_are_assigned_by_names_or_as_partitions_of_kafka(text, names):
+    assert Options({"assign": text}).streams == names
+
+
+def test_times_of_streams_are_milliseconds_or_as_kafka_has_them():
+    options = Options({"subscribe": "a,b", "startingOffsetsByTimestamp": '{"a": 1500, "b": {"0": 2500}}'})
+
+    assert options["startingOffsetsByTimestamp"] == {"a": 1500, "b": 2500}
+
+
+@pytest.mark.parametrize("text, ms", [
+    ("15m", 900_000), ("30 s", 30_000), ("500ms", 500), ("250", 250), ("2H", 7_200_000)])
+def test_a_delay_may_have_a_unit(text, ms):
+    options = Options({"subscribe": "a", "minOffsetsPerTrigger": "5", "maxTriggerDelay": text})
+
+    assert options["maxTriggerDelay"] == ms
+    assert Options({"subscribe": "a", "minOffsetsPerTrigger": "5"})["maxTriggerDelay"] == 900_000
 
 
 @pytest.mark.parametrize("text, octets", [("1", 1), ("64k", 65536), ("8 MB", 8 << 20), ("1g", 1 << 30)])

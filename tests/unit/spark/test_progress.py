@@ -6,7 +6,7 @@ import time
 import pytest
 
 from gomq_py.spark.errors import DataLoss, NoStream, OptionError
-from gomq_py.spark.offsets import Position, decode, encode
+from gomq_py.spark.offsets import Position, behind, decode, encode
 from gomq_py.spark.options import Options
 from gomq_py.spark.planning import Planner
 from gomq_py.spark.progress import Progress, shares
@@ -124,6 +124,58 @@ def test_a_batch_of_limited_octets_takes_at_least_one_row_and_about_as_many_as_f
     assert made(Streams(a=("e", 0, 1000)), maxBytesPerTrigger="1")[1].next_end(start, True)["a"].next == 1
 
 
+def test_a_batch_waits_for_enough_messages_and_no_longer_than_the_delay():
+    streams, now = Streams(a=("e", 0, 3), b=("f", 0, 1)), [100.0]
+    planner, progress = made(streams, minOffsetsPerTrigger="10", maxTriggerDelay="30s")
+    progress = Progress(planner.options, planner, lambda: now[0])
+    start = planner.starts(planner.shapes(), "earliest")
+
+    first = progress.next_end(start, True)
+    assert nexts(first) == {"a": 3, "b": 1}  # nothing was there before: no reason to wait
+    assert progress.next_end(first, True) == first
+
+    streams.streams["a"] = ("e", 0, 12)
+    now[0] += 29.9
+    assert progress.next_end(first, True) == first
+    assert progress.metrics()["maxOffsetsBehindLatest"] == 9
+
+    streams.streams["b"] = ("f", 0, 2)
+    second = progress.next_end(first, True)
+    assert nexts(second) == {"a": 12, "b": 2}  # ten are enough
+
+    streams.streams["b"] = ("f", 0, 3)
+    now[0] += 29.9
+    assert progress.next_end(second, True) == second
+    now[0] += 0.2
+    assert nexts(progress.next_end(second, True)) == {"a": 12, "b": 3}
+
+
+def test_a_run_for_what_is_there_does_not_wait_for_more():
+    streams = Streams(a=("e", 0, 3))
+    planner, progress = made(streams, minOffsetsPerTrigger="10")
+    start = planner.starts(planner.shapes(), "earliest")
+    progress.next_end(start, True)
+    progress.fix_target()
+
+    assert nexts(progress.next_end(start, True)) == {"a": 3}
+
+
+def test_how_far_a_batch_is_behind_is_told_by_kafkas_names():
+    planner, progress = made(
+        Streams(a=("e", 0, 10), b=("f", 0, 30), c=("g", 5, 5)), maxOffsetsPerTrigger="20")
+    assert progress.metrics() == {}
+
+    end = progress.next_end(planner.starts(planner.shapes(), "earliest"), True)
+
+    assert nexts(end) == {"a": 5, "b": 15, "c": 5}
+    assert progress.metrics() == {
+        "avgOffsetsBehindLatest": 20 / 3, "maxOffsetsBehindLatest": 15, "minOffsetsBehindLatest": 0}
+
+
+def test_a_stream_that_was_made_anew_is_behind_with_all_its_messages():
+    assert behind({"a": Position("e", 7)}, {"a": Position("f", 3), "b": Position("g", 2)}) == {"a": 3, "b": 2}
+
+
 def test_a_run_for_what_is_there_stops_at_what_was_there():
     streams = Streams(a=("e", 0, 10))
     planner, progress = made(streams)
@@ -198,6 +250,23 @@ def test_starting_and_ending_offsets_are_what_the_options_say():
     assert nexts(timed.ends(timed.shapes())) == {"a": 9, "b": 9}
 
 
+def test_each_stream_may_start_and_end_at_a_time_of_its_own():
+    planner, _ = made(
+        Streams(a=("e", 5, 30), b=("f", 0, 10), c=("g", 2, 4)),
+        startingOffsetsByTimestamp='{"a": 7000, "b": {"0": 99000}}', endingOffsetsByTimestamp='{"a": 9000}')
+
+    assert nexts(planner.starts(planner.shapes(), "earliest")) == {"a": 7, "b": 10, "c": 2}
+    assert nexts(planner.ends(planner.shapes())) == {"a": 9, "b": 10, "c": 4}
+
+
+def test_assigned_streams_are_read_like_subscribed_ones():
+    planner = Planner(Options({"assign": '["a", "x,y"]'}), Streams(**{"a": ("e", 0, 3), "x,y": ("f", 0, 2)}))
+
+    assert nexts(planner.ends(planner.shapes())) == {"a": 3, "x,y": 2}
+    with pytest.raises(NoStream):
+        Planner(Options({"assign": '["b"]'}), Streams()).shapes()
+
+
 def test_a_start_behind_the_end_is_a_mistake_and_one_before_the_first_is_loss():
     with pytest.raises(OptionError, match="begins stream 'a' at 31, and it ends at 30"):
         planner, _ = made(Streams(a=("e", 5, 30)), startingOffsets="31")
@@ -219,6 +288,31 @@ def test_neighbouring_segments_are_one_task_up_to_the_limit():
             len(group)
             for group in planner.partitions(progress.pieces(start, progress.next_end(start, False)))
         ] == sizes
+
+
+@pytest.mark.parametrize("most", [1, 3, 7, 10, 11, 1000])
+def test_a_task_has_at_most_so_many_messages(most):
+    planner, progress = made(
+        Streams(a=("e", 0, 10, 12, 40), b=("f", 7, 17)), maxRecordsPerPartition=str(most))
+    start = planner.starts(planner.shapes(), "earliest")
+
+    groups = planner.partitions(progress.pieces(start, progress.next_end(start, False)))
+
+    sizes = [sum(piece.until - piece.first for piece in group) for group in groups]
+    assert max(sizes) <= most and len(groups) <= 4 + 50 // most
+    read = [
+        (piece.stream, offset)
+        for group in groups for piece in group for offset in range(piece.first, piece.until)
+    ]
+    assert read == [("a", offset) for offset in range(40)] + [("b", offset) for offset in range(7, 17)]
+
+
+def test_more_tasks_than_spark_can_keep_are_refused():
+    planner, progress = made(Streams(a=("e", 0, 200_001)), maxRecordsPerPartition="2")
+    start = planner.starts(planner.shapes(), "earliest")
+
+    with pytest.raises(OptionError, match="makes 100001 tasks of a batch, and 100000 are the most"):
+        planner.partitions(progress.pieces(start, progress.next_end(start, False)))
 
 
 @pytest.mark.parametrize("tasks", [2, 3, 7, 40, 100])

@@ -3,6 +3,7 @@ prefetch, and nobody else gets any.
 """
 import pytest
 
+from gomq_py.storage.message import Message
 from tests.support.queues import Bench
 from tests.unit.broker.queues.test_group_queue import ack, consume, get, limited, publish, settle
 
@@ -278,3 +279,53 @@ def test_a_consumer_with_room_gets_the_rest_after_a_drop(bench, queue):
     ack(bench, consumer, b"a1")
 
     assert consumer.bodies == [b"a6"]
+
+
+def test_served_groups_are_forgotten_once_nothing_is_before_the_cursor(bench, queue):
+    """Each was free while others waited. Without that, thousands of keys that never come again stay."""
+    consumer = consume(bench, queue, credit=10)
+    publish(bench, queue, b"a1")
+    for number in range(500):
+        bench.publish(queue, b"%d" % number, routing_key=b"key %d" % number)
+    bench.settle()
+    remembered = []
+
+    while consumer.bodies:
+        ack(bench, consumer, consumer.bodies[-1])
+        remembered.append(queue.groups.lines.served_count())
+
+    assert (max(remembered) > 400, remembered[-1], queue.groups.ready_count) == (True, 0, 0)
+
+
+def test_channels_that_got_messages_leave_nothing_behind(bench, queue):
+    """No consumer is there whose turn would serve them."""
+    for _ in range(100):
+        publish(bench, queue, b"a1", b"a2")
+        location = get_for(queue, object())
+        assert get_for(queue, object()) is None  # the first one alone may have the other message
+        assert len(queue.groups.lines.due) == 1
+        queue.ack(location)
+        queue.ack(get_for(queue, object()))
+        bench.settle()
+
+    assert (len(queue.groups.lines.due), queue.groups.groups_out) == (0, 0)
+
+
+def get_for(queue, taker):
+    """Location of the message that a channel gets; None without one."""
+    message = Message()
+    queue.turn_to(taker)
+    return message.describe()["location"] if queue.get(message, False) else None
+
+
+@pytest.mark.parametrize("settle", ["delete", "requeue"])
+def test_messages_are_settled_after_a_fault_of_the_disk(bench, queue, settle):
+    consumer = consume(bench, queue, credit=2)
+    publish(bench, queue, b"a1", b"b1", b"c1", b"d1")
+    unacked = [*consumer.unacked]
+
+    queue.groups.fence(OSError("cannot be read"))
+    for location in unacked:
+        getattr(queue.groups, settle)(location)
+
+    assert (queue.groups.groups_out, queue.groups.lines.served_count()) == (0, 0)

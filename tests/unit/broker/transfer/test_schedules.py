@@ -206,6 +206,36 @@ def test_publish_of_the_same_goes_on_with_one_that_is_set_aside(bench, park):
     assert len(park.sent) == 1
 
 
+@pytest.mark.parametrize("then", ["deleted", "replaced"])
+def test_message_that_is_set_aside_goes_with_its_schedule(bench, park, then):
+    put(bench, park, "a", b"old", every=1000)
+    park.release, release = None, park.release
+    bench.advance(1500)
+    assert park.aside.count == 1
+    park.release = release
+
+    put(bench, park, "a", b"" if then == "deleted" else b"new", every=1000)
+    bench.advance(1100)
+
+    left = 0 if then == "deleted" else 1
+    assert [body for *_, body in park.sent] == [b"new"] * left
+    assert (park.schedules.count, park.store.unacked_count) == (left, left)
+    assert (len(park.schedules._sent), len(park.schedules._gone)) == (0, 0)
+
+
+def test_message_that_is_set_aside_is_not_tried_again_when_places_are_made_anew(bench, park):
+    put(bench, park, "a", every=1000)
+    park.release, release = None, park.release
+    bench.advance(1500)
+    park.release = release
+
+    for number in range(2 * schedules.STALE):
+        put(bench, park, "b", b"%d" % number, every=10_000_000)
+    bench.advance(10)
+
+    assert (park.sent, park.aside.count) == ([], 1)
+
+
 def test_empty_message_deletes(bench, park):
     put(bench, park, "a", every=1000)
     put(bench, park, "b", every=1000)
