@@ -25,6 +25,7 @@ from functools import partial, update_wrapper
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from gomq_py.client.backoff import Backoff
+from gomq_py.client.connection import Connection
 from gomq_py.client.url import DEFAULT_URL
 from gomq_py.dispatcher.arguments import shown
 from gomq_py.dispatcher.errors import BadTask, NotDelivered
@@ -364,6 +365,10 @@ class Dispatcher:
                 "x-dead-letter-routing-key": f"{queue}.dead",
             }
         return arguments
+
+    def connect(self) -> Connection:
+        """Open another connection to the app's broker. Raises OSError, ClientError."""
+        return Connection(self.url, tls_context=self._server_options.get("tls_context"))
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Wait up to ``timeout_s`` for running tasks, then disconnect. Returns True if all have finished."""

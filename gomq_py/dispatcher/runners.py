@@ -44,7 +44,11 @@ class Hooks:
             hook(context)
 
     def ended(self, context: TaskContext, error: BaseException | None) -> None:
-        """Call the ``after_task`` hooks if ``error`` is None, otherwise the ``failed_task`` hooks."""
+        """Call the ``after_task`` hooks if ``error`` is None, else the ``failed_task`` hooks. A Retry calls
+        neither.
+        """
+        if isinstance(error, Retry):
+            return
         hooks, arguments = (self.after_task, (context,)) if error is None else (
             self.failed_task, (context, error))
         for hook in hooks:

@@ -11,6 +11,7 @@ import contextvars
 import inspect
 import json
 import math
+import time
 import types
 import uuid
 from collections.abc import Callable
@@ -30,6 +31,10 @@ ATTEMPT_HEADER = "x-task-attempt"
 UNKNOWN_HEADER = "x-task-unknown"
 #: Milliseconds since 1970 before which the task must not run, if its delay is made of several waits.
 DUE_HEADER = "x-task-due"
+#: Milliseconds since 1970 after which the task is dropped if it has not begun.
+EXPIRES_HEADER = "x-task-expires"
+#: The time that a message of a schedule is for, in milliseconds since 1970; the broker writes it.
+_SCHEDULE_TIME_HEADER = "x-schedule-time"
 #: The key of a task, of which one at a time runs.
 KEY_HEADER = "x-task-key"
 #: Why the task is among the dead letters, and the error's name.
@@ -155,6 +160,21 @@ def counted(headers: dict[str, Any], name: str, default: int) -> int:
     value = headers.get(name, default)
     counts = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return min(value, _MOST_COUNTED) if counts else default
+
+
+def has_expired(headers: dict[str, Any], expires_s: float | None = None) -> bool:
+    """True if a task with these headers must not begin any more. ``expires_s``: of a periodic task, counted
+    from the time that its message is for.
+    """
+    expires_ms = headers.get(EXPIRES_HEADER)
+    if expires_ms is None and expires_s is not None:
+        at_ms = headers.get(_SCHEDULE_TIME_HEADER)
+        expires_ms = at_ms + expires_s * 1000 if _is_number(at_ms) else None
+    return _is_number(expires_ms) and time.time() * 1000 >= expires_ms
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ Dead letters go to the queue ``<queue>.dead``. To put off or dead-letter a messa
 copy, and acknowledges the original when the copy is confirmed: a crash in between leaves both.
 """
 
+import logging
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -75,7 +76,10 @@ class WorkerConfig:
 
 
 class Worker:
-    """Runs the tasks of one queue. Made by ``Server.new_worker``. ``failed_count``: count of failed runs."""
+    """Runs the tasks of one queue. Made by ``Server.new_worker``.
+
+    ``failed_count``: count of failed runs, without those that raised Retry.
+    """
 
     def __init__(self, server: Any, config: WorkerConfig, task_configs: dict[str, wire.TaskConfig]) -> None:
         self.config = config
@@ -302,7 +306,7 @@ class Worker:
             self.done_count += 1
             self._ack(invocation.delivery)
         else:
-            self.failed_count += 1
+            self.failed_count += not isinstance(error, Retry)
             try:
                 self._settle_failed(invocation, error)
             except (ClientError, OSError):
@@ -314,26 +318,31 @@ class Worker:
         self._note_idle()
 
     def _settle_failed(self, invocation, error):
-        delivery, config = invocation.delivery, invocation.config
-        self._log_failure(invocation, error)
-        attempt = invocation.context.attempt
-        if not isinstance(error, Reject) and (isinstance(error, Retry) or attempt <= config.retries):
-            wait_s = getattr(error, "delay_s", None)
-            if wait_s is None:
-                wait_s = (config.backoff or Backoff()).wait_s(attempt) or 0.0
-            self._put_off(delivery, min(wait_s, LONGEST_DELAY_S), {wire.ATTEMPT_HEADER: attempt + 1})
-        elif config.dead_letter or isinstance(error, Reject):
-            self._give_up(delivery, error)
-        else:
-            self._ack(delivery)
+        delivery, config, attempt = invocation.delivery, invocation.config, invocation.context.attempt
+        if isinstance(error, Reject) or not isinstance(error, Retry) and attempt > config.retries:
+            self._log_failure(logging.ERROR, "failed", invocation, error)
+            if config.dead_letter or isinstance(error, Reject):
+                self._give_up(delivery, error)
+            else:
+                self._ack(delivery)
+            return
+        wait_s = getattr(error, "delay_s", None)
+        if wait_s is None:
+            wait_s = (config.backoff or Backoff()).wait_s(attempt) or 0.0
+        wait_s = min(wait_s, LONGEST_DELAY_S)
+        of_all = f" of {config.retries + 1}" if attempt <= config.retries else ""
+        self._log_failure(
+            logging.INFO if isinstance(error, Retry) else logging.WARNING,
+            f"will run again in {round(wait_s, 2):g} s, attempt {attempt + 1}{of_all}", invocation, error)
+        self._put_off(delivery, wait_s, {wire.ATTEMPT_HEADER: attempt + 1})
 
-    def _log_failure(self, invocation, error):
+    def _log_failure(self, level, what, invocation, error):
         context = invocation.context
         quiet = isinstance(error, (Retry, Reject, TaskTimeout))
         exc_info, trace = (None, "") if quiet else trace_of(error)
-        self._log.error(
-            "task %r (%s) of worker %r failed: %s: %s%s", context.name, on_one_line(context.uuid), self.name,
-            name_of(error), text_of(error), trace, exc_info=exc_info,
+        self._log.log(
+            level, "task %r (%s) of worker %r %s: %s: %s%s", context.name, on_one_line(context.uuid),
+            self.name, what, name_of(error), text_of(error), trace, exc_info=exc_info,
         )
 
     def _watch(self, when):
