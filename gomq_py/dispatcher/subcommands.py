@@ -2,16 +2,19 @@
 
 import argparse
 import importlib
+import json
 import os
 import sys
 import traceback
 
 from gomq_py.client.errors import ClientError
 from gomq_py.client.url import DEFAULT_URL
+from gomq_py.dispatcher import remote
 from gomq_py.dispatcher.app import Dispatcher
 from gomq_py.dispatcher.arguments import name_of, on_one_line, text_of
 from gomq_py.dispatcher.dead import Outcome, retry_dead
 from gomq_py.dispatcher.errors import DispatcherError
+from gomq_py.dispatcher.server import ServerConfig
 
 
 def run_command(arguments):
@@ -19,7 +22,7 @@ def run_command(arguments):
     cannot be reached, 2 for wrong arguments.
     """
     options = _parser().parse_args(arguments)
-    app = loaded(options.app) if options.app else Dispatcher()
+    app = loaded(options.app) if options.app else Dispatcher(exchange=options.exchange)
     if app is None:
         return 2
     if options.url:
@@ -81,14 +84,47 @@ def _retry_dead(app, options):
     return 0
 
 
+def _revoke(app, options):
+    app.revoke(*options.id)
+    print("revoked, unless they have begun")
+    return 0
+
+
+def _inspect(app, options):
+    queues = app.queues if options.app else options.queues.split(",") if options.queues else []
+    with app.connect() as connection:
+        found = remote.inspect(connection, app.exchange, queues, options.timeout)
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    for process in found["processes"]:
+        print(f"process {process['pid']} on {process['host']}, gomq-py {process['version']}")
+        print(f"  tasks: {', '.join(map(on_one_line, process['tasks'])) or 'none'}")
+        for worker in process["workers"]:
+            counts = ", ".join(f"{each} {worker[each]}" for each in ("done", "failed", "revoked", "expired"))
+            print(f"  worker {worker['name']} of {worker['queue']}: {worker['taken']} taken, "
+                  f"{worker['limit']} at once, {counts}")
+            for task in worker["running"]:
+                since = "has not begun" if task["seconds"] is None else f"for {task['seconds']:.1f} s"
+                print(f"    {on_one_line(task['name'])} {on_one_line(task['uuid'])} {since}, "
+                      f"attempt {task['attempt']}")
+    for queue in found["queues"]:
+        print("queue {queue}: {waiting} waiting, {dead} dead, {consumers} consumers".format(**queue))
+    if not found["processes"]:
+        say(f"no worker of exchange {app.exchange!r} has answered within {options.timeout:g} s")
+    return 0 if found["processes"] else 1
+
+
 def _parser():
     parser = argparse.ArgumentParser("gomq-py-worker", description="Commands of a task queue.")
     commands = parser.add_subparsers(dest="command", required=True)
 
     def command(name, text):
         made = commands.add_parser(name, help=text, description=text)
-        made.add_argument(
+        whose = made.add_mutually_exclusive_group()
+        whose.add_argument(
             "--app", metavar="MODULE[:APP]", help="whose broker is used; APP is 'app' by default")
+        whose.add_argument("--exchange", default=ServerConfig.exchange, help="of the tasks (%(default)s)")
         made.add_argument("--url", help=f"of the broker; by default the app's, or {DEFAULT_URL}")
         return made.add_argument
 
@@ -97,7 +133,13 @@ def _parser():
     add("--task", metavar="NAME", help="only tasks of this name")
     add("--limit", type=count_of, metavar="N", help="at most so many")
     add("--dry-run", action="store_true", help="only count")
+    add = command("revoke", "Cancel tasks that have not begun.")
+    add("id", nargs="+", metavar="ID", help="what delay() and send() return")
+    add = command("inspect", "Show the workers, what they run, and how many tasks wait.")
+    add("--queues", metavar="A,B", help="shown even if no worker has answered; by default the app's")
+    add("--timeout", type=float, default=2.0, metavar="S", help="how long to wait for answers (2)")
+    add("--json", action="store_true", help="as JSON")
     return parser
 
 
-COMMANDS = {"retry-dead": _retry_dead}
+COMMANDS = {"retry-dead": _retry_dead, "revoke": _revoke, "inspect": _inspect}

@@ -28,7 +28,7 @@ from gomq_py.dispatcher.arguments import convert, name_of, on_one_line, shown, t
 from gomq_py.dispatcher.copies import Copies
 from gomq_py.dispatcher.delays import left_s
 from gomq_py.dispatcher.errors import (
-    LONGEST_DELAY_S, BadArgument, BadTask, Reject, Retry, TaskTimeout, UnknownTask,
+    LONGEST_DELAY_S, BadArgument, BadTask, Dropped, Expired, Reject, Retry, Revoked, TaskTimeout, UnknownTask,
 )
 from gomq_py.dispatcher.runners import KINDS, Hooks, Invocation, make_runner
 from gomq_py.dispatcher.signatures import check_of
@@ -86,7 +86,8 @@ class Worker:
         self.name = config.name
         self.tasks = {name: _checked(name, task) for name, task in task_configs.items()}
         self.hooks = Hooks(server.logger)
-        self.done_count = self.failed_count = 0
+        self.hooks.check = lambda context: self._check_wanted(context.uuid, context.name, context.headers)
+        self.done_count = self.failed_count = self.revoked_count = self.expired_count = 0
         self._server = server
         self._log = server.logger
         self._dead_letters = f"{config.queue}.dead" if config.dead_letters is None else config.dead_letters
@@ -99,6 +100,11 @@ class Worker:
         self._copies = Copies(self.name, server, self._idle.clear, self._note_idle)
         self._runners: dict[str, Any] = {}
         self._watch_at: float | None = None  # when timeouts are checked next
+
+    @property
+    def running(self) -> list[Invocation]:
+        """The tasks that are delivered and not settled."""
+        return list(self._running)
 
     @property
     def running_count(self) -> int:
@@ -248,10 +254,14 @@ class Worker:
         try:
             headers = delivery.properties.headers or {}
             task = wire.decode(bytes(delivery.body))
+            self._check_wanted(task.uuid, task.name, headers)
             config, early_s = self.tasks.get(task.name), left_s(headers)
             values = self._values(task, config) if config is not None and early_s <= 0 else []
         except (BadTask, Malformed) as error:
             self._give_up(delivery, error)
+            return
+        except Dropped as error:
+            self._drop(delivery, error)
             return
         if config is None:
             self._put_off_unknown(delivery, task)
@@ -263,6 +273,22 @@ class Worker:
                 self.config.queue, self.name, delivery.redelivered,
             )
             self._begin(config, context, delivery)
+
+    def _check_wanted(self, identifier, name, headers):
+        """Raise Revoked or Expired if this task must not begin. Any thread may call this."""
+        config = self.tasks.get(name)
+        if identifier in self._server.revoked:
+            raise Revoked(f"task {shown(name)} ({on_one_line(identifier)}) was revoked")
+        if wire.has_expired(headers, config and config.expires_s):
+            raise Expired(f"task {shown(name)} ({on_one_line(identifier)}) has expired")
+
+    def _drop(self, delivery, error):
+        if isinstance(error, Revoked):
+            self.revoked_count += 1
+        else:
+            self.expired_count += 1
+        self._log.info("worker %r drops a message of queue %r: %s", self.name, self.config.queue, error)
+        self._ack(delivery)
 
     def _values(self, task, config):
         values, where = [], ""
@@ -305,6 +331,8 @@ class Worker:
         if error is None:
             self.done_count += 1
             self._ack(invocation.delivery)
+        elif isinstance(error, Dropped):
+            self._drop(invocation.delivery, error)
         else:
             self.failed_count += not isinstance(error, Retry)
             try:
