@@ -30,6 +30,7 @@ from gomq_py.dispatcher.delays import left_s
 from gomq_py.dispatcher.errors import (
     LONGEST_DELAY_S, BadArgument, BadTask, Dropped, Expired, Reject, Retry, Revoked, TaskTimeout, UnknownTask,
 )
+from gomq_py.dispatcher.pace import Pace
 from gomq_py.dispatcher.runners import KINDS, Hooks, Invocation, make_runner
 from gomq_py.dispatcher.signatures import check_of
 from gomq_py.errors import Malformed
@@ -44,7 +45,8 @@ _MOST_PREFETCH = 65535  # of basic.qos
 @dataclass
 class WorkerConfig:
     """Configures a worker. ``name``: the consumer tag. ``limit``: most tasks at once. ``prefetch``: most
-    unacked deliveries, by default ``limit``. ``unknown_retries``: how often an unknown task is delayed.
+    unacked deliveries, by default ``limit``. ``interval_s``: least time between the beginnings of two tasks.
+    ``unknown_retries``: how often an unknown task is delayed.
 
     ``dead_letters``: the queue for tasks that cannot succeed. If it is "", the worker rejects these tasks,
     and the broker drops them unless their queue has a dead-letter exchange.
@@ -60,6 +62,7 @@ class WorkerConfig:
     dead_letter_arguments: dict[str, Any] = field(default_factory=dict)
     unknown_retries: int = 5
     unknown_backoff: Backoff | None = None
+    interval_s: float = 0.0
 
     def check(self) -> None:
         """Raise ValueError if a field is invalid."""
@@ -98,6 +101,7 @@ class Worker:
         self._idle = threading.Event()
         self._idle.set()
         self._copies = Copies(self.name, server, self._idle.clear, self._note_idle)
+        self._pace = Pace(config.interval_s, server.link, self._forget, self._give_up)
         self._runners: dict[str, Any] = {}
         self._watch_at: float | None = None  # when timeouts are checked next
 
@@ -236,7 +240,7 @@ class Worker:
         self._running.clear()
 
     def _take_back(self):
-        back = [each for runner in self._runners.values() for each in runner.take_back()]
+        back = [each for holder in (self._pace, *self._runners.values()) for each in holder.take_back()]
         for invocation in back:
             self._forget(invocation)
         return back
@@ -313,11 +317,7 @@ class Worker:
         self._running[invocation] = True
         if config.timeout_s:
             self._watch(time.monotonic() + config.timeout_s)
-        try:
-            runner.begin(invocation)
-        except BaseException:
-            self._forget(invocation)
-            raise
+        self._pace.begin(runner, invocation)
 
     def _returned(self, invocation, error):
         """Run the hooks and settle the task, after its function has ended. Runners call this."""
