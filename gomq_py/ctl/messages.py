@@ -109,6 +109,8 @@ _move_command("copy", "Copy ready messages to another queue.")
 @click.option("--clean", is_flag=True, help="Without the headers about their death.")
 @_filtering
 def replay(session, queue, to, clean, **options):
-    """Move dead letters back to the queues or exchanges that they came from."""
+    """Move dead letters back to the queues or exchanges that they came from. Dead tasks of gomq-py-worker go
+    back to their queue and have all their attempts again.
+    """
     session.out.fields(session.api.post("queues", session.vhost, queue, "replay", body={
         **_wanted(**options), "to": to, "x_death": "clean" if clean else "keep"}))

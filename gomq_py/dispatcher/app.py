@@ -25,9 +25,12 @@ from functools import partial, update_wrapper
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from gomq_py.client.backoff import Backoff
+from gomq_py.client.connection import Connection
 from gomq_py.client.url import DEFAULT_URL
+from gomq_py.dispatcher import remote
 from gomq_py.dispatcher.arguments import shown
-from gomq_py.dispatcher.errors import BadTask, NotDelivered
+from gomq_py.dispatcher.errors import BadTask, NotDelivered, NotSupported
+from gomq_py.dispatcher.pace import interval_of
 from gomq_py.dispatcher.server import InitQueue, Server, ServerConfig
 from gomq_py.dispatcher.signatures import Signature
 from gomq_py.dispatcher.tasks import KEY_HEADER, Task, TaskConfig, TaskContext, check_kind
@@ -55,7 +58,10 @@ class TaskOptions(TypedDict, total=False):
     run_in: str | None
     priority: int | None
     unique: bool
+    key: str | None
     key_concurrency: int
+    rate: str | None
+    expires_s: float | None
     every_s: float | None
     cron: str | None
     timezone: str | None
@@ -67,10 +73,11 @@ class AppTask(Generic[Called, Sent, Result]):
     def __init__(
         self, app: "Dispatcher", function: Callable[Called, Result], name: str, queue: str,
         priority: int | None, unique: bool, run_in: str | None, key_concurrency: int = 1,
-        schedule: dict[str, Any] | None = None, **options: Any,
+        schedule: dict[str, Any] | None = None, expires_s: float | None = None, key: str | None = None,
+        rate: str | None = None, **options: Any,
     ) -> None:
-        """``schedule``: the times of a periodic task, fields of x-schedule. ``options``: further fields of
-        the TaskConfig.
+        """``schedule``: the times of a periodic task, fields of x-schedule. ``key``: the parameter whose
+        value is the key. ``options``: further fields of the TaskConfig.
         """
         self.app = app
         self.function = function
@@ -82,6 +89,9 @@ class AppTask(Generic[Called, Sent, Result]):
         self._run_in = run_in
         self._key_concurrency = key_concurrency
         self._schedule = schedule or {}
+        self._expires_s = expires_s
+        self._key_at = None if key is None else self.signature.position_of(key)
+        self.interval_s = 0.0 if rate is None else interval_of(rate)
         self._sent = itertools.count(random.randrange(key_concurrency))
         self._options = options
         update_wrapper(self, function, ("__module__", "__name__", "__doc__"), ())
@@ -103,13 +113,16 @@ class AppTask(Generic[Called, Sent, Result]):
         self, args: tuple[Any, ...] | list[Any] = (), kwargs: dict[str, Any] | None = None, *,
         delay_s: float = 0.0, eta: datetime | float | None = None, priority: int | None = None,
         unique: str | None = None, headers: dict[str, Any] | None = None, key: str | int | None = None,
+        expires_s: float | None = None,
     ) -> str:
         """Send the task, and wait for the broker's confirm. Returns the task's uuid. The task runs after
         ``delay_s`` seconds or at ``eta`` (datetime or Unix seconds), higher ``priority`` first. The broker
         drops it if a recent task had the same text ``unique``. Tasks with the same ``key`` (a text or an
-        integer) run in order, one at a time. Raises BadArgument, NotDelivered.
+        integer) run in order, one at a time. If it has not begun after ``expires_s`` seconds, it is dropped.
+        Raises BadArgument, NotDelivered.
         """
-        return self.app.server.publish(self.task(args, kwargs, delay_s, eta, priority, unique, headers, key))
+        return self.app.server.publish(
+            self.task(args, kwargs, delay_s, eta, priority, unique, headers, key, expires_s))
 
     def submit(self, *args: Sent.args, **kwargs: Sent.kwargs) -> Future[str]:
         """Send the task without waiting. Returns a concurrent.futures.Future of the task's uuid."""
@@ -119,6 +132,7 @@ class AppTask(Generic[Called, Sent, Result]):
         self, args: tuple[Any, ...] | list[Any] = (), kwargs: dict[str, Any] | None = None,
         delay_s: float = 0.0, eta: datetime | float | None = None, priority: int | None = None,
         unique: str | None = None, headers: dict[str, Any] | None = None, key: str | int | None = None,
+        expires_s: float | None = None,
     ) -> Task:
         """Return the Task that ``send`` would send, with the same arguments. Raises BadArgument."""
         if eta is not None:
@@ -131,11 +145,15 @@ class AppTask(Generic[Called, Sent, Result]):
         if unique is None and self._unique:
             unique = f"{self.name}:{[each.value for each in arguments]!r}"
         headers = dict(headers or {})
+        if key is None and self._key_at is not None:
+            key = arguments[self._key_at].value
         if key is not None:
             headers[KEY_HEADER] = self._group(key)
         return Task(
             self.name, arguments, routing_key=self.queue, headers=headers, delay_s=delay_s,
             unique=unique or "", priority=self._priority if priority is None else priority,
+            expires_s=self._expires_s if expires_s is None else expires_s,
+            broker_drops=not self.app.has_dead_letters,
         )
 
     @property
@@ -149,6 +167,7 @@ class AppTask(Generic[Called, Sent, Result]):
         task = self.task() if self.is_periodic else Task(self.name, routing_key=self.queue)
         # One for all times, or each start would replace the schedule.
         task.uuid = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.queue}:{self.name}"))
+        task.expires_s = None  # counted by the worker from each of its times
         task.schedule = {"name": schedule_name(self.queue, self.name), **self._schedule}
         return task
 
@@ -170,7 +189,8 @@ class AppTask(Generic[Called, Sent, Result]):
             "asyncio" if inspect.iscoroutinefunction(self.function) else run_in or "threads"
         )
         return TaskConfig(
-            self.call, run_in=kind, dead_letter=True, check=self.signature.check, **self._options)
+            self.call, run_in=kind, dead_letter=True, check=self.signature.check, expires_s=self._expires_s,
+            **self._options)
 
 
 class Dispatcher:
@@ -226,15 +246,19 @@ class Dispatcher:
 
     def task(
         self, function=None, *, name=None, queue=None, timeout_s=0.0, retries=0, backoff=None, run_in=None,
-        priority=None, unique=False, with_uuid=False, key_concurrency=1, every_s=None, cron=None,
-        timezone=None,
+        priority=None, unique=False, with_uuid=False, key=None, key_concurrency=1, rate=None, expires_s=None,
+        every_s=None, cron=None, timezone=None,
     ):
         """Decorator: make a function a task. ``name``: the function's name by default.
 
         ``retries``: how often the task is run again after an error; ``backoff``: the waits before (a Backoff,
         or the first wait in s, which doubles). ``unique``: drop a task sent with equal arguments within
-        ``unique_s``. ``with_uuid``: pass the task's uuid as the first argument. ``key_concurrency``: how many
-        tasks with the same key run at once; above 1 in no order.
+        ``unique_s``. ``with_uuid``: pass the task's uuid as the first argument. ``key``: the parameter whose
+        value is the task's key. ``key_concurrency``: how many tasks with the same key run at once; above 1 in
+        no order. ``rate``: how many begin in a second, minute or hour ("10/s", "100/m", "5/h"), over all
+        workers; such a task has a queue of its own, by default ``<the app's queue>.<name>``. ``expires_s``:
+        drop a task that has not begun so many seconds after it was sent, or after the time of a periodic
+        task.
 
         ``every_s``, or ``cron`` and ``timezone`` (UTC): the broker sends the task at these times, once they
         are set by ``set_schedules`` or the start of a worker.
@@ -243,7 +267,8 @@ class Dispatcher:
             return partial(
                 self.task, name=name, queue=queue, timeout_s=timeout_s, retries=retries, backoff=backoff,
                 run_in=run_in, priority=priority, unique=unique, with_uuid=with_uuid,
-                key_concurrency=key_concurrency, every_s=every_s, cron=cron, timezone=timezone)
+                key=key, key_concurrency=key_concurrency, rate=rate, expires_s=expires_s, every_s=every_s,
+                cron=cron, timezone=timezone)
         name = name or function.__name__
         if not isinstance(name, str):
             raise ValueError(f"a task's name is a text, not {name!r}")
@@ -255,18 +280,30 @@ class Dispatcher:
             backoff = Backoff(backoff, max(backoff, 3600.0))
         if priority is not None and priority not in range(256):
             raise ValueError(f"task {name!r}: a priority is from 0 to 255, not {priority!r}")
+        if key is not None and not self.is_keyed:
+            raise ValueError(f"task {name!r} has a key, which needs Dispatcher(keyed=True)")
         if not isinstance(key_concurrency, int) or key_concurrency < 1:
             raise ValueError(f"task {name!r}: key_concurrency is a number from 1 on, not {key_concurrency!r}")
+        queue = queue or (self.queue if rate is None else f"{self.queue}.{name}")
         task = AppTask(
-            self, function, name, queue or self.queue, priority, unique, run_in, key_concurrency,
-            _schedule(name, every_s, cron, timezone), timeout_s=timeout_s, retries=retries, backoff=backoff,
-            task_uuid_as_first_arg=with_uuid)
+            self, function, name, queue, priority, unique, run_in, key_concurrency,
+            _schedule(name, every_s, cron, timezone), expires_s, key, rate, timeout_s=timeout_s,
+            retries=retries, backoff=backoff, task_uuid_as_first_arg=with_uuid)
+        self._check_queue(task)
         config = task.config()
         config.check_limits(name)
         check_kind(name, function, config.run_in)
         task.scheduled()
         self.tasks[name] = task
         return task
+
+    def _check_queue(self, task):
+        """Raise ValueError if a task with a rate shares its queue: others would wait behind it."""
+        sharing = [each for each in self.tasks.values() if each.queue == task.queue]
+        if task.interval_s and (sharing or task.queue == self.queue) or any(
+                each.interval_s for each in sharing):
+            raise ValueError(
+                f"task {task.name!r}: a task with a rate has its queue for itself, here {task.queue!r}")
 
     def before(self, hook: Before) -> Before:
         """Decorator: workers call ``hook(context)`` before each task. If the hook raises, the task fails."""
@@ -296,7 +333,7 @@ class Dispatcher:
             if process.server is None or process.server.link.has_ended:
                 queues = [InitQueue(each, [each], partial(self.arguments, each)) for each in self.queues]
                 own = {"url": self.url, "init_queues": queues, "unique_s": self._unique_s}
-                process.server = Server(ServerConfig(**{**self._server_options, **own}))
+                process.server = Server(ServerConfig(**{"remote": True, **self._server_options, **own}))
             return process.server
 
     def send(self, name: str, *args: Any, queue: str | None = None) -> str:
@@ -339,7 +376,7 @@ class Dispatcher:
         for queue in queues or self.queues:
             config = WorkerConfig(
                 queue, f"{name}.{queue}", [queue], concurrency or self.concurrency, self.prefetch,
-                arguments=self.arguments(queue, server.delays),
+                arguments=self.arguments(queue, server.delays), interval_s=self._interval_s(queue),
             )
             worker = server.new_worker(
                 config, {each.name: each.config(run_in) for each in self.tasks.values()})
@@ -353,9 +390,13 @@ class Dispatcher:
     def arguments(self, queue: str, delays: Any) -> dict[str, Any]:
         """Return the arguments to declare a queue. ``delays``: BrokerDelays or QueueDelays."""
         arguments: dict[str, Any] = {}
+        if self._interval_s(queue):
+            arguments["x-single-active-consumer"] = True  # one worker at a time keeps the pace for all
         if self._priorities:
             arguments["x-max-priority"] = self._priorities
         if self.is_keyed:
+            if not delays.can_be_keyed:  # it would ignore the arguments
+                raise NotSupported("keys need a broker with message groups, which this broker has not")
             arguments |= {"x-message-group": f"header:{KEY_HEADER}", "x-message-group-limit": 1}
         if self._delivery_limit is not None and delays.can_be_unique:
             arguments |= {
@@ -364,6 +405,36 @@ class Dispatcher:
                 "x-dead-letter-routing-key": f"{queue}.dead",
             }
         return arguments
+
+    def revoke(self, *identifiers: str) -> None:
+        """Have workers drop the tasks of these uuids, if they have not begun. Returns when the broker has it
+        on disk. Raises NotDelivered, DispatcherError, OSError, ClientError.
+        """
+        with self.connect() as connection:
+            remote.revoke(connection, self.exchange, list(identifiers))
+
+    def inspect(self, timeout_s: float = 2.0) -> dict[str, Any]:
+        """Ask the workers what they run. Returns {"processes": [...], "queues": [...]} after ``timeout_s``,
+        or once all have answered. Raises DispatcherError, OSError, ClientError.
+        """
+        with self.connect() as connection:
+            return remote.inspect(connection, self.exchange, self.queues, timeout_s)
+
+    @property
+    def exchange(self) -> str:
+        return self._server_options.get("exchange", ServerConfig.exchange)
+
+    @property
+    def has_dead_letters(self) -> bool:
+        """True if its queues may have a dead letter exchange, for tasks whose workers were lost too often."""
+        return self._delivery_limit is not None
+
+    def connect(self) -> Connection:
+        """Open another connection to the app's broker. Raises OSError, ClientError."""
+        return Connection(self.url, tls_context=self._server_options.get("tls_context"))
+
+    def _interval_s(self, queue):
+        return max((each.interval_s for each in self.tasks.values() if each.queue == queue), default=0.0)
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Wait up to ``timeout_s`` for running tasks, then disconnect. Returns True if all have finished."""

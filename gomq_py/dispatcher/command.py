@@ -6,7 +6,6 @@ ends; running tasks return to their queues. With --reload a parent restarts it i
 
 import argparse
 import contextlib
-import importlib
 import json
 import logging
 import os
@@ -15,17 +14,15 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from gomq_py import __version__
 from gomq_py.client.errors import ClientError
-from gomq_py.dispatcher.app import Dispatcher
-from gomq_py.dispatcher.arguments import name_of, text_of
 from gomq_py.dispatcher.errors import DispatcherError
 from gomq_py.dispatcher.runners import KINDS
+from gomq_py.dispatcher.subcommands import COMMANDS, count_of, loaded, run_command, say
 
 _LOG = logging.getLogger("gomq_py.dispatcher")
 _LOOK_S = 0.5  # how often --reload checks the files
@@ -35,33 +32,19 @@ _CONNECTION_BROKEN, LEFT_BEHIND = 1, 3
 
 def run(arguments=None):
     """Run the command with these arguments; returns its exit code."""
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    if given and given[0] in COMMANDS:
+        return run_command(given)
+    options = _parser().parse_args(given)
     if options.reload and not os.environ.get("GOMQ_WORKER_RELOADED"):
-        return _reload_for_ever(sys.argv[1:] if arguments is None else arguments)
+        return _reload_for_ever(given)
     logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
-    sys.path.insert(0, os.getcwd())
-    try:
-        app = load(options.app)
-    except Exception as error:
-        if not isinstance(error, (ImportError, AttributeError, TypeError, ValueError)):
-            traceback.print_exc()  # shows the faulty line of the app's module
-        _say(f"{options.app}: {name_of(error)}: {text_of(error)}")
+    app = loaded(options.app)
+    if app is None:
         return 2
     if options.url:
         app.url = options.url
     return _Run(app, options).run()
-
-
-def load(place):
-    """Return the Dispatcher named by ``module:name``; without a name, ``module:app``.
-
-    Raises ImportError, AttributeError, TypeError, and any error that the module raises.
-    """
-    module, _, name = place.partition(":")
-    app = getattr(importlib.import_module(module), name or "app")
-    if not isinstance(app, Dispatcher):
-        raise TypeError(f"{place} is of type {type(app).__name__}, and not a Dispatcher")
-    return app
 
 
 class _Run:
@@ -86,7 +69,7 @@ class _Run:
         signal.signal(signal.SIGINT, (lambda *_: None) if parent else self._told)
         options = self._options
         if options.health_file and not Path(options.health_file).absolute().parent.is_dir():
-            _say(f"there is no folder for the health file {options.health_file}")
+            say(f"there is no folder for the health file {options.health_file}")
             return 2
         queues = options.queues.split(",") if options.queues else None
         try:
@@ -96,7 +79,7 @@ class _Run:
             kind = "greenlets" if options.greenlets else options.run_in
             self._workers = self._app.workers(queues, options.concurrency, kind, options.name)
         except (ClientError, OSError, DispatcherError, ValueError) as error:
-            _say(error)
+            say(error)
             return _CONNECTION_BROKEN
         if options.prometheus_port is not None:
             from gomq_py.dispatcher.metrics import serve
@@ -104,7 +87,7 @@ class _Run:
             try:
                 serve(options.prometheus_port, options.prometheus_bind, server, self._workers)
             except (OSError, OverflowError) as error:
-                _say(f"metrics at port {options.prometheus_port}: {error}")
+                say(f"metrics at port {options.prometheus_port}: {error}")
                 server.abort()  # unfinished tasks return to their queues
                 return 2
         names = ", ".join(each.config.queue for each in self._workers)
@@ -221,7 +204,7 @@ def _reload_for_ever(arguments):
         code = child.wait()
         if stop.is_set():
             return code
-        _say("a file has changed, starting again")
+        say("a file has changed, starting again")
 
 
 def _sources():
@@ -241,12 +224,13 @@ def _sources():
 
 def _parser():
     parser = argparse.ArgumentParser(
-        "gomq-py-worker", description="Runs the tasks of an app: docs/dispatcher.md.")
+        "gomq-py-worker", description="Runs the tasks of an app: docs/dispatcher.md.",
+        epilog=f"Further commands, each with --help: gomq-py-worker {' | '.join(COMMANDS)}")
     add = parser.add_argument
     add("app", metavar="MODULE[:APP]", help="where the Dispatcher is; APP is 'app' by default")
     add("--url", help="of the broker, instead of the app's own")
     add("--queues", help="separated by commas; by default all of the app")
-    add("--concurrency", type=_count, help="tasks at once from each queue, instead of the app's own")
+    add("--concurrency", type=count_of, help="tasks at once from each queue, instead of the app's own")
     add("--run-in", choices=[each for each in KINDS if each != "asyncio"],
         help="for functions that do not say")
     add("--greenlets", action="store_true", help="patch the standard library, and run functions in greenlets")
@@ -261,14 +245,3 @@ def _parser():
     add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     add("--version", action="version", version=f"gomq-py-worker {__version__}")
     return parser
-
-
-def _say(text):
-    print(f"gomq-py-worker: {text}", file=sys.stderr)
-
-
-def _count(text):
-    count = int(text)
-    if count < 1:
-        raise argparse.ArgumentTypeError("is at least 1")
-    return count

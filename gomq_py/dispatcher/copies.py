@@ -54,7 +54,7 @@ class Copies:
         """
         if delivery.channel.closed:
             return
-        future = send(_properties(delivery, headers, bare))
+        future = send(properties_of(delivery, headers, bare))
         self.futures.add(future)
         self._on_begin()
         future.add_done_callback(lambda _: self._tell(future, delivery, headers, send, otherwise, bare))
@@ -86,15 +86,19 @@ class Copies:
             delivery.ack()
 
 
-def _properties(delivery, headers, bare):
+def properties_of(delivery, headers=None, bare=False, without=()):
+    """Return the properties for a copy of a delivery: its own, without headers of this trip and those named
+    in ``without``, and with the ``headers``. ``bare``: leave out all of the delivery's own.
+    """
     properties: Any = Properties()
     if not bare:
         try:
             properties = Properties.decode(delivery.raw_properties)
         except Malformed:
             pass  # the copy leaves out unreadable headers
-    kept = {name: value for name, value in (properties.headers or {}).items() if name not in _OF_THE_WAY}
-    properties.headers = {**kept, **headers}
+    left_out = _OF_THE_WAY.union(without)
+    kept = {name: value for name, value in (properties.headers or {}).items() if name not in left_out}
+    properties.headers = {**kept, **(headers or {})}
     properties.delivery_mode = wire.PERSISTENT
     properties.expiration = properties.user_id = None
     if properties.reply_to == _DIRECT_REPLY_TO:

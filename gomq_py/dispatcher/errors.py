@@ -51,16 +51,28 @@ class Retry(DispatcherError):
         self.delay_s = None if delay_s is None else checked_delay_s(delay_s)
 
 
+class Dropped(DispatcherError):
+    """The task must not begin any more. Workers drop it."""
+
+
+class Revoked(Dropped):
+    """The task was revoked before it began."""
+
+
+class Expired(Dropped):
+    """The task did not begin in time."""
+
+
 class Reject(DispatcherError):
     """A task raises Reject to be dead-lettered at once, without further attempts."""
 
 
-def checked_delay_s(seconds: float) -> float:
-    """Return the seconds as a float, at least 0.
+def checked_delay_s(seconds: float, what: str = "a delay") -> float:
+    """Return the seconds as a float, at least 0. ``what``: for the error's text.
 
     Raises BadTask unless they are an int or float: callers must convert Decimal, Fraction and numpy's
     numbers.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds <= LONGEST_DELAY_S:
-        raise BadTask(f"a delay of {seconds!r} s is none: it is a number of up to {LONGEST_DELAY_S:g}")
+        raise BadTask(f"{what} of {seconds!r} s is none: it is a number of up to {LONGEST_DELAY_S:g}")
     return max(0.0, float(seconds))

@@ -23,11 +23,17 @@ class _Collector:
         done = CounterMetricFamily("gomq_worker_tasks_done", "Tasks that returned", labels=["queue"])
         failed = CounterMetricFamily(
             "gomq_worker_tasks_failed", "Runs that raised or took too long", labels=["queue"])
+        revoked = CounterMetricFamily(
+            "gomq_worker_tasks_revoked", "Tasks dropped because they were revoked", labels=["queue"])
+        expired = CounterMetricFamily(
+            "gomq_worker_tasks_expired", "Tasks dropped because they did not begin in time", labels=["queue"])
         for worker in self._workers:
             running.add_metric([worker.config.queue], worker.running_count)
             done.add_metric([worker.config.queue], worker.done_count)
             failed.add_metric([worker.config.queue], worker.failed_count)
-        yield from (running, done, failed)
+            revoked.add_metric([worker.config.queue], worker.revoked_count)
+            expired.add_metric([worker.config.queue], worker.expired_count)
+        yield from (running, done, failed, revoked, expired)
 
 
 def serve(port, address, server, workers):

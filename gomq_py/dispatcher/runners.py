@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 
 from gomq_py.dispatcher.arguments import name_of, text_of
-from gomq_py.dispatcher.errors import DispatcherError, Retry
+from gomq_py.dispatcher.errors import DispatcherError, Dropped, Retry
 from gomq_py.dispatcher.processes import Child, leave_fork
 from gomq_py.dispatcher.tasks import TaskContext, check_has_run, set_current
 
@@ -37,14 +37,22 @@ class Hooks:
         self.after_task: list[Callable[[TaskContext], object]] = []
         self.failed_task: list[Callable[[TaskContext, BaseException], object]] = []
         self._log = logger
+        # Raises Dropped if the task must not begin any more.
+        self.check: Callable[[TaskContext], object] = lambda context: None
 
     def before(self, context: TaskContext) -> None:
-        """Call the ``before_task`` hooks, in the thread or greenlet that then runs the task."""
+        """Call the ``before_task`` hooks, in the thread or greenlet that then runs the task. Raises Dropped.
+        """
+        self.check(context)
         for hook in self.before_task:
             hook(context)
 
     def ended(self, context: TaskContext, error: BaseException | None) -> None:
-        """Call the ``after_task`` hooks if ``error`` is None, otherwise the ``failed_task`` hooks."""
+        """Call the ``after_task`` hooks if ``error`` is None, else the ``failed_task`` hooks. Retry and
+        Dropped call neither.
+        """
+        if isinstance(error, (Retry, Dropped)):
+            return
         hooks, arguments = (self.after_task, (context,)) if error is None else (
             self.failed_task, (context, error))
         for hook in hooks:

@@ -15,7 +15,7 @@ import threading
 import time
 from concurrent.futures import Future, TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Self
 
 from gomq_py.client.backoff import Backoff
@@ -29,6 +29,7 @@ from gomq_py.dispatcher.errors import (
     LONGEST_DELAY_S, BadTask, DispatcherError, NotDelivered, NotSupported, ServiceDisconnected,
     checked_delay_s,
 )
+from gomq_py.dispatcher.remote import RemoteControl
 from gomq_py.dispatcher.tasks import Task, TaskConfig
 from gomq_py.dispatcher.worker import Worker, WorkerConfig
 
@@ -60,6 +61,7 @@ class ServerConfig:
         publish_timeout_s           limits a publish, reconnects included
         unique_s                    for how many seconds after a unique task the broker drops equal tasks
                                     (None: no unique tasks)
+        remote                      whether tasks can be revoked, and workers inspected
     """
 
     url: str = DEFAULT_URL
@@ -76,6 +78,7 @@ class ServerConfig:
     name: str | None = None
     logger: logging.Logger = _LOG
     on_connection_broken: Callable[[BaseException], object] | None = None
+    remote: bool = False
 
     def check(self) -> None:
         """Raise ValueError if a field is invalid."""
@@ -110,6 +113,7 @@ class Server:
         self._workers: dict[str, Worker] = {}
         self._put_off: dict[Future[str], Task] = {}  # Future of a delayed task -> the task, until connected
         self._closing = False
+        self._remote = RemoteControl(self)
         self._control: Any = None  # the channel for declaring; for the link's thread
         backoff = Backoff(
             self.config.reconnection_interval_s,
@@ -237,6 +241,11 @@ class Server:
         properties.headers = {**(properties.headers or {}), **headers}
         return self._publisher.publish(exchange, routing_key, body, properties)
 
+    @property
+    def revoked(self) -> Container[str]:
+        """The ids of revoked tasks."""
+        return self._remote.revoked
+
     def forget(self, worker: Worker) -> None:
         self._workers.pop(worker.name, None)
 
@@ -312,7 +321,7 @@ class Server:
         self.delays = delays_of(connection.server_properties, self.config.exchange)
         self._declare()
         for worker in self.workers:
-            worker.up(connection)
+            self._worker_up(worker, connection)
         self._publisher.up(connection)
 
     def _declare(self):
@@ -325,8 +334,14 @@ class Server:
             for key in each.binding_keys:
                 channel.queue_bind(each.name, self.config.exchange, key)
 
+    def _worker_up(self, worker, connection):
+        if self.config.remote:
+            self._remote.up(connection)  # first: a revoked task must not begin
+        worker.up(connection)
+
     def _down(self, error):
         self._control = None
+        self._remote.down()
         self._publisher.down()
         for worker in self.workers:
             worker.down(error)
@@ -340,7 +355,8 @@ class Server:
                 for worker in self.workers:
                     worker.declare(self._control)
             return True
-        return any(worker.channel_closed(connection, error) for worker in self.workers)
+        return self._remote.channel_closed(connection, error) or any(
+            worker.channel_closed(connection, error) for worker in self.workers)
 
     def _end(self, error):
         self._publisher.end(error)
@@ -358,7 +374,7 @@ class Server:
         connection = self.link.connection
         if connection is not None:  # otherwise with the next connection
             try:
-                worker.up(connection)
+                self._worker_up(worker, connection)
             except ChannelClosed as error:
                 raise DispatcherError(f"worker {worker.name!r}: {error}") from None
 

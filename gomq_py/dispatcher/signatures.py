@@ -67,6 +67,15 @@ class Signature:
                     ) from None
         return found
 
+    def position_of(self, parameter: str) -> int:
+        """Return where the argument of this parameter stands among those sent. Raises BadTask."""
+        for position, each in enumerate(self._parameters):
+            if each.kind is _P.VAR_POSITIONAL:
+                break
+            if each.name == parameter:
+                return position
+        raise BadTask(f"task {self.name!r} has no parameter {parameter!r}")
+
     def check(self, values: list[Any], type_names: list[str]) -> None:
         """Raise BadArgument if the function does not accept these values. The caller adds the task's name."""
         least, most = _counts(self._parameters)

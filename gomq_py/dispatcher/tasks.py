@@ -11,6 +11,7 @@ import contextvars
 import inspect
 import json
 import math
+import time
 import types
 import uuid
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from typing import Any
 from gomq_py.client.backoff import Backoff
 from gomq_py.content.properties import Properties
 from gomq_py.dispatcher.arguments import brief, convert, shown, type_of
-from gomq_py.dispatcher.errors import BadArgument, BadTask, DispatcherError
+from gomq_py.dispatcher.errors import BadArgument, BadTask, DispatcherError, checked_delay_s
 
 CONTENT_TYPE = "application/json"
 PERSISTENT = 2
@@ -30,12 +31,18 @@ ATTEMPT_HEADER = "x-task-attempt"
 UNKNOWN_HEADER = "x-task-unknown"
 #: Milliseconds since 1970 before which the task must not run, if its delay is made of several waits.
 DUE_HEADER = "x-task-due"
+#: Milliseconds since 1970 after which the task is dropped if it has not begun.
+EXPIRES_HEADER = "x-task-expires"
+#: The time that a message of a schedule is for, in milliseconds since 1970; the broker writes it.
+_SCHEDULE_TIME_HEADER = "x-schedule-time"
 #: The key of a task, of which one at a time runs.
 KEY_HEADER = "x-task-key"
 #: Why the task is among the dead letters, and the error's name.
 REASON_HEADER, ERROR_HEADER = "x-task-reason", "x-task-error"
 #: The queue and worker that gave the task up.
 QUEUE_HEADER, WORKER_HEADER = "x-task-queue", "x-task-worker"
+# Ten years, the longest expiration that brokers take; the header takes any.
+LONGEST_EXPIRATION_S = 10 * 365 * 24 * 3600
 # Greatest attempt count accepted: anybody may write the header, which holds 64 bits.
 _MOST_COUNTED = 2**31
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
@@ -60,6 +67,8 @@ class Task:
 
     An empty ``uuid`` is replaced by a new one. ``delay_s``: seconds before the task runs. ``priority`` needs
     a queue with priorities. ``unique``: the broker drops tasks that have the same text as a recent one.
+    ``expires_s``: seconds after which a task that has not begun is dropped, by its worker and, with
+    ``broker_drops``, also by the broker; that would bring it to the dead letters of a queue that has any.
     ``schedule``: the table x-schedule, by which the broker sends the task again and again; one with a name
     alone deletes the schedule of this name.
     """
@@ -73,6 +82,8 @@ class Task:
     delay_s: float = 0.0
     unique: str = ""
     schedule: dict | None = None
+    expires_s: float | None = None
+    broker_drops: bool = True
 
     def encode(self) -> bytes:
         """Return the message's body. Raises BadTask, or BadArgument, whose text names the argument."""
@@ -108,13 +119,21 @@ class Task:
             if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
                 text = f"header {name} is {shown(value)}, and no list of texts"
                 raise BadTask(f"task {shown(self.name)}: {text}")
+        if self.expires_s is not None:
+            self.expires_s = checked_delay_s(self.expires_s, "expires_s")
         if self.priority is not None and self.priority not in range(256):
             raise BadTask(f"task {shown(self.name)}: a priority is from 0 to 255, not {shown(self.priority)}")
 
     def properties(self, more_headers: dict[str, Any] | None = None) -> Properties:
+        headers, expiration = {**self.headers, **(more_headers or {})}, None
+        if self.expires_s is not None:
+            headers[EXPIRES_HEADER] = round((time.time() + self.expires_s) * 1000)
+            # A delay may be a wait in a queue, which this would cut short.
+            if self.broker_drops and self.expires_s <= LONGEST_EXPIRATION_S and not self.delay_s:
+                expiration = str(round(self.expires_s * 1000))
         return Properties(
-            content_type=CONTENT_TYPE, delivery_mode=PERSISTENT, priority=self.priority,
-            headers={**self.headers, **(more_headers or {})},
+            content_type=CONTENT_TYPE, delivery_mode=PERSISTENT, priority=self.priority, headers=headers,
+            expiration=expiration,
         )
 
 
@@ -157,6 +176,21 @@ def counted(headers: dict[str, Any], name: str, default: int) -> int:
     return min(value, _MOST_COUNTED) if counts else default
 
 
+def has_expired(headers: dict[str, Any], expires_s: float | None = None) -> bool:
+    """True if a task with these headers must not begin any more. ``expires_s``: of a periodic task, counted
+    from the time that its message is for.
+    """
+    expires_ms = headers.get(EXPIRES_HEADER)
+    if expires_ms is None and expires_s is not None:
+        at_ms = headers.get(_SCHEDULE_TIME_HEADER)
+        expires_ms = at_ms + expires_s * 1000 if _is_number(at_ms) else None
+    return _is_number(expires_ms) and time.time() * 1000 >= expires_ms
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 @dataclass(slots=True)
 class TaskConfig:
     """How a worker runs the tasks of one name: by ``function(*args)``.
@@ -168,6 +202,7 @@ class TaskConfig:
                                    before
         dead_letter                at last dead-letter the message with the reason, in place of acknowledging
                                    it
+        expires_s                  for how long after its time a periodic task may begin (None: no limit)
         check(values, types)       raises BadArgument to refuse arguments
     """
 
@@ -178,6 +213,7 @@ class TaskConfig:
     retries: int = 0
     backoff: Backoff | None = None
     dead_letter: bool = False
+    expires_s: float | None = None
     check: Callable[[list[Any], list[str]], object] | None = None
 
     def check_limits(self, name: str) -> None:
@@ -191,6 +227,8 @@ class TaskConfig:
                 f"task {name!r}: timeout_s is {timeout_s!r}, and not a number of seconds (0: none)")
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
             raise ValueError(f"task {name!r}: retries is {retries!r}, and not a whole number from 0 on")
+        if self.expires_s is not None:
+            checked_delay_s(self.expires_s, "expires_s")
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ Dead letters go to the queue ``<queue>.dead``. To put off or dead-letter a messa
 copy, and acknowledges the original when the copy is confirmed: a crash in between leaves both.
 """
 
+import logging
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -27,8 +28,9 @@ from gomq_py.dispatcher.arguments import convert, name_of, on_one_line, shown, t
 from gomq_py.dispatcher.copies import Copies
 from gomq_py.dispatcher.delays import left_s
 from gomq_py.dispatcher.errors import (
-    LONGEST_DELAY_S, BadArgument, BadTask, Reject, Retry, TaskTimeout, UnknownTask,
+    LONGEST_DELAY_S, BadArgument, BadTask, Dropped, Expired, Reject, Retry, Revoked, TaskTimeout, UnknownTask,
 )
+from gomq_py.dispatcher.pace import Pace
 from gomq_py.dispatcher.runners import KINDS, Hooks, Invocation, make_runner
 from gomq_py.dispatcher.signatures import check_of
 from gomq_py.errors import Malformed
@@ -43,7 +45,8 @@ _MOST_PREFETCH = 65535  # of basic.qos
 @dataclass
 class WorkerConfig:
     """Configures a worker. ``name``: the consumer tag. ``limit``: most tasks at once. ``prefetch``: most
-    unacked deliveries, by default ``limit``. ``unknown_retries``: how often an unknown task is delayed.
+    unacked deliveries, by default ``limit``. ``interval_s``: least time between the beginnings of two tasks.
+    ``unknown_retries``: how often an unknown task is delayed.
 
     ``dead_letters``: the queue for tasks that cannot succeed. If it is "", the worker rejects these tasks,
     and the broker drops them unless their queue has a dead-letter exchange.
@@ -59,6 +62,7 @@ class WorkerConfig:
     dead_letter_arguments: dict[str, Any] = field(default_factory=dict)
     unknown_retries: int = 5
     unknown_backoff: Backoff | None = None
+    interval_s: float = 0.0
 
     def check(self) -> None:
         """Raise ValueError if a field is invalid."""
@@ -75,14 +79,18 @@ class WorkerConfig:
 
 
 class Worker:
-    """Runs the tasks of one queue. Made by ``Server.new_worker``. ``failed_count``: count of failed runs."""
+    """Runs the tasks of one queue. Made by ``Server.new_worker``.
+
+    ``failed_count``: count of failed runs, without those that raised Retry.
+    """
 
     def __init__(self, server: Any, config: WorkerConfig, task_configs: dict[str, wire.TaskConfig]) -> None:
         self.config = config
         self.name = config.name
         self.tasks = {name: _checked(name, task) for name, task in task_configs.items()}
         self.hooks = Hooks(server.logger)
-        self.done_count = self.failed_count = 0
+        self.hooks.check = lambda context: self._check_wanted(context.uuid, context.name, context.headers)
+        self.done_count = self.failed_count = self.revoked_count = self.expired_count = 0
         self._server = server
         self._log = server.logger
         self._dead_letters = f"{config.queue}.dead" if config.dead_letters is None else config.dead_letters
@@ -93,8 +101,14 @@ class Worker:
         self._idle = threading.Event()
         self._idle.set()
         self._copies = Copies(self.name, server, self._idle.clear, self._note_idle)
+        self._pace = Pace(config.interval_s, server.link, self._forget, self._give_up)
         self._runners: dict[str, Any] = {}
         self._watch_at: float | None = None  # when timeouts are checked next
+
+    @property
+    def running(self) -> list[Invocation]:
+        """The tasks that are delivered and not settled."""
+        return list(self._running)
 
     @property
     def running_count(self) -> int:
@@ -226,7 +240,7 @@ class Worker:
         self._running.clear()
 
     def _take_back(self):
-        back = [each for runner in self._runners.values() for each in runner.take_back()]
+        back = [each for holder in (self._pace, *self._runners.values()) for each in holder.take_back()]
         for invocation in back:
             self._forget(invocation)
         return back
@@ -244,10 +258,14 @@ class Worker:
         try:
             headers = delivery.properties.headers or {}
             task = wire.decode(bytes(delivery.body))
+            self._check_wanted(task.uuid, task.name, headers)
             config, early_s = self.tasks.get(task.name), left_s(headers)
             values = self._values(task, config) if config is not None and early_s <= 0 else []
         except (BadTask, Malformed) as error:
             self._give_up(delivery, error)
+            return
+        except Dropped as error:
+            self._drop(delivery, error)
             return
         if config is None:
             self._put_off_unknown(delivery, task)
@@ -259,6 +277,22 @@ class Worker:
                 self.config.queue, self.name, delivery.redelivered,
             )
             self._begin(config, context, delivery)
+
+    def _check_wanted(self, identifier, name, headers):
+        """Raise Revoked or Expired if this task must not begin. Any thread may call this."""
+        config = self.tasks.get(name)
+        if identifier in self._server.revoked:
+            raise Revoked(f"task {shown(name)} ({on_one_line(identifier)}) was revoked")
+        if wire.has_expired(headers, config and config.expires_s):
+            raise Expired(f"task {shown(name)} ({on_one_line(identifier)}) has expired")
+
+    def _drop(self, delivery, error):
+        if isinstance(error, Revoked):
+            self.revoked_count += 1
+        else:
+            self.expired_count += 1
+        self._log.info("worker %r drops a message of queue %r: %s", self.name, self.config.queue, error)
+        self._ack(delivery)
 
     def _values(self, task, config):
         values, where = [], ""
@@ -283,11 +317,7 @@ class Worker:
         self._running[invocation] = True
         if config.timeout_s:
             self._watch(time.monotonic() + config.timeout_s)
-        try:
-            runner.begin(invocation)
-        except BaseException:
-            self._forget(invocation)
-            raise
+        self._pace.begin(runner, invocation)
 
     def _returned(self, invocation, error):
         """Run the hooks and settle the task, after its function has ended. Runners call this."""
@@ -301,8 +331,10 @@ class Worker:
         if error is None:
             self.done_count += 1
             self._ack(invocation.delivery)
+        elif isinstance(error, Dropped):
+            self._drop(invocation.delivery, error)
         else:
-            self.failed_count += 1
+            self.failed_count += not isinstance(error, Retry)
             try:
                 self._settle_failed(invocation, error)
             except (ClientError, OSError):
@@ -314,26 +346,31 @@ class Worker:
         self._note_idle()
 
     def _settle_failed(self, invocation, error):
-        delivery, config = invocation.delivery, invocation.config
-        self._log_failure(invocation, error)
-        attempt = invocation.context.attempt
-        if not isinstance(error, Reject) and (isinstance(error, Retry) or attempt <= config.retries):
-            wait_s = getattr(error, "delay_s", None)
-            if wait_s is None:
-                wait_s = (config.backoff or Backoff()).wait_s(attempt) or 0.0
-            self._put_off(delivery, min(wait_s, LONGEST_DELAY_S), {wire.ATTEMPT_HEADER: attempt + 1})
-        elif config.dead_letter or isinstance(error, Reject):
-            self._give_up(delivery, error)
-        else:
-            self._ack(delivery)
+        delivery, config, attempt = invocation.delivery, invocation.config, invocation.context.attempt
+        if isinstance(error, Reject) or not isinstance(error, Retry) and attempt > config.retries:
+            self._log_failure(logging.ERROR, "failed", invocation, error)
+            if config.dead_letter or isinstance(error, Reject):
+                self._give_up(delivery, error)
+            else:
+                self._ack(delivery)
+            return
+        wait_s = getattr(error, "delay_s", None)
+        if wait_s is None:
+            wait_s = (config.backoff or Backoff()).wait_s(attempt) or 0.0
+        wait_s = min(wait_s, LONGEST_DELAY_S)
+        of_all = f" of {config.retries + 1}" if attempt <= config.retries else ""
+        self._log_failure(
+            logging.INFO if isinstance(error, Retry) else logging.WARNING,
+            f"will run again in {round(wait_s, 2):g} s, attempt {attempt + 1}{of_all}", invocation, error)
+        self._put_off(delivery, wait_s, {wire.ATTEMPT_HEADER: attempt + 1})
 
-    def _log_failure(self, invocation, error):
+    def _log_failure(self, level, what, invocation, error):
         context = invocation.context
         quiet = isinstance(error, (Retry, Reject, TaskTimeout))
         exc_info, trace = (None, "") if quiet else trace_of(error)
-        self._log.error(
-            "task %r (%s) of worker %r failed: %s: %s%s", context.name, on_one_line(context.uuid), self.name,
-            name_of(error), text_of(error), trace, exc_info=exc_info,
+        self._log.log(
+            level, "task %r (%s) of worker %r %s: %s: %s%s", context.name, on_one_line(context.uuid),
+            self.name, what, name_of(error), text_of(error), trace, exc_info=exc_info,
         )
 
     def _watch(self, when):

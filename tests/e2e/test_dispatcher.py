@@ -497,6 +497,33 @@ def test_a_task_asks_for_a_retry_or_for_none(app, queue, connection):
     assert attempts == ["again", "again", "never"]
 
 
+def test_a_retry_is_no_failure_and_an_error_says_whether_it_runs_again(app, caplog):
+    caplog.set_level("INFO", "gomq_py.dispatcher")
+    failed = []
+    app.failed(lambda context, error: failed.append(str(error)))
+
+    @app.task(retries=2, backoff=SOON)
+    def later():
+        attempt = current_task().attempt
+        if attempt == 1:
+            raise Retry("not yet", delay_s=0.5)
+        if attempt < 4:
+            raise OSError("no route")
+
+    [worker] = app.workers()
+    identity = later.delay()
+
+    wait_until(lambda: worker.failed_count == 2)
+    assert failed == ["no route", "no route"]
+    told = [(each.levelname, each.getMessage()) for each in caplog.records]
+    task = f"task 'later' ({identity}) of worker '{worker.name}'"
+    assert [each for each in told if each[1].startswith(task)] == [
+        ("INFO", f"{task} will run again in 0.5 s, attempt 2 of 3: Retry: not yet"),
+        ("WARNING", f"{task} will run again in 0.01 s, attempt 3 of 3: OSError: no route"),
+        ("ERROR", f"{task} failed: OSError: no route"),
+    ]
+
+
 def test_hooks_hear_of_every_task(app):
     heard = []
     app.before(lambda context: heard.append(("before", context.name)))

@@ -129,3 +129,24 @@ def test_tasks_of_both_protocols_of_celery_are_told_from_other_messages(ui, chan
     expect(rows.nth(0)).to_contain_text(re.compile(r"in \d+ d"))
     expect(rows.nth(1)).to_contain_text("shop.<b>mail")
     expect(ui.page.get_by_text("2 tasks among the 3 oldest messages")).to_be_visible()
+
+
+def test_tasks_of_the_task_queue_are_told_with_why_they_were_given_up(ui, channel, name):
+    channel.queue_declare(name)
+    body = {"uuid": "id-3", "name": "resize", "args": [{"type": "string", "value": "cat.png"}]}
+    for attempt, headers in (
+        (1, {"x-task-expires": 2**62}),
+        (3, {"x-task-error": "OSError", "x-task-reason": "no route", "x-task-queue": name}),
+    ):
+        channel.basic_publish(
+            "", name, json.dumps({**body, "uuid": f"id-{attempt}"}).encode(),
+            pika.BasicProperties(headers={"x-task-attempt": attempt, **headers}))
+
+    ui.open(f"#/tasks?queue={name}")
+
+    rows = ui.page.locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0)).to_contain_text("id-1")
+    expect(rows.nth(1)).to_contain_text("resize")
+    expect(rows.nth(1)).to_contain_text('["cat.png"]')
+    expect(rows.nth(1)).to_contain_text("OSError: no route")

@@ -133,3 +133,30 @@ def test_one_group_goes_back_after_a_look_at_what_changes(ui, api, dead):
     assert [json.loads(message["payload"]) for message in back] == [{"n": 0}, {"n": 1}]
     assert not back[0]["properties"].get("headers")
     assert count(api, queue) == 3
+
+
+def test_dead_tasks_go_back_to_their_queue_with_all_attempts_left(ui, api, channel, name):
+    """Without a dead letter exchange: the names of the queues say that they belong together."""
+    queue, dead = name, f"{name}.dead"
+    for each in (queue, dead):
+        channel.queue_declare(each, durable=True)
+    for number in range(2):
+        channel.basic_publish("", dead, b"{}", pika.BasicProperties(headers={
+            "x-task-queue": queue, "x-task-attempt": 3 + number, "x-task-error": "OSError",
+            "x-task-reason": "no route"}))
+    wait_until(lambda: count(api, dead) == 2)
+
+    ui.open("#/dead-letters")
+    section = ui.page.locator(f"[data-dead='{dead}']")
+    row = section.locator("tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("OSError")
+    expect(row).to_contain_text(queue)
+    row.get_by_role("button", name="Replay").click()
+    dialog = ui.page.get_by_role("dialog")
+    expect(dialog).to_contain_text(f"queue '{queue}'2")
+    expect(dialog.locator("tr", has_text="x-task-attempt").locator("del")).to_have_text("3")
+    dialog.get_by_role("button", name="Replay").click()
+
+    expect(section).to_contain_text("No message is ready here.")
+    assert [one["properties"].get("headers") for one in api.get(f"queues/%2F/{queue}/messages")] == [{}, {}]

@@ -34,6 +34,12 @@ DEATH_HEADERS = (
     *(f"x-{which}-death-{what}" for which in ("first", "last") for what in ("reason", "queue", "exchange")),
 )
 
+# Written by workers of the task queue (gomq_py.dispatcher): where a dead task comes from, and its earlier
+# attempts, which a replay takes away.
+TASK_QUEUE = "x-task-queue"
+TASK_HEADERS = (
+    TASK_QUEUE, *(f"x-task-{what}" for what in ("attempt", "unknown", "reason", "error", "worker")))
+
 
 class Filter:
     """Selects messages whose exchange and routing key match patterns (``*``, ``?``) and whose headers have
@@ -254,7 +260,8 @@ def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
     or, with ``to`` "exchange", to the exchange they were first published to, with their first routing keys.
 
     ``may_write(queue's name)`` and ``may_publish(exchange, routing keys)`` check the operator's rights.
-    ``clean`` removes the headers about deaths. No message goes to ``source`` or to an MQTT session's queue.
+    Dead tasks of the task queue go back to their queue, with all attempts left. ``clean`` removes the headers
+    about deaths. No message goes to ``source`` or to an MQTT session's queue.
     """
 
     def route(message):
@@ -262,13 +269,17 @@ def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
         if origin is None:
             return None, "no origin recorded", None
         if to == "exchange":
+            if origin.exchange is None:
+                return None, "a task, of which only the queue is recorded", None
             exchange = vhost.exchanges.get(origin.exchange)
             if exchange is None or exchange.internal:
                 return None, f"no exchange '{origin.exchange}'", None
             if not may_publish(exchange, origin.routing_keys):
                 return None, f"no permission to write to exchange '{exchange.name}'", None
-        properties = origin.cleaned(message.get_properties()) if clean else message.get_properties()
-        copy = copied(message, to_octets(origin.exchange), to_octets(origin.routing_keys[0]), properties)
+        removed = (*TASK_HEADERS, *DEATH_HEADERS) if clean else TASK_HEADERS
+        properties = origin.cleaned(message.get_properties(), removed)
+        copy = copied(
+            message, to_octets(origin.exchange or ""), to_octets(origin.routing_keys[0]), properties)
         if to == "exchange":
             decoded = Properties.decode(properties)
             headers = with_properties(decoded.headers, decoded)
@@ -293,7 +304,7 @@ def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
 
 class Origin:
     """Where a dead letter came from: the ``queue`` in which it died first, the ``exchange`` it was published
-    to, and ``routing_keys``: its own key, then the keys of CC.
+    to (None: unknown), and ``routing_keys``: its own key, then the keys of CC.
     """
 
     __slots__ = ("queue", "exchange", "routing_keys")
@@ -304,18 +315,18 @@ class Origin:
         self.routing_keys = routing_keys
 
     @staticmethod
-    def cleaned(properties):
-        """Remove the headers about deaths from encoded properties; all other octets stay unchanged."""
+    def cleaned(properties, names=DEATH_HEADERS):
+        """Remove the headers of these names from encoded properties; all other octets stay unchanged."""
         edit = PropertyEdit(properties)
         headers = edit.headers
-        for name in DEATH_HEADERS:
+        for name in names:
             headers = remove_key(headers, name)
         edit.headers = headers
         return edit.octets()
 
 
 def origin_of(headers):
-    """Return the Origin in a dead letter's encoded headers, or None."""
+    """Return the Origin in the encoded headers of a dead letter or dead task, or None."""
     # The entry of the first death in x-death is the last one with the queue and reason of x-first-death-*, or
     # else the last of all.
     if headers is None:
@@ -323,7 +334,8 @@ def origin_of(headers):
     deaths = get_key(headers, DEATHS)
     deaths = [death for death in deaths if _is_death(death)] if isinstance(deaths, list) else []
     if not deaths:
-        return None
+        queue = get_key(headers, TASK_QUEUE)
+        return Origin(queue, None, [queue]) if isinstance(queue, str) else None
     first_queue, first_reason = (
         get_key(headers, "x-first-death-queue"), get_key(headers, "x-first-death-reason")
     )

@@ -8,6 +8,8 @@ import pytest
 
 from gomq_py.dispatcher import app as module
 from gomq_py.dispatcher.app import Dispatcher
+from gomq_py.dispatcher.delays import QueueDelays
+from gomq_py.dispatcher.errors import NotSupported
 from tests.support.waiting import TIMEOUT_S
 
 
@@ -86,3 +88,16 @@ def generator():
 def test_a_function_that_would_not_run_is_no_task(function, options, text):
     with pytest.raises(ValueError, match=text):
         Dispatcher().task(function, **options)
+
+
+def test_keys_are_refused_where_the_broker_would_ignore_them():
+    with pytest.raises(NotSupported, match="keys need a broker with message groups"):
+        Dispatcher(keyed=True).arguments("tasks", QueueDelays("x"))
+
+
+def test_the_queue_of_a_task_with_a_rate_has_one_active_consumer():
+    app = Dispatcher(queue="jobs", delivery_limit=None)
+    app.task(rate="1/s", name="call")(lambda: None)
+
+    assert app.arguments("jobs.call", QueueDelays("x")) == {"x-single-active-consumer": True}
+    assert app.arguments("jobs", QueueDelays("x")) == {}

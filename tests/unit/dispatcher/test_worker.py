@@ -24,6 +24,7 @@ class Refusing:
     """A server by which nothing can be sent: no frame holds what is given to it."""
 
     config = SimpleNamespace(exchange="x")
+    revoked = ()
     logger = logging.getLogger("gomq_py.dispatcher")
 
     def __init__(self):

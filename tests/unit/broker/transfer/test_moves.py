@@ -279,6 +279,56 @@ def test_a_tee_takes_no_letter_that_the_queues_of_its_origin_refuse(node, letter
     assert (letters.ready_count, log.ready_count) == (3, 0)
 
 
+@pytest.fixture
+def dead_task(node):
+    """Queue tasks.dead with a task that a worker has given up at its third attempt."""
+    declare(node, "tasks")
+    queue = declare(node, "tasks.dead")
+    node.publish("", "tasks.dead", b"{}", Properties(headers={
+        "x-task-queue": "tasks", "x-task-attempt": 3, "x-task-unknown": 1, "x-task-reason": "no route",
+        "x-task-error": "OSError", "x-task-worker": "w", "x-task-key": "acme", "mine": 1}).encode())
+    return queue
+
+
+def test_a_dead_task_goes_back_to_its_queue_with_all_attempts_left(node, dead_task):
+    result = run(node, dead_task, to_origin(node.vhost, dead_task, allow, allow))
+
+    assert (result.targets, dead_task.ready_count) == ({"queue 'tasks'": 1}, 0)
+    body, properties, *_ = node.take("tasks")
+    assert (body, Properties.decode(properties).headers) == (b"{}", {"x-task-key": "acme", "mine": 1})
+
+
+def test_a_dead_task_has_no_exchange_to_go_back_to(node, dead_task):
+    result = run(node, dead_task, to_origin(node.vhost, dead_task, allow, allow, to="exchange"))
+
+    assert result.stayed == {"a task, of which only the queue is recorded": 1}
+
+
+@pytest.mark.parametrize("queue", ["elsewhere", 5, None])
+def test_a_dead_task_whose_queue_is_none_stays(node, dead_task, queue):
+    node.take("tasks.dead")
+    node.publish("", "tasks.dead", b"{}", Properties(headers={"x-task-queue": queue}).encode())
+
+    result = run(node, dead_task, to_origin(node.vhost, dead_task, allow, allow))
+
+    assert (result.done, dead_task.ready_count) == (0, 1)
+
+
+def test_a_task_that_the_broker_dead_lettered_has_all_attempts_left(node):
+    work, letters = declare(
+        node, "work", dead_letter_exchange="", dead_letter_routing_key="dead"), declare(node, "dead")
+    node.publish("", "work", b"{}", Properties(headers={"x-task-attempt": 2}).encode())
+    message = Message()
+    work.get(message, False)
+    work.reject(message.describe()["location"], False)
+    node.wait(lambda: letters.ready_count == 1)
+
+    run(node, letters, to_origin(node.vhost, letters, allow, allow))
+
+    headers = Properties.decode(node.take("work")[1]).headers
+    assert "x-task-attempt" not in headers and headers["x-first-death-queue"] == "work"
+
+
 def test_letters_that_have_nowhere_to_go_stay_and_say_why(node, letters):
     node.publish("", "dead", b"no letter")
     node.vhost.delete_queue("work")

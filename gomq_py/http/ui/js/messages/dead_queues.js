@@ -1,5 +1,5 @@
 // Which queues get dead letters: by arguments and policies of those where messages die, and the bindings of the
-// exchanges they die to.
+// exchanges they die to; and the queues NAME.dead, to which workers of gomq_py.dispatcher bring the tasks of NAME.
 
 import {at, get} from "../core/api.js";
 
@@ -22,6 +22,7 @@ export async function deadQueues(vhost, signal) {
         if (!known.includes(from)) known.push(from);
     };
     for (const row of rows) {
+        add(byName.get(id(row.vhost, `${row.name}.dead`)), row.name);
         const exchange = setting(row, "dead-letter-exchange");
         if (exchange === undefined) continue;
         const key = setting(row, "dead-letter-routing-key");

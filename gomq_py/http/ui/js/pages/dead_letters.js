@@ -89,7 +89,7 @@ async function draw(content, {vhost, name: queue}, context, again) {
         messages.length === 0 ? h("p", {class: "quiet"}, "No message is ready here.") : [
             messages.length === MOST ? h("p", {class: "quiet"}, `Of the ${number(MOST)} oldest messages:`) : null,
             h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": `Dead letters in ${queue}`}, h("table", {class: "list"},
-                h("thead", null, h("tr", null, ["Reason", "Died in", "Came over", "Messages", "Deaths at most", "Oldest"].map(
+                h("thead", null, h("tr", null, ["Reason", "Died in", "Came over", "Messages", "Deaths or attempts", "Oldest"].map(
                     (label, index) => h("th", {scope: "col", class: index === 3 || index === 4 ? "numeric" : null}, label)),
                 h("th", {scope: "col"}, h("span", {class: "unseen"}, "What to do")))),
                 h("tbody", null, found.map(group => h("tr", null, cells(group)))))),
@@ -126,7 +126,7 @@ async function replay(vhost, queue, group, context) {
     };
     const answer = await ask({
         title: "Replay", submit: "Replay", text,
-        fields: [
+        fields: group.isTask ? [] : [
             {name: "to", label: "Back to", type: "select", options: [["queue", "the queue where each died first"],
                 ["exchange", "the exchange it was published to"]], onchange: change("to")},
             {name: "x_death", label: "Headers about deaths", type: "select", options: [["keep", "stay"], ["clean", "are taken away"]],
@@ -136,7 +136,7 @@ async function replay(vhost, queue, group, context) {
             bar.hidden = false;
             bar.max = Math.max(going, 1);
             const result = await transfer({
-                path, request: {...given, headers}, total: going, signal: context.signal, isStopped: () => !text.isConnected,
+                path, request: {...how, ...given, headers}, total: going, signal: context.signal, isStopped: () => !text.isConnected,
                 progress: done => {
                     bar.value = done;
                 },

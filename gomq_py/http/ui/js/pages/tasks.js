@@ -1,5 +1,5 @@
-// Tasks: messages of Celery and its like, by their names, ids and times, as their headers (protocol 2) or bodies
-// (protocol 1) say. Looked at without taking them.
+// Tasks: messages of gomq_py.dispatcher, Celery and its like, by their names, ids and times, as their headers
+// (protocol 2 of Celery) or bodies (protocol 1, gomq_py.dispatcher) say. Looked at without taking them.
 
 import {at, get} from "../core/api.js";
 import {badge, h, name, nameLink, replace, visible} from "../core/dom.js";
@@ -32,10 +32,24 @@ export function taskOf(message) {
     } catch {
         return null;
     }
-    if (body === null || typeof body !== "object" || typeof body.task !== "string") return null;
+    if (body === null || typeof body !== "object") return null;
+    if (typeof body.name === "string" && (body.args === null || Array.isArray(body.args))) return dispatched(body, headers);
+    if (typeof body.task !== "string") return null;
     return {
         task: body.task, id: String(body.id ?? ""), root: null, retries: body.retries ?? 0, eta: body.eta ?? null, expires: body.expires ?? null,
         args: JSON.stringify(body.args ?? []), kwargs: JSON.stringify(body.kwargs ?? {}), origin: null,
+    };
+}
+
+/** The same of a task of gomq_py.dispatcher. */
+function dispatched(body, headers) {
+    // 8.64e15 ms: what a Date can hold.
+    const at = ms => typeof ms === "number" && Math.abs(ms) <= 8.64e15 ? new Date(ms).toISOString() : null;
+    return {
+        task: body.name, id: String(body.uuid ?? ""), root: null, retries: Math.max(0, (Number(headers["x-task-attempt"]) || 1) - 1),
+        eta: at(headers["x-task-due"]), expires: at(headers["x-task-expires"]),
+        args: JSON.stringify((body.args ?? []).map(one => one?.value)), kwargs: null, origin: null,
+        died: headers["x-task-reason"] === undefined ? null : `${headers["x-task-error"]}: ${headers["x-task-reason"]}`,
     };
 }
 
@@ -84,6 +98,7 @@ export async function show(root, params, context) {
             {key: "retries", label: "Retries", sort: "retries", numeric: true, cell: row => number(Number(row.retries) || 0)},
             {key: "args", label: "Arguments", sort: "args", cell: row => text(row.args)},
             {key: "kwargs", label: "Keywords", sort: "kwargs", cell: row => text(row.kwargs)},
+            {key: "died", label: "Given up", sort: "died", cell: row => text(row.died)},
             {key: "origin", label: "Sent by", sort: "origin", hidden: true, cell: row => text(row.origin)},
             {key: "root", label: "Root", sort: "root", hidden: true, cell: row => text(row.root)},
         ],

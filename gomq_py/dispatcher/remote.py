@@ -1,0 +1,232 @@
+"""Remote control: revokes tasks by id, and asks workers what they run. One RemoteControl for each Server.
+
+For an exchange X of tasks:
+
+    X.control    a fanout exchange. Each Server that has workers binds an exclusive queue to it, and sends
+                 its answers to the asker's pseudo-queue (amq.rabbitmq.reply-to)
+    X.revoked    a stream of the ids of revoked tasks, each a JSON object {"uuid": "..."}. A Server reads it
+                 whole before its workers consume, and then follows it. So a worker that starts later drops
+                 these tasks, too
+"""
+
+import json
+import os
+import socket
+import time
+import uuid
+from typing import Any
+
+from gomq_py.client.channel import Channel
+from gomq_py.client.connection import Connection
+from gomq_py.client.errors import ChannelClosed
+from gomq_py.content.properties import Properties
+from gomq_py.dispatcher.errors import BadTask, DispatcherError, NotDelivered
+from gomq_py.dispatcher.tasks import CONTENT_TYPE, PERSISTENT
+from gomq_py.errors import Malformed
+
+# How long a revocation counts.
+REVOKED_DAYS = 7
+_REVOKED_S = REVOKED_DAYS * 24 * 3600
+# Bounds what a worker reads when it starts: 25 000 to 34 000 revocations.
+_REVOKED_ARGUMENTS = {
+    "x-queue-type": "stream", "x-max-age": f"{REVOKED_DAYS}D", "x-max-length-bytes": 4_000_000,
+    "x-stream-max-segment-size-bytes": 1_000_000,
+}
+_PREFETCH = 1000
+# Patience with the next message of the stream; fewer than counted come if the oldest are just being deleted.
+_READ_S = 5.0
+_REPLY_TO = "amq.rabbitmq.reply-to"
+_NOT_FOUND = 404
+# Longest list of running tasks in an answer.
+_MOST_SHOWN = 100
+
+
+class RemoteControl:
+    """Keeps the ids of revoked tasks (``revoked``: id -> Unix time), and answers questions about the workers.
+
+    All code here runs in the link's thread. Without the rights that it needs it logs a warning, and the
+    workers run without it.
+    """
+
+    def __init__(self, server: Any) -> None:
+        self.revoked: dict[str, float] = {}
+        self._server = server
+        self._channels: list[Channel] = []
+
+    def up(self, connection: Connection) -> None:
+        """Read the revocations and listen to questions, over a new connection."""
+        if not self._channels:
+            self._attempt(connection, self._follow, "revoked tasks run")
+            self._attempt(connection, self._listen, "workers cannot be inspected")
+
+    def down(self) -> None:
+        """Forget the channels, because the connection is lost."""
+        self._channels = []
+
+    def channel_closed(self, connection: Connection, error: ChannelClosed) -> bool:
+        """Return True, and begin anew, if the closed channel was one of these; else False."""
+        if not any(error.is_same(each.error) for each in self._channels):
+            return False
+        self._again(connection)
+        return True
+
+    def _again(self, connection):
+        for channel in self._channels:
+            channel.close()
+        self.down()
+        self.up(connection)
+
+    def _attempt(self, connection, begin, consequence):
+        channel = connection.channel()
+        try:
+            begin(channel)
+        except ChannelClosed as error:
+            self._server.logger.warning("%s: %s", consequence, error)
+        else:
+            channel.cancel_listener = lambda _: self._server.link.post(self._cancelled, channel)
+            self._channels.append(channel)
+
+    def _cancelled(self, channel):
+        if channel in self._channels:  # the queue was deleted
+            self._again(self._server.link.connection)
+
+    def _follow(self, channel):
+        stream = _declare_revoked(channel, self._server.config.exchange)
+        channel.qos(_PREFETCH)
+        tag = channel.consume(stream.queue, arguments={"x-stream-offset": "first"})
+        for _ in range(stream.message_count):
+            delivery = channel.next_delivery(_READ_S)
+            if delivery is None:
+                break
+            self._note(delivery)
+        channel.consumers[tag] = self._note
+
+    def _note(self, delivery):
+        delivery.ack()
+        now = time.time()
+        try:
+            at, identifier = delivery.properties.timestamp or now, json.loads(delivery.body)["uuid"]
+        except (Malformed, ValueError, TypeError, KeyError, RecursionError):
+            return  # written by somebody else
+        if isinstance(identifier, str):
+            self.revoked[identifier] = at
+        while self.revoked and next(iter(self.revoked.values())) < now - _REVOKED_S:
+            del self.revoked[next(iter(self.revoked))]
+
+    def _listen(self, channel):
+        exchange = f"{self._server.config.exchange}.control"
+        channel.exchange_declare(exchange, "fanout", durable=True)
+        queue = f"{exchange}.{uuid.uuid4()}"
+        channel.queue_declare(queue, exclusive=True, auto_delete=True)
+        channel.queue_bind(queue, exchange)
+        channel.consume(queue, self._asked, no_ack=True)
+
+    def _asked(self, delivery):
+        try:
+            asker = delivery.properties.reply_to or ""
+        except Malformed:
+            return
+        # To other queues this would write with the rights of the worker's user.
+        if asker.startswith(f"{_REPLY_TO}."):
+            body = json.dumps(self._described()).encode()
+            self._server.send_copy("", asker, body, Properties(content_type=CONTENT_TYPE))
+
+    def _described(self):
+        from gomq_py import __version__
+
+        workers = self._server.workers
+        return {
+            "host": socket.gethostname(), "pid": os.getpid(), "version": __version__,
+            "tasks": sorted({name for worker in workers for name in worker.tasks}),
+            "workers": [_worker(each) for each in workers],
+        }
+
+
+def revoke(connection: Connection, exchange: str, identifiers: list[str]) -> None:
+    """Revoke the tasks of these ids that have not begun. Returns when the broker has it on disk. Raises
+    BadTask, DispatcherError, NotDelivered.
+    """
+    if not all(isinstance(each, str) and each for each in identifiers):
+        raise BadTask(f"an id of a task is a text, and not empty: {identifiers!r}")
+    properties = Properties(content_type=CONTENT_TYPE, delivery_mode=PERSISTENT, timestamp=int(time.time()))
+    try:
+        with connection.channel() as channel:
+            stream = _declare_revoked(channel, exchange).queue
+            channel.confirm_select()
+            for each in identifiers:
+                channel.publish("", stream, json.dumps({"uuid": each}), properties, mandatory=True)
+            if not channel.wait_for_confirms() or channel.returned:
+                raise NotDelivered(f"the broker refused a revocation: stream {stream!r}")
+    except ChannelClosed as error:
+        raise DispatcherError(str(error)) from None
+
+
+def inspect(
+    connection: Connection, exchange: str, queues: list[str], timeout_s: float = 2.0,
+) -> dict[str, Any]:
+    """Ask all workers what they do. Returns {"processes": [...], "queues": [...]}: the answers of worker
+    processes within ``timeout_s``, and how many tasks wait in these queues and those of the answers.
+
+    Returns earlier once as many workers have answered as consume from ``queues``.
+    """
+    deadline = time.monotonic() + timeout_s
+    consumers = sum(each["consumers"] for each in _queues(connection, queues))
+    answers: list[dict[str, Any]] = []
+    try:
+        with connection.channel() as channel:
+            control = f"{exchange}.control"
+            channel.exchange_declare(control, passive=True)
+            channel.consume(_REPLY_TO, no_ack=True)
+            channel.publish(control, "", b"", Properties(reply_to=_REPLY_TO))
+            while (left_s := deadline - time.monotonic()) > 0:
+                if queues and consumers and sum(len(each["workers"]) for each in answers) >= consumers:
+                    break
+                if (delivery := channel.next_delivery(left_s)) is not None:
+                    answers.append(json.loads(delivery.body))
+    except ChannelClosed as error:
+        if error.reply_code != _NOT_FOUND:  # the exchange, which the first worker declares
+            raise DispatcherError(str(error)) from None
+    answers.sort(key=lambda each: (each["host"], each["pid"]))
+    found = {worker["queue"] for each in answers for worker in each["workers"]}
+    return {"processes": answers, "queues": _queues(connection, sorted(found.union(queues)))}
+
+
+def _worker(worker):
+    running = worker.running
+    return {
+        "name": worker.name, "queue": worker.config.queue, "limit": worker.config.limit,
+        "consuming": worker.is_consuming, "done": worker.done_count, "failed": worker.failed_count,
+        "revoked": worker.revoked_count, "expired": worker.expired_count, "taken": len(running),
+        "running": [
+            {
+                "uuid": each.context.uuid, "name": each.context.name, "attempt": each.context.attempt,
+                "seconds": None if each.began is None else round(time.monotonic() - each.began, 3),
+            }
+            for each in running[:_MOST_SHOWN]
+        ],
+    }
+
+
+def _queues(connection, names):
+    """How many tasks wait in the queues of these names that there are."""
+    found = []
+    for name in names:
+        counts = _counts(connection, name)
+        if counts is not None:
+            waiting, consumers = counts
+            dead, _ = _counts(connection, f"{name}.dead") or (0, 0)
+            found.append({"queue": name, "waiting": waiting, "dead": dead, "consumers": consumers})
+    return found
+
+
+def _counts(connection, queue):
+    try:
+        with connection.channel() as channel:
+            declared = channel.queue_declare(queue, passive=True)
+            return declared.message_count, declared.consumer_count
+    except ChannelClosed:
+        return None
+
+
+def _declare_revoked(channel, exchange):
+    return channel.queue_declare(f"{exchange}.revoked", durable=True, arguments=_REVOKED_ARGUMENTS)

@@ -1,0 +1,141 @@
+"""Tasks with a rate: one worker at a time keeps the pace for all, and other tasks do not wait."""
+
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from gomq_py.client.connection import Connection
+from gomq_py.dispatcher import Dispatcher
+from tests.support.command import ROOT
+from tests.support.waiting import TIMEOUT_S, wait_until
+
+APP = """
+import os
+from gomq_py.dispatcher import Dispatcher
+queue = os.environ["TASKS_QUEUE"]
+app = Dispatcher(os.environ["TASKS_URL"], queue=queue, exchange=f"{queue}.x")
+
+@app.task(rate="2/h")
+def call(number: int):
+    write(f"call {number} {os.getpid()}")
+
+@app.task
+def other(number: int):
+    write(f"other {number}")
+
+def write(text):
+    with open("notes", "a") as file:
+        file.write(text + "\\n")
+"""
+
+
+@pytest.fixture
+def queue():
+    return f"q{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def app(shared_broker, queue):
+    """The sender of the tasks."""
+    app = Dispatcher(shared_broker.amqp_url, queue=queue, exchange=f"{queue}.x")
+    app.task(rate="2/h", name="call")(lambda number: None)
+    app.task(name="other")(lambda number: None)
+    yield app
+    app.close(0)
+
+
+@pytest.fixture
+def start(shared_broker, queue, tmp_path):
+    """A function that starts a worker process; all are killed at the end."""
+    (tmp_path / "jobs.py").write_text(APP)
+    (tmp_path / "notes").touch()
+    children = []
+
+    def start():
+        children.append(subprocess.Popen(
+            [sys.executable, "-m", "gomq_py.dispatcher", "jobs:app"], cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TASKS_URL": shared_broker.amqp_url,
+                 "TASKS_QUEUE": queue}))
+        return children[-1]
+
+    yield start
+    for child in children:
+        child.kill()
+        child.wait(TIMEOUT_S)
+
+
+def test_a_task_over_its_rate_waits_others_run_and_another_worker_takes_over(app, start, queue, tmp_path):
+    def notes(kind):
+        return [line for line in (tmp_path / "notes").read_text().splitlines() if line.startswith(kind)]
+
+    first, second = start(), start()
+    with Connection(app.url) as connection, connection.channel() as channel:
+        wait_until(lambda: len(app.inspect(20)["processes"]) == 2)
+        for number in range(3):
+            app.tasks["call"].delay(number)
+        for number in range(20):
+            app.tasks["other"].delay(number)
+
+        wait_until(lambda: len(notes("other")) == 20)
+        [line] = wait_until(lambda: notes("call"))
+        active = first if line.endswith(f" {first.pid}") else second
+        standby = second if active is first else first
+        active.kill()
+        wait_until(lambda: len(notes("call")) == 2)
+        counts = channel.queue_declare(f"{queue}.call", passive=True)
+
+    assert notes("call") == [f"call 0 {active.pid}", f"call 1 {standby.pid}"]
+    assert (counts.consumer_count, counts.message_count) == (1, 0)  # the last one waits in the worker
+
+
+def test_a_task_with_a_rate_has_its_queue_for_itself():
+    app = Dispatcher(queue="jobs")
+    app.task(name="plain", queue="others")(lambda: None)
+    app.task(name="rated", rate="10/s")(lambda: None)
+
+    assert app.queues == ["jobs", "jobs.rated", "others"]
+    for options in (
+        {"rate": "1/s", "queue": "jobs"}, {"rate": "1/s", "queue": "others"}, {"queue": "jobs.rated"},
+    ):
+        with pytest.raises(ValueError, match="a task with a rate has its queue for itself"):
+            app.task(name="shares", **options)(lambda: None)
+
+
+def test_stopping_gives_back_what_waits_for_its_time(shared_broker, queue):
+    ran = []
+    app = Dispatcher(shared_broker.amqp_url, queue=queue, exchange=f"{queue}.x")
+
+    @app.task(rate="1/h")
+    def call(number: int):
+        ran.append(number)
+
+    workers = {worker.config.queue: worker for worker in app.workers()}
+    for number in range(3):
+        call.delay(number)
+    wait_until(lambda: ran and workers[f"{queue}.call"].running_count == 2)
+    finished = app.close(TIMEOUT_S)
+
+    with Connection(shared_broker.amqp_url) as connection, connection.channel() as channel:
+        assert (finished, ran) == (True, [0])
+        assert channel.queue_declare(f"{queue}.call", passive=True).message_count == 2
+
+
+def test_the_key_is_an_argument_of_the_task(shared_broker, queue):
+    app = Dispatcher(shared_broker.amqp_url, queue=queue, exchange=f"{queue}.x", keyed=True)
+
+    @app.task(key="customer", with_uuid=True)
+    def bill(identifier: str, number: int, customer: str | None = "acme"):
+        pass
+
+    keys = [
+        bill.task([1]).headers, bill.task([1, "zeta"]).headers, bill.task([1], {"customer": None}).headers,
+        bill.task([1, "zeta"], key="other").headers]
+
+    assert keys == [{"x-task-key": "acme"}, {"x-task-key": "zeta"}, {}, {"x-task-key": "other"}]
+    with pytest.raises(ValueError, match="has no parameter 'client'"):
+        app.task(key="client")(lambda number: None)
+    with pytest.raises(ValueError, match="needs Dispatcher\\(keyed=True\\)"):
+        Dispatcher().task(key="number")(lambda number: None)
