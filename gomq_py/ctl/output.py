@@ -72,6 +72,38 @@ class Output:
         sys.stdout.write(text + "\n")
 
 
+class Progress:
+    """A bar on standard error that shows how far a command is. A context manager, within which it is called.
+    Shows nothing if that is no terminal or ``out``, an Output, is quiet.
+    """
+
+    def __init__(self, out):
+        self.is_shown = sys.stderr.isatty() and not out.quiet
+        self._bar, self._what = None, ""
+
+    def __call__(self, what, done, total):
+        """Show that ``done`` of ``total`` is done of the step ``what``, such as "copying"."""
+        if not self.is_shown:
+            return
+        if what != self._what:
+            self._end()
+            self._what = what
+            self._bar = click.progressbar(length=max(total, 1), label=what, file=sys.stderr).__enter__()
+        self._bar.length = max(total, 1)
+        self._bar.update(min(done, self._bar.length) - self._bar.pos)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._end()
+
+    def _end(self):
+        if self._bar is not None:
+            self._bar.__exit__(None, None, None)
+            self._bar = None
+
+
 def path_of(column):
     """The names of the nested fields that a column means, as a list."""
     return FIELDS.get(column, column).split(".")

@@ -142,7 +142,11 @@ MAP = {
     # "": the version
     "ctl": {
         "storage.format", "broker.features", "config", "salted_hash", "diagnosis", "ctl.fsck", "ctl.offline",
-        "ctl.recover", "",
+        "ctl.recover", "ctl.backup_folder", "",
+    },
+    # a follower that leaves
+    "ctl.backup_folder": {
+        "cluster", "cluster.wire", "storage", "storage.disk", "ctl.offline", "errors", "",
     },
     # mqtt.wire: how properties of MQTT are read
     "spark": {"client", "content", "errors", "storage.format", "mqtt.wire", ""},
@@ -184,6 +188,7 @@ LIBRARIES = {
     "cluster.etcd": {"gevent", "h11"},
     "octets": {"crc32c"},
     "ctl": {"click"},
+    "ctl.backup_folder": {"gevent"},
     "dispatcher.__main__": {"gevent"},
     "dispatcher.greenlets": {"gevent"},
     "dispatcher.metrics": {"prometheus_client"},
