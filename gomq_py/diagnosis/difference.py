@@ -23,6 +23,9 @@ DEFAULT_VHOST = "/"
 QUORUM_NOTE = "quorum: becomes a durable queue of this node, with the delivery limit of quorum queues"
 MIRROR_NOTE = "mirroring keys are kept and have no effect: queues are on this node alone"
 RESERVED_NOTE = "names that begin with amq. are the broker's own"
+# Parameters, and keys of policies, that have the broker act by itself.
+ACTING = ("shovel", "federation-upstream", "federation-upstream-set")
+RUNS_NOTE = "would run at once, beside the other broker's"
 NO_VHOST_NOTE = f"names no vhost: goes into {DEFAULT_VHOST}"
 
 
@@ -152,5 +155,8 @@ def _notes(kind, entry, is_whole):
         yield QUORUM_NOTE
     if kind == "policies" and any(key.startswith("ha-") for key in entry.get("definition") or {}):
         yield MIRROR_NOTE
+    if kind == "parameters" and entry.get("component") in ACTING or (
+            kind == "policies" and not set(ACTING).isdisjoint(entry.get("definition") or {})):
+        yield RUNS_NOTE
     if is_whole and "vhost" in KEYS[kind] and "vhost" not in entry:
         yield NO_VHOST_NOTE
