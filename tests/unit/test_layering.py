@@ -153,7 +153,7 @@ MAP = {
     "pipeline": {"spark", "build_info", ""},
     "ctl.recover": {
         "storage.disk", "storage.logs", "storage.stores", "storage.format", "broker.features", "auth",
-        "ctl.offline", "content", "errors",
+        "ctl.offline", "ctl.fsck", "content", "errors",
     },
     "ctl.fsck": {"storage.disk", "storage.stores", "storage.format", "ctl.offline"},
     # reads a folder with what wrote it
