@@ -9,6 +9,7 @@ from gomq_py.ctl import doctor as checkup
 from gomq_py.ctl.access import asked_password
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import command
+from gomq_py.ctl.output import Progress
 from gomq_py.ctl.transfer import OUTPUT_FILE, write_definitions
 
 # Commands import the modules for folders themselves: half a broker is too slow to import for every one.
@@ -34,8 +35,8 @@ def fsck(session, data_dir):
     Exit code 1 if data that had been flushed is damaged.
     """
     from gomq_py.ctl.fsck import check_folder
-    with in_folder():
-        findings = check_folder(data_dir)
+    with in_folder(), Progress(session.out) as progress:
+        findings = check_folder(data_dir, progress)
     if session.out.form == "json":
         session.out.json({"counts": findings.counts, "damage": findings.damage, "notes": findings.notes})
     else:

@@ -44,8 +44,10 @@ class Findings:
         self.notes.append((path, text))
 
 
-def check_folder(root):
-    """Return Findings about a data folder. Raises FolderError if it is not one, or a broker uses it."""
+def check_folder(root, progress=lambda what, done, total: None):
+    """Return Findings about a data folder. ``progress``: an output.Progress. Raises FolderError if it is not
+    one, or a broker uses it.
+    """
     with held_folder(root):
         last_end = last_end_of(root)
         findings = Findings(last_end == STOPPED, listed_in(root))
@@ -62,7 +64,9 @@ def check_folder(root):
         ]
         owned = _Owned(root, bool(lost))
         queues = os.path.join(root, QUEUES)
-        for name in sorted(os.listdir(queues)) if os.path.isdir(queues) else ():
+        names = sorted(os.listdir(queues)) if os.path.isdir(queues) else []
+        for done, name in enumerate(names):
+            progress("checking", done, len(names))
             folder = os.path.join(queues, name)
             if not os.path.isdir(folder):
                 findings.noted(folder, "is no queue's folder")
