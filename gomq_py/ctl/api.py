@@ -153,8 +153,9 @@ class API:
             raise APIError(
                 f"cannot use the authorities in {self.authorities}: {error.strerror or error}") from None
         if self.certificate is not None:
+            certificate, key = self.certificate
             try:
-                context.load_cert_chain(*self.certificate, password=_no_passphrase)
+                context.load_cert_chain(certificate, key, _no_passphrase)
             except (OSError, ValueError) as error:
                 reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or error
                 raise APIError(f"cannot use the certificate {self.certificate[0]}: {reason}") from None
