@@ -44,7 +44,7 @@ LEADER, FOLLOWER = "leader", "follower"
 # The parts of a node and the method that closes each, in this order.
 _ENDS = (
     ("shovels", "close"), ("federation", "stop"), ("doors", "close"), ("_forwarder", "close"),
-    ("_management", "close"),
+    ("_management", "close"), ("_backup", "close"),
     ("hub", "take_leave"), ("broker", "close"), ("_committer", "stop"), ("_membership", "close"),
     ("hub", "close"),
 )
@@ -75,6 +75,7 @@ class Node:
         self._management: Any = None
         self._committer: Any = None
         self._membership: Any = None
+        self._backup: Any = None
         self._forwarder: Any = None  # passes a follower's clients on
         if settings.clustering or settings.cluster or settings.cluster_leader:
             self._membership = _membership(settings)
@@ -191,6 +192,15 @@ class Node:
         elif what != "accept_damage":
             raise ClusterError("this broker is in no cluster")
 
+    def backup(self) -> Any:
+        """The cluster.backup.Backup of this leader, made at the first call."""
+        if self._backup is None:
+            # imported here: most runs have no backup, and need no part of a cluster
+            from gomq_py.cluster.backup import Backup
+            self._backup = Backup(
+                self._data_dir.path, self._files, self._data_dir.cluster_name, self.durability.wait)
+        return self._backup
+
     def must_follow(self) -> bool:
         """Whether the node begins as a follower: the settings name a leader to follow, or the cluster elects
         its leader. Blocks. May switch. Raises ClusterError, OSError.
@@ -279,7 +289,7 @@ class Node:
         held = [(getattr(self, name), end) for name, end in _ENDS]
         self.broker = self.hub = self.amqp = self.mqtt = self.doors = self.durability = None
         self.connector = self.shovels = self.federation = self._management = self._committer = None
-        self._open_shovel = self._membership = self._forwarder = None
+        self._open_shovel = self._membership = self._forwarder = self._backup = None
         for room, end in held:
             if room is not None:
                 shutdown.do(getattr(room, end))
@@ -309,7 +319,7 @@ class Node:
             self._management = Management(
                 self.broker, self.hub, self.settings, lambda: self.listeners, self._serving,
                 self.doors.options, self.shovels, self.federation, self.cluster_figures,
-                self.change_cluster)
+                self.change_cluster, self.backup)
         return self._management.door(protocol, listening, tls)
 
 

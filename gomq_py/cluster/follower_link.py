@@ -44,6 +44,8 @@ READING_S = 0.001
 # Frames sent within this time are one step of the lag's figures.
 STEP_S = 0.02
 SYNCING, STREAMING = "syncing", "streaming"
+# The end of the text for a link whose place in the chain was dropped.
+MUST_SYNC = "must begin with a sync"
 
 
 class LinkError(Exception):
@@ -287,7 +289,7 @@ class FollowerLink:
 
     def _check_place(self):
         if self._at is not None and self._at.is_dropped:
-            raise LinkError("it is too far behind, and must begin with a sync")
+            raise LinkError(f"it is too far behind, and {MUST_SYNC}")
 
     # the sync
 

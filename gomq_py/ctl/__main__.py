@@ -9,8 +9,8 @@ def main():
     try:
         # the modules register their commands; imported here, because Ctrl-C may come meanwhile
         from gomq_py.ctl import (  # noqa: F401
-            access, checks, cluster, commands, diagnostics, limits, links, listings, messages, migrate, node,
-            simple, topology, transfer, watch,
+            access, backup, checks, cluster, commands, diagnostics, limits, links, listings, messages,
+            migrate, node, set_aside, simple, topology, transfer, watch,
         )
         return commands.ctl.main(prog_name="gomq-py-ctl", standalone_mode=True)
     except KeyboardInterrupt:

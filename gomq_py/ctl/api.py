@@ -37,9 +37,11 @@ class API:
 
     def __init__(
         self, uri=DEFAULT_URI, user="guest", password="guest", unix_path="", verify=True, timeout_s=TIMEOUT_S,
-        authorities=None,
+        authorities=None, certificate=None,
     ):
-        """``authorities``: a PEM file of the certificate authorities to trust, in place of the system's."""
+        """``authorities``: a PEM file of the certificate authorities to trust, in place of the system's.
+        ``certificate``: (PEM file of the client's own, PEM file of its key or None), or None.
+        """
         try:
             parts = urlsplit(uri if "//" in uri else f"http://{uri}")
             port = parts.port
@@ -55,7 +57,7 @@ class API:
         self.unix_path = unix_path
         self.has_answered = False
         self.verify = verify
-        self.authorities = authorities
+        self.authorities, self.certificate = authorities, certificate
         self._timeout_s = timeout_s
 
     @property
@@ -157,10 +159,22 @@ class API:
         except OSError as error:
             raise APIError(
                 f"cannot use the authorities in {self.authorities}: {error.strerror or error}") from None
+        if self.certificate is not None:
+            certificate, key = self.certificate
+            try:
+                context.load_cert_chain(certificate, key, _no_passphrase)
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or error
+                raise APIError(f"cannot use the certificate {self.certificate[0]}: {reason}") from None
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return http.client.HTTPSConnection(self.host, self.port, timeout=self._timeout_s, context=context)
+
+
+def _no_passphrase():
+    """Raise, where the library would ask on the terminal."""
+    raise ValueError("its key has a passphrase, which is not asked for: use a key without one")
 
 
 class _UnixConnection(http.client.HTTPConnection):

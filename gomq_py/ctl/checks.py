@@ -9,6 +9,7 @@ from gomq_py.ctl import doctor as checkup
 from gomq_py.ctl.access import asked_password
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import command
+from gomq_py.ctl.output import Progress
 from gomq_py.ctl.transfer import OUTPUT_FILE, write_definitions
 
 # Commands import the modules for folders themselves: half a broker is too slow to import for every one.
@@ -16,7 +17,7 @@ EXIT_DAMAGED, EXIT_UNUSABLE = 1, 2
 
 
 @contextmanager
-def _in_folder():
+def in_folder():
     """Context manager: reports a FolderError in one line and exits with code 2."""
     from gomq_py.ctl.offline import FolderError
     try:
@@ -34,8 +35,8 @@ def fsck(session, data_dir):
     Exit code 1 if data that had been flushed is damaged.
     """
     from gomq_py.ctl.fsck import check_folder
-    with _in_folder():
-        findings = check_folder(data_dir)
+    with in_folder(), Progress(session.out) as progress:
+        findings = check_folder(data_dir, progress)
     if session.out.form == "json":
         session.out.json({"counts": findings.counts, "damage": findings.damage, "notes": findings.notes})
     else:
@@ -59,7 +60,7 @@ def definitions_of_folder(_session, data_dir, file):
     Exit code 1 if some of them cannot be read, 2 if none can.
     """
     from gomq_py.ctl.offline import Definitions, held_folder
-    with _in_folder(), held_folder(data_dir):
+    with in_folder(), held_folder(data_dir):
         definitions = Definitions(data_dir)
     write_definitions(definitions.exported(), file)
     for problem in definitions.problems:
@@ -97,7 +98,7 @@ def recover_users(session, data_dir, name, password):
     """
     from gomq_py.ctl import recover
     password = asked_password(password)
-    with _in_folder():
+    with in_folder():
         recover.recover_users(data_dir, name, password)
     if not session.out.quiet:
         click.echo(f"the users of {data_dir} begin anew with the administrator {name}")
@@ -113,7 +114,7 @@ def recover_definitions(session, data_dir):
     recover_queue brings them back.
     """
     from gomq_py.ctl import recover
-    with _in_folder():
+    with in_folder():
         recover.recover_definitions(data_dir)
     if not session.out.quiet:
         click.echo(f"the definitions of {data_dir} begin anew with the virtual host /")
@@ -129,7 +130,7 @@ def recover_queue(session, data_dir, folder, queue):
     The broker must be stopped. At its next boot the queue exists, with these messages.
     """
     from gomq_py.ctl import recover
-    with _in_folder():
+    with in_folder():
         arguments = recover.recover_queue(data_dir, folder, session.vhost, queue)
     if not session.out.quiet:
         told = ", ".join(f"{name}={value}" for name, value in arguments.items())

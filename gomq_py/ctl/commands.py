@@ -123,6 +123,9 @@ def _first_plain(args, options):
               default=AUTO, show_default=True, help="The broker's control socket, which takes no password.")
 @click.option("--cacert", type=click.Path(),
               help="File (PEM) of the authorities that vouch for the broker's certificate.")
+@click.option("--cert", type=click.Path(),
+              help="File (PEM) of a certificate of this client, for a broker that asks for one.")
+@click.option("--key", type=click.Path(), help="File (PEM) of its key, unless that is in the same file.")
 @click.option("--insecure", is_flag=True, help="Do not verify the certificate.")
 @click.option("-p", "--vhost", default="/", show_default=True, help="Virtual host.", shell_complete=VHOSTS)
 @click.option("-t", "--timeout", "timeout_s", type=Seconds(min_open=True), default=TIMEOUT_S,

@@ -44,8 +44,10 @@ class Findings:
         self.notes.append((path, text))
 
 
-def check_folder(root):
-    """Return Findings about a data folder. Raises FolderError if it is not one, or a broker uses it."""
+def check_folder(root, progress=lambda what, done, total: None):
+    """Return Findings about a data folder. ``progress``: an output.Progress. Raises FolderError if it is not
+    one, or a broker uses it.
+    """
     with held_folder(root):
         last_end = last_end_of(root)
         findings = Findings(last_end == STOPPED, listed_in(root))
@@ -62,7 +64,9 @@ def check_folder(root):
         ]
         owned = _Owned(root, bool(lost))
         queues = os.path.join(root, QUEUES)
-        for name in sorted(os.listdir(queues)) if os.path.isdir(queues) else ():
+        names = sorted(os.listdir(queues)) if os.path.isdir(queues) else []
+        for done, name in enumerate(names):
+            progress("checking", done, len(names))
             folder = os.path.join(queues, name)
             if not os.path.isdir(folder):
                 findings.noted(folder, "is no queue's folder")
@@ -105,7 +109,7 @@ class _Owned:
         elif any(inner.startswith("msgs.") for _, _, names in os.walk(folder) for inner in names):
             findings.damaged(
                 folder, "the definitions name no queue for it: the next boot moves it to set-aside, from "
-                "where gomq-py-ctl recover_queue gives its messages to a queue")
+                "where gomq-py-ctl recover gives its messages to a queue")
 
 
 def _check_log(path, findings, left):
@@ -229,7 +233,7 @@ def _head_of(content, pair, number, incarnation, findings):
             findings.noted(path, "no head: made in a run that ended before it was written")
         return None
     if head.number != number or (incarnation and head.incarnation[:8].hex() != incarnation):
-        count = _count_left(content, head, pair)
+        count = count_left(content, head, path)
         what = f"it holds segment {head.number} of queue {head.incarnation[:8].hex()}"
         if count:
             findings.damaged(
@@ -244,12 +248,13 @@ def _head_of(content, pair, number, incarnation, findings):
     return head
 
 
-def _count_left(content, head, pair):
-    """The number of messages of a msgs file that the acks file beside it does not ack."""
+def count_left(content, head, path):
+    """The number of messages of the msgs file at ``path`` that the acks file beside it does not ack."""
     runs = record.Acks().runs
     twin = head.twin(head_format.ACKS_MAGIC)
-    if "acks" in pair:
-        with open(pair["acks"], "rb") as file:
+    acks_path = os.path.join(os.path.dirname(path), os.path.basename(path).replace("msgs.", "acks.", 1))
+    if os.path.exists(acks_path):
+        with open(acks_path, "rb") as file:
             acks = file.read()
         if head_format.decode(acks, head_format.ACKS_MAGIC) == twin:
             runs = record.load_acks(acks, twin.seed).runs

@@ -7,6 +7,7 @@ import click
 
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import command
+from gomq_py.ctl.output import Progress
 from gomq_py.ctl.session import argument
 from gomq_py.ctl.topology import object_of
 
@@ -95,7 +96,30 @@ def _move_command(verb, text):
         wanted = {**_wanted(**options), "destination": destination}
         if destination_vhost is not None:
             wanted["destination_vhost"] = destination_vhost
-        session.out.fields(session.api.post("queues", session.vhost, queue, verb, body=wanted))
+        with Progress(session.out) as progress:
+            moved = progress.during(
+                verb, lambda: session.api.post("queues", session.vhost, queue, verb, body=wanted),
+                _look_at(session, verb, queue, wanted) if progress.is_shown else None)
+        session.out.fields(moved)
+
+
+def _look_at(session, verb, queue, wanted):
+    """Return a function that returns how many messages have left the queue, or come to the destination of a
+    copy, and of how many.
+    """
+    place = session.vhost, queue
+    if verb == "copy":
+        place = wanted.get("destination_vhost", session.vhost), wanted["destination"]
+
+    def waiting(*place):
+        return session.api.get("queues", *place).get("messages") or 0
+
+    try:
+        total = min(waiting(session.vhost, queue), wanted.get("count", sys.maxsize))
+        before = waiting(*place)
+    except APIError:
+        total = before = 0  # the request itself says what is wrong
+    return lambda: (abs(waiting(*place) - before), total)
 
 
 _move_command("move", "Move ready messages to another queue.")

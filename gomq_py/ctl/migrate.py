@@ -14,13 +14,19 @@ from gomq_py.broker.features.arguments import QUEUE_TYPE, STREAM
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import command
 from gomq_py.ctl.transfer import bring_in, definitions_of, from_other
+from gomq_py.diagnosis.difference import ACTING
 
 PREFIX = "migrate: "
 COLUMNS = ("vhost", "queue", "there", "here", "rate", "left", "state", "error")
+HELD_COLUMNS = ("component", "vhost", "name")
 # Seconds between two updates of the table.
 LOOK_S = 2.0
-# Queues that are not moved: their clients declare them again. Nor are streams, which are read, not emptied.
-_STAYS = ("exclusive", "auto_delete")
+# States of queues without a shovel.
+NOT_MOVED, ONLY_THERE, ONLY_HERE = "not moved", "only there", "only here"
+# Why a queue is not moved.
+OF_A_STREAM = "a stream is read, not emptied"
+AUTO_DELETE = "an auto-delete queue: its clients declare it"
+UNNAMED = "a name that begins with amq.: its client declares another one"
 
 
 @command("migrate")
@@ -45,91 +51,181 @@ def migrate(session, there, amqp, dry_run, no_import, back, once, finish):
 
     Definitions are imported, then a shovel for each queue brings its messages here, and a table counts the
     messages at the old broker and here. Move the publishers when you like, then the consumers; when the old
-    broker is empty, --finish deletes the shovels. Until then --back reverses them.
+    broker is empty, --finish deletes the shovels, and starts the old broker's own shovels and federation
+    here. Until then --back reverses them.
     """
-    moving = Migration(session.api, there, _with_login(amqp, there))
+    moving = Migration(session.api, there, _with_login(amqp, there), back)
+    definitions, held = (None, []) if back or no_import else _without_acting(definitions_of(there))
     if dry_run:
-        bring_in(session, definitions_of(there), True, ())
-        session.out.rows("Queues", moving.rows(), ("vhost", "queue", "there"))
-        return
-    if finish:
-        left = moving.finish()
-        if left:
-            session.out.rows("Not empty yet", left, COLUMNS)
-            raise APIError(
-                f"{len(left)} queues are not empty yet where their shovels take from: they stay", 409)
+        if definitions is not None:
+            bring_in(session, definitions, True, ())
+        _show_held(session, "Started by --finish", held)
+        session.out.rows("Queues", moving.rows(), ("vhost", "queue", "there", "here", "state", "error"))
+    elif finish:
+        _finish(session, moving, held)
+    else:
+        if definitions is not None:
+            # bring_in() reports refused entries; the queues are moved all the same
+            bring_in(session, definitions, False, (), leaves=False)
+        _show_held(session, "Started by --finish", held)
+        moving.start()
+        while True:  # until interrupted
+            session.out.rows("Moving", moving.rows(), COLUMNS)
+            if once:
+                return
+            sys.stdout.flush()
+            time.sleep(LOOK_S)
+
+
+def _without_acting(definitions):
+    """Return (definitions without shovels and upstreams, the parameters of these). They wait for --finish:
+    beside the old broker's they would take from its queues, too.
+    """
+    parameters = definitions.get("parameters") or []
+    held = [
+        entry for entry in parameters
+        if entry.get("component") in ACTING and not entry.get("name", "").startswith(PREFIX)]
+    rest = [entry for entry in parameters if entry.get("component") not in ACTING]
+    return {**definitions, "parameters": rest}, held
+
+
+def _show_held(session, title, held):
+    if held and session.out.form != "json":
+        session.out.rows(title, held, HELD_COLUMNS)
+
+
+def _finish(session, moving, held):
+    back = moving.back  # without the shovels nobody knows
+    left, stay = moving.finish()
+    if left:
+        session.out.rows("Not empty yet", left, COLUMNS)
+        raise APIError(
+            f"{len(left)} queue(s) not empty yet where messages are taken from: their shovels stay", 409)
+    if held and not back:
+        known = {_key_of(entry) for entry in session.api.get("parameters")}
+        held = [entry for entry in held if _key_of(entry) not in known]
+        bring_in(session, {"parameters": held}, False, (), leaves=False)
+        _show_held(session, "Started here: stop them at the old broker", held)
+    if not stay:
         session.out.said("nothing is left to move: the shovels are gone")
         return
-    if not (no_import or back):
-        # bring_in() reports refused entries; the queues are moved all the same
-        bring_in(session, definitions_of(there), False, (), leaves=False)
-    moving.start(back)
-    while True:  # until interrupted
-        session.out.rows("Moving", moving.rows(), COLUMNS)
-        if once:
-            return
-        sys.stdout.flush()
-        time.sleep(LOOK_S)
+    session.out.rows("Not moved", stay, COLUMNS)
+    place = "here" if back else "at the old broker"
+    session.out.said(f"the shovels are gone; {len(stay)} queue(s) keep messages {place}: see the table")
+
+
+def _key_of(entry):
+    return tuple(entry.get(field) for field in HELD_COLUMNS)
 
 
 class Migration:
-    """Moves queues between the brokers ``there`` and ``here`` (APIs), by shovels over ``uri_of(vhost)``."""
+    """Moves queues between the brokers ``there`` and ``here`` (APIs), by shovels over ``uri_of(vhost)``.
 
-    def __init__(self, here, there, uri_of):
+    ``back``: from here to there; also if an earlier run has made such shovels.
+    """
+
+    def __init__(self, here, there, uri_of, back=False):
         self._here, self._there, self._uri_of = here, there, uri_of
+        self._errors = {}  # of queues that cannot be made there
+        self._is_back_asked = back
 
-    def start(self, back):
-        """Create a shovel for each queue; if ``back``, one that moves messages back. Raises APIError."""
-        for queue in self.queues():
-            vhost, name = queue["vhost"], queue["name"]
-            here, there = f"amqp:///{quote(vhost, safe='')}", self._uri_of(vhost)
+    @property
+    def back(self):
+        """Whether messages are moved back."""
+        return self._is_back_asked or any(map(_is_back, self._shovels().values()))
+
+    def start(self):
+        """Create a shovel for each queue, and if messages move back each queue that is only here. Raises
+        APIError.
+        """
+        back = self._is_back_asked
+        here, there = _queues(self._here), _queues(self._there)
+        for (vhost, name), queue in (here if back else there).items():
+            if _why_not(queue) or back and (vhost, name) not in there and not self._make_there(queue):
+                continue
+            uris = [f"amqp:///{quote(vhost, safe='')}", self._uri_of(vhost)]
+            source, destination = uris if back else reversed(uris)
             value = {
-                "src-uri": here if back else there, "dest-uri": there if back else here,
+                "src-uri": source, "dest-uri": destination,
                 "src-queue": name, "dest-queue": name, "src-predeclared": True, "dest-predeclared": True,
                 "ack-mode": "on-confirm", "reconnect-delay": 1,
             }
             self._here.put("parameters", "shovel", vhost, PREFIX + name, body={"value": value})
 
-    def queues(self):
-        """The queues, as dicts, of the old broker whose messages can be moved."""
-        return sorted(
-            (
-                queue for queue in self._there.get("queues")
-                if not any(queue.get(key) for key in _STAYS) and queue.get("type") != STREAM
-                and (queue.get("arguments") or {}).get(QUEUE_TYPE) != STREAM
-            ), key=lambda queue: (queue["vhost"], queue["name"]))
+    def _make_there(self, queue):
+        """Make a queue at the old broker. Returns whether it has taken it."""
+        vhost, name = queue["vhost"], queue["name"]
+        body = {key: queue.get(key) for key in ("durable", "auto_delete", "arguments")}
+        try:
+            self._there.put("queues", vhost, name, body=body)
+        except APIError as error:
+            self._errors[vhost, name] = str(error)
+            return False
+        return True
 
     def rows(self):
-        """A dict for each queue: its messages at both brokers, messages a second, seconds left, and so on."""
-        shovels = {(one["vhost"], one["name"]): one for one in self._here.get("shovels")}
-        here = {(one["vhost"], one["name"]): one for one in self._here.get("queues")}
+        """A dict for each queue where messages are taken from: its messages at both brokers, messages a
+        second, seconds left, and so on.
+        """
+        shovels, back = self._shovels(), self.back
+        here, there = _queues(self._here), _queues(self._there)
+        source, target = (here, there) if back else (there, here)
         rows = []
-        for queue in self.queues():
-            key = queue["vhost"], queue["name"]
-            shovel = shovels.get((key[0], PREFIX + key[1]), {})
-            is_back = shovel.get("src_uri", "").startswith("amqp:///")
-            waiting_here = here.get(key, {}).get("messages_ready")
-            source = waiting_here if is_back else queue.get("messages_ready")
-            rate = shovel.get("rate") or 0
+        for key in sorted({*source, *shovels}):
+            queue, shovel = source.get(key, {}), shovels.get(key, {})
+            waiting, rate = queue.get("messages_ready"), shovel.get("rate") or 0
+            reason = _why_not(queue)
+            state, error = shovel.get("state"), shovel.get("error")
+            if not shovel and reason:
+                state, error = NOT_MOVED, reason
+            elif not shovel and key not in target:
+                state, error = ONLY_HERE if back else ONLY_THERE, self._errors.get(key)
             rows.append({
-                "vhost": key[0], "queue": key[1], "there": queue.get("messages_ready"), "here": waiting_here,
-                "rate": round(rate), "left": _left(source, rate), "state": shovel.get("state"),
-                "error": shovel.get("error"), "source": queue.get("messages") if not is_back else here.get(
-                    key, {}).get("messages"),
+                "vhost": key[0], "queue": key[1], "there": there.get(key, {}).get("messages_ready"),
+                "here": here.get(key, {}).get("messages_ready"), "rate": round(rate),
+                "left": _left(waiting, rate) if shovel else None, "state": state, "error": error,
+                "source": queue.get("messages") if queue else 0,
             })
         return rows
 
     def finish(self):
-        """Delete shovels whose source is empty; returns the rows() of the remaining ones. Raises APIError."""
-        left = []
+        """Delete shovels whose source is empty. Returns (rows() of queues that are not empty, rows() of those
+        that are not moved and have messages). Raises APIError.
+        """
+        left, stay = [], []
+        shovels = self._shovels()
         for row in self.rows():
-            if row["state"] is None:
-                continue
-            if row["source"] != 0:  # None: messages not counted yet
-                left.append(row)
-            else:
-                self._here.delete("parameters", "shovel", row["vhost"], PREFIX + row["queue"])
-        return left
+            key, is_empty = (row["vhost"], row["queue"]), row["source"] == 0  # None: not counted yet
+            if row["state"] == NOT_MOVED:
+                stay += [] if is_empty else [row]
+            elif not is_empty:
+                left.append({**row, "state": row["state"] or "no shovel"})
+            elif key in shovels:
+                self._here.delete("parameters", "shovel", key[0], PREFIX + key[1])
+        return left, stay
+
+    def _shovels(self):
+        return {
+            (one["vhost"], one["name"].removeprefix(PREFIX)): one for one in self._here.get("shovels")
+            if one["name"].startswith(PREFIX)}
+
+
+def _queues(api):
+    """Return {(vhost, name): queue} of a broker, without exclusive queues, which leave with their clients."""
+    return {(one["vhost"], one["name"]): one for one in api.get("queues") if not one.get("exclusive")}
+
+
+def _why_not(queue):
+    """Why a queue's messages are not moved, or ""."""
+    if STREAM in (queue.get("type"), (queue.get("arguments") or {}).get(QUEUE_TYPE)):
+        return OF_A_STREAM
+    if queue.get("auto_delete"):
+        return AUTO_DELETE
+    return UNNAMED if queue.get("name", "").startswith("amq.") else ""
+
+
+def _is_back(shovel):
+    return shovel.get("src_uri", "").startswith("amqp:///")
 
 
 def _left(waiting, rate):

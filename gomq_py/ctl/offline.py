@@ -181,6 +181,22 @@ class Definitions:
         return binding["to"] == "queue" and queue is not None and self._kinds.is_state(queue["arguments"])
 
 
+def names_in_log(path):
+    """Return ({(vhost, queue)} that a log of definitions has named, {vhost}). Raises OSError, LogError."""
+    names, vhosts = set(), set()
+    with open(path, "rb") as file:
+        scan = LogScan(path, file.read())
+    for payload in scan:
+        with contextlib.suppress(RecordError):
+            record = read_record(payload, records.SHAPES)
+            if record["op"] == "vhost":
+                vhosts.add(text(record["name"]))
+            elif "vhost" in record and "name" in record:
+                vhost, name = text(record["vhost"]), text(record["name"])
+                names.update(((vhost, name), (vhost, f"amq.delayed-{name}")))
+    return names, vhosts
+
+
 def _vhost(name, record):
     kind = record.get("default_queue_type") or CLASSIC  # logs of earlier versions have none
     facts = metadata(

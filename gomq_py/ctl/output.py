@@ -1,8 +1,13 @@
 """Output: prints lists as aligned tables, tab separated lines or JSON to standard output."""
+import contextlib
 import json
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import click
+
+from gomq_py.ctl.api import APIError
 
 # rabbitmqctl's name of a column -> the field of the API, where they differ.
 FIELDS = {
@@ -10,6 +15,8 @@ FIELDS = {
     "queue_name": "queue.name", "channel_pid": "channel_details.name",
 }
 _NOTHING = object()
+# A command that is quicker shows no bar; between two looks how far a request is.
+SHOWN_AFTER_S, LOOK_S = 1.0, 0.5
 
 
 class Output:
@@ -70,6 +77,50 @@ class Output:
         except UnicodeEncodeError:  # a name that the terminal's encoding, or any, cannot hold
             text = json.dumps(value, indent=indent)
         sys.stdout.write(text + "\n")
+
+
+class Progress:
+    """A bar on standard error that shows how far a command is, once it takes longer than a second. A context
+    manager, within which it is called. Shows nothing if that is no terminal or ``out``, an Output, is quiet.
+    """
+
+    def __init__(self, out):
+        self.is_shown = sys.stderr.isatty() and not out.quiet
+        self._shown_from_s = time.monotonic() + SHOWN_AFTER_S
+        self._bar, self._what = None, ""
+
+    def __call__(self, what, done, total):
+        """Show that ``done`` of ``total`` is done of the step ``what``, such as "copying"."""
+        if not self.is_shown or self._bar is None and time.monotonic() < self._shown_from_s:
+            return
+        if what != self._what:
+            self._end()
+            self._what = what
+            self._bar = click.progressbar(length=max(total, 1), label=what, file=sys.stderr).__enter__()
+        self._bar.length = max(total, 1)
+        self._bar.update(max(0, min(done, self._bar.length) - self._bar.pos))
+
+    def during(self, what, call, look):
+        """Return ``call()``, one long request, made in a thread; meanwhile show ``look()``, (done, total)."""
+        if not self.is_shown:
+            return call()
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(call)
+            while not wait([answer], LOOK_S).done:
+                with contextlib.suppress(APIError, LookupError):  # it decides nothing
+                    self(what, *look())
+            return answer.result()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._end()
+
+    def _end(self):
+        if self._bar is not None:
+            self._bar.__exit__(None, None, None)
+            self._bar = None
 
 
 def path_of(column):

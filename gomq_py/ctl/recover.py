@@ -1,9 +1,13 @@
-"""Recover: replaces lost files of a data folder, and gives messages in set-aside/ to a queue.
+"""Recover: replaces lost files of a data folder, names the queues of folders in set-aside/, and gives their
+messages to a queue.
 
 Writes only into the folder of a stopped broker, and never over readable data.
 """
+import contextlib
 import os
 import re
+import shutil
+from collections import Counter
 
 from gomq_py.auth import passwords
 from gomq_py.auth.labels import check_user_name
@@ -12,19 +16,24 @@ from gomq_py.broker.features.feature import STREAM
 from gomq_py.broker.features.feature import QUORUM
 from gomq_py.broker.features.queue_type import MAX_PRIORITY, QUEUE_TYPE
 from gomq_py.content.fields import encode_table
-from gomq_py.ctl.offline import Definitions, FolderError, held_folder
+from gomq_py.ctl.fsck import count_left
+from gomq_py.ctl.offline import Definitions, FolderError, held_folder, names_in_log
 from gomq_py.errors import Refused
 from gomq_py.storage.disk import atomic_file
 from gomq_py.storage.disk.data_dir import (
-    DEFINITIONS, QUEUES, SET_ASIDE, USERS, forget_log_left, make_place, move_aside, queue_id,
+    DEFINITIONS, QUEUES, SET_ASIDE, USERS, DataDir, forget_log_left, make_place, move_aside, queue_id,
 )
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format.log import LogError, LogScan, encode_log
+from gomq_py.storage.format.record import HEADER_BYTES, RecordScanner
 from gomq_py.storage.logs.framed_log import FramedLog
 from gomq_py.storage.stores import stream_offsets
 
 DEFAULT_VHOST = "/"
+RECOVERED = "recovered"
+# Messages of a segment whose routing keys are looked at for the queue's name.
+NAMED_MOST = 100
 _SEGMENT = re.compile(r"(msgs|acks)\.\d{10}")
 _LEVEL = re.compile(r"level\.(\d{3})")
 _MAGIC = {"msgs": head_format.MSGS_MAGIC, "acks": head_format.ACKS_MAGIC}
@@ -89,6 +98,85 @@ def recover_queue(root, folder, vhost, queue):
             "op": "queue", "vhost": vhost, "name": queue, "auto_delete": False, "arguments": arguments,
             "incarnation": incarnation, "paused": False})
         return arguments
+
+
+def lend(folder, root, user, password):
+    """Copy a folder of set-aside/ into the new data folder ``root``, of a broker with this user, whose queue
+    RECOVERED then has the messages. Returns the queue's arguments, a dict. Raises FolderError, OSError.
+    """
+    folder = os.path.abspath(folder)
+    if not os.path.isdir(folder):
+        raise FolderError(f"{folder} is no folder: give one in {SET_ASIDE}/")
+    _what_was(folder)
+    with DataDir(root):
+        pass
+    recover_definitions(root)
+    recover_users(root, user, password)
+    kept = os.path.join(root, SET_ASIDE)
+    os.mkdir(kept)
+    shutil.copytree(folder, os.path.join(kept, os.path.basename(folder)))
+    return recover_queue(root, os.path.basename(folder), DEFAULT_VHOST, RECOVERED)
+
+
+def is_stream(arguments):
+    """Whether a queue with these arguments is a stream."""
+    return arguments.get(QUEUE_TYPE) == STREAM
+
+
+def list_set_aside(root):
+    """Return a dict for each folder in set-aside/ of a data folder, whose broker may run: its name, the vhost
+    and the name of its queue, or None where nothing there names it, and the number of its messages.
+
+    A folder's name begins with a digest of both: names are looked for in the definitions, also in those set
+    aside, and in the routing keys of messages sent to the default exchange.
+    """
+    kept = os.path.join(root, SET_ASIDE)
+    found = sorted(os.listdir(kept)) if os.path.isdir(kept) else []
+    folders = [name for name in found if os.path.isdir(os.path.join(kept, name))]
+    logs = [os.path.join(root, DEFINITIONS), *(
+        os.path.join(place, name) for place in (root, kept) if os.path.isdir(place)
+        for name in sorted(os.listdir(place)) if name.startswith(f"{DEFINITIONS}."))]
+    known, vhosts = set(), {DEFAULT_VHOST}
+    for path in logs:
+        with contextlib.suppress(OSError, LogError):
+            names, places = names_in_log(path)
+            known |= names
+            vhosts |= places
+    ids = {queue_id(*key): key for key in known}
+    return [_set_aside(os.path.join(kept, name), ids, vhosts) for name in folders]
+
+
+def _set_aside(folder, ids, vhosts):
+    name = os.path.basename(folder)
+    wanted = name.partition(".")[0]
+    count, keys = _content_of(folder)
+    own = ids.get(wanted) or next(
+        ((vhost, key) for key, _ in keys.most_common() for vhost in vhosts if queue_id(vhost, key) == wanted),
+        (None, None))
+    return {"folder": name, "vhost": own[0], "queue": own[1], "messages": count}
+
+
+def _content_of(folder):
+    """Return (the number of messages in a folder that are not acknowledged, a Counter of the routing keys of
+    those sent to the default exchange).
+    """
+    count, keys = 0, Counter()
+    for inner, _, names in os.walk(folder):
+        for path in (os.path.join(inner, name) for name in names if name.startswith("msgs.")):
+            with open(path, "rb") as file:
+                content = file.read()
+            head = head_format.decode(content, head_format.MSGS_MAGIC)
+            if head is None:
+                continue
+            count += count_left(content, head, path)
+            scanner = RecordScanner(content, head_format.HEAD_BYTES, len(content), head.seed)
+            for _ in range(NAMED_MOST):
+                if not scanner.next():
+                    break
+                at = scanner.position + HEADER_BYTES
+                if not content[at]:  # the default exchange has the empty name
+                    keys[content[at + 2:at + 2 + content[at + 1]].decode("utf-8", "surrogateescape")] += 1
+    return count, keys
 
 
 def _lost_log(root, name, otherwise):

@@ -59,12 +59,14 @@ class AdminSession:
 
 def make_session(
     uri=None, hostname=None, port=None, scheme=None, user="guest", password=None, password_file=None,
-    control_unix_path=control.AUTO, insecure=False, cacert=None, vhost="/", form="table", quiet=False,
-    node=None, timeout_s=TIMEOUT_S,
+    control_unix_path=control.AUTO, insecure=False, cacert=None, cert=None, key=None, vhost="/", form="table",
+    quiet=False, node=None, timeout_s=TIMEOUT_S,
 ):
     """Make the AdminSession for the options of the command group. Raises APIError."""
     if not vhost:
         raise APIError("--vhost is empty: a virtual host has a name")
+    if key and not cert:
+        raise APIError("--key is the key of a certificate: give --cert, too")
     if password_file is not None:
         password = password_file.readline().rstrip("\n")
     if hostname or port or scheme:
@@ -72,7 +74,9 @@ def make_session(
 
     def connect():
         unix_path = "" if uri else _control_socket(control_unix_path)
-        return API(uri or DEFAULT_URI, user, password or "guest", unix_path, not insecure, timeout_s, cacert)
+        return API(
+            uri or DEFAULT_URI, user, password or "guest", unix_path, not insecure, timeout_s, cacert,
+            (cert, key) if cert else None)
 
     return AdminSession(connect, Output(form, quiet), vhost)
 

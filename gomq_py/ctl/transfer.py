@@ -10,9 +10,11 @@ import click
 from gomq_py.ctl.api import API, APIError
 from gomq_py.ctl.commands import command
 from gomq_py.diagnosis.difference import Difference
-from gomq_py.ctl.output import shown
+from gomq_py.ctl.output import Progress, shown
 
 OUTPUT_FILE = click.Path(dir_okay=False, allow_dash=True)
+# Lists whose entries an import is slow with; clients see how many there are.
+COUNTED = ("exchanges", "queues")
 _OF_EXCHANGES = "name", "vhost", "type", "durable", "auto_delete", "internal", "arguments"
 
 
@@ -76,7 +78,7 @@ def from_other(place):
                 from_password = from_password_file.readline().rstrip("\n")
             there = API(
                 source, from_user, from_password or "guest", verify=session.api.verify,
-                authorities=session.api.authorities)
+                authorities=session.api.authorities, certificate=session.api.certificate)
             return function(session, there, **options)
 
         return run
@@ -119,6 +121,16 @@ def _add_internal(exchanges, other):
             exchanges.append({key: entry[key] for key in _OF_EXCHANGES if key in entry})
 
 
+def _look_at(session, definitions):
+    """Return a function that returns how many exchanges and queues have come, and how many come."""
+    def count():
+        totals = session.api.get("overview")["object_totals"]
+        return sum(totals[kind] for kind in COUNTED)
+
+    total, before = sum(len(definitions.get(kind) or ()) for kind in COUNTED), count()
+    return lambda: (count() - before, total)
+
+
 def bring_in(session, definitions, dry_run, where, leaves=True):
     """Import definitions and print a report; in a dry run, only print what would change. Raises APIError.
 
@@ -133,7 +145,11 @@ def bring_in(session, definitions, dry_run, where, leaves=True):
         rows = list(Difference(here, definitions, types).rows())
         session.out.rows("What an import would do", rows, ("action", "kind", "vhost", "name", "note"))
         return
-    report = session.api.post("definitions", *where, body=definitions, query={"report": "true"}) or {}
+    with Progress(session.out) as progress:
+        report = progress.during(
+            "importing",
+            lambda: session.api.post("definitions", *where, body=definitions, query={"report": "true"}) or {},
+            _look_at(session, definitions) if progress.is_shown else None)
     if session.out.form == "json":
         session.out.json(report)
     else:

@@ -23,6 +23,9 @@ DEFAULT_VHOST = "/"
 QUORUM_NOTE = "quorum: becomes a durable queue of this node, with the delivery limit of quorum queues"
 MIRROR_NOTE = "mirroring keys are kept and have no effect: queues are on this node alone"
 RESERVED_NOTE = "names that begin with amq. are the broker's own"
+# Parameters, and keys of policies, that have the broker act by itself.
+ACTING = ("shovel", "federation-upstream", "federation-upstream-set")
+RUNS_NOTE = "would run at once, beside the other broker's"
 NO_VHOST_NOTE = f"names no vhost: goes into {DEFAULT_VHOST}"
 
 
@@ -41,6 +44,9 @@ class Difference:
         self._vhosts, self._users = (
             {entry.get("name") for side in (here, there) for entry in side.get(kind) or ()}
             for kind in ("vhosts", "users"))
+        self._has_upstreams = any(
+            entry.get("component") in ACTING for side in (here, there)
+            for entry in side.get("parameters") or ())
 
     def rows(self):
         """Yield {action, kind, vhost, name, note} for each entry of ``there``, by what an import would do
@@ -76,6 +82,8 @@ class Difference:
     def _row(self, kind, entry, mine):
         changed = [] if mine is None else _changed(mine, entry)
         notes = list(_notes(kind, entry, self._is_whole))
+        if (mine is None or changed) and self._acts(kind, entry):
+            notes.append(RUNS_NOTE)
         if changed:
             notes.insert(
                 0,
@@ -94,6 +102,13 @@ class Difference:
                 "action": action, "kind": kind, "vhost": entry.get("vhost", ""), "name": _name(kind, entry),
                 "note": "; ".join(notes),
             }
+
+    def _acts(self, kind, entry):
+        """Whether a parameter or policy has the broker act by itself; for policies, if there are upstreams.
+        """
+        if kind == "policies":
+            return self._has_upstreams and not set(ACTING).isdisjoint(entry.get("definition") or {})
+        return kind == "parameters" and entry.get("component") in ACTING
 
     def _refusal(self, kind, entry):
         vhost = entry.get("vhost", DEFAULT_VHOST)

@@ -39,7 +39,7 @@ class Management:
 
     def __init__(
         self, broker, hub, settings, listeners, serving, options, shovels=None, federation=None,
-        cluster_figures=dict, change_cluster=_change_nothing,
+        cluster_figures=dict, change_cluster=_change_nothing, backup=None,
     ):
         """``listeners()`` returns the open listeners of this process; ``hub`` has the connected clients.
 
@@ -49,6 +49,7 @@ class Management:
                                         or None
             cluster_figures()           returns the answer to /api/cluster
             change_cluster(what)        carries out an operator's request (cluster.elected)
+            backup()                    returns the cluster.backup.Backup
         """
         self._upgrades = Upgrades(settings, serving, hub, options)
         interval_s, log_source = settings.stats_interval / 1000, Waker()
@@ -58,7 +59,7 @@ class Management:
             Index(hub.timers, interval_s),
             Feed(broker.events), shovels, federation, Doctor(),
             LogRing(partial(_wake, log_source, threading.get_native_id())), log_source, cluster_figures,
-            change_cluster)
+            change_cluster, backup)
         self._recorder = Recorder(rates, self._node, hub.spawn)
         hub.at_close(self._node.index.close)
         self._apps = {}
@@ -139,13 +140,14 @@ class Node:
         federation            a federation.supervisor.Federation, or None
         doctor                a http.doctor.Doctor
         log, log_source       a LogRing, and the Waker of the log's followers
-        cluster_figures(), change_cluster()
+        cluster_figures(), change_cluster(), backup()
                               see Management
     """
 
     def __init__(
         self, broker, clients, settings, listeners, name, rates, index, feed, shovels=None, federation=None,
         doctor=None, log=None, log_source=None, cluster_figures=dict, change_cluster=_change_nothing,
+        backup=None,
     ):
         self.broker = broker
         self.clients = clients
@@ -161,6 +163,7 @@ class Node:
         self.log_source = log_source
         self.cluster_figures = cluster_figures
         self.change_cluster = change_cluster
+        self.backup = backup
         self.name = name
         self.started_monotonic = time.monotonic()
 

@@ -8,8 +8,8 @@ from unittest import mock
 from click.testing import CliRunner
 
 from gomq_py.ctl import (  # noqa: F401  (their commands register themselves)
-    access, checks, cluster, diagnostics, limits, links, listings, messages, migrate, node, simple, topology,
-    transfer, watch,
+    access, backup, checks, cluster, diagnostics, limits, links, listings, messages, migrate, node, set_aside,
+    simple, topology, transfer, watch,
 )
 from gomq_py.ctl.commands import ctl
 from tests.support.broker_process import ROOT

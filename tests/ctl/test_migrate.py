@@ -2,6 +2,7 @@
 
 From another gomq-py here, as from a RabbitMQ: the APIs are the same.
 """
+import json
 from functools import partial
 
 import pika
@@ -77,7 +78,8 @@ def make_queue(broker):
 
 
 def rows_of(finished):
-    return {row["queue"]: row for row in data(finished)}
+    """The rows of the last table."""
+    return {row["queue"]: row for row in json.loads(finished.stdout.splitlines()[-1])}
 
 
 def test_publishers_move_then_consumers_and_every_message_is_handled(brokers, migrate):
@@ -126,6 +128,83 @@ def test_shovels_stay_while_something_is_left_and_no_password_is_told(brokers, m
     assert finished.returncode == 1 and "not empty yet" in finished.stderr
     shown = migrate("--once", "--no-import")
     assert "guest:guest" not in finished.stdout + finished.stderr + shown.stdout + shown.stderr
+
+
+def publish(broker, queue, count, **declared):
+    client = Client(broker)
+    client.channel.queue_declare(queue, **declared)
+    for _ in range(count):
+        client.channel.basic_publish("", queue, b"x", pika.BasicProperties(delivery_mode=2))
+    wait_until(lambda: counted(broker, queue) == count)
+    return client
+
+
+def counted(broker, queue):
+    """The messages of a queue as lists show them, which count now and then."""
+    return requests.get(
+        f"{broker.http_url}/api/queues/%2F/{queue}", auth=("guest", "guest"), timeout=in_time(30)
+    ).json().get("messages")
+
+
+def test_what_is_not_moved_is_named_by_the_table_and_at_the_end(brokers, migrate):
+    old, _ = brokers
+    publish(old, "log", 3, durable=True, arguments={"x-queue-type": "stream"})
+    publish(old, "passing", 2, auto_delete=True)
+
+    rows = rows_of(migrate("--once"))
+    assert {name: row["state"] for name, row in rows.items()} == {"log": "not moved", "passing": "not moved"}
+    assert rows["log"]["error"] == "a stream is read, not emptied" and rows["log"]["there"] == 3
+
+    finished = migrate("--finish")
+    assert rows_of(finished).keys() == {"log", "passing"}
+    assert "nothing is left" not in finished.stdout + finished.stderr
+
+
+def test_a_queue_that_is_only_here_is_made_there_on_the_way_back(brokers, migrate):
+    old, new = brokers
+    make_queue(old)
+    done(migrate("--once"))
+    publish(new, "late", 1, durable=True, arguments={"x-max-length": 10})
+    publish(new, "news", 1, durable=True, arguments={"x-queue-type": "stream"})
+
+    left = migrate("--back", "--finish")
+    assert left.returncode == 1 and rows_of(left)["late"]["state"] == "only here"
+    planned = rows_of(migrate("--back", "--dry-run"))
+    assert planned["late"]["here"] == 1 and planned["late"]["state"] == "only here"
+    assert planned["news"]["state"] == "not moved"
+
+    done(migrate("--back", "--once"))
+    wait_until(lambda: counted(old, "late") == 1)
+    wait_until(lambda: migrate("--finish").returncode == 0)
+    made, = [one for one in data(Runner(old.http_url)("-f", "json", "list_queues", "name", "arguments"))
+             if one["name"] == "late"]
+    assert made["arguments"] == {"x-max-length": 10}
+
+
+def names_of(command):
+    """The names of a broker's parameters, without those of the move."""
+    names = {one["name"] for one in data(command("-f", "json", "list_parameters"))}
+    return {name for name in names if not name.startswith("migrate: ")}
+
+
+def test_the_old_brokers_shovels_and_upstreams_run_here_from_the_end_on(brokers, migrate):
+    """An import starts them at once; so a dry run says."""
+    old, new = brokers
+    there, here = Runner(old.http_url), Runner(new.http_url)
+    client = publish(old, "jobs", 1, durable=True)
+    value = {"src-uri": "amqp:///%2F", "dest-uri": "amqp:///%2F", "src-queue": "a", "dest-queue": "b"}
+    done(there("set_parameter", "shovel", "mine", json.dumps(value)))
+    done(there("set_parameter", "federation-upstream", "up", '{"uri": "amqp://127.0.0.1:1"}'))
+    done(there("set_policy", "copies", "^f\\.", '{"federation-upstream": "up"}'))
+
+    would = data(here("-f", "json", "import", "--from", old.http_url, "--dry-run"))
+    assert {row["name"] for row in would if "would run at once" in row["note"]} == {"mine", "up", "copies"}
+    done(migrate("--once"))
+    assert names_of(here) == set()
+
+    client.channel.queue_purge("jobs")
+    wait_until(lambda: migrate("--finish").returncode == 0)
+    assert names_of(here) == {"mine", "up"}
 
 
 @pytest.mark.parametrize("uri", [

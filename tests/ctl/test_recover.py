@@ -10,7 +10,7 @@ from gomq_py.ctl.offline import Definitions
 from gomq_py.mqtt.model.session_kind import QOS2_STORE
 from gomq_py.storage.disk.data_dir import queue_id
 from gomq_py.storage.message import Message
-from tests.ctl.running import Runner, commands, done, in_process
+from tests.ctl.running import Runner, commands, data, done, in_process
 from tests.support.broker_process import ROOT, BrokerProcess
 from tests.support.node import Node
 from tests.support.reading import get
@@ -82,6 +82,38 @@ def test_lost_users_and_definitions_are_begun_anew_and_all_messages_come_back(fo
         bodies.add(bytes(message.get_body()))
     assert bodies == {b"jobs", b"delayed", b"session"}
     node.stop()
+
+
+def test_messages_in_set_aside_have_their_queues_name_and_go_to_a_queue_of_a_running_broker(folder):
+    ctl = Runner("")
+    (folder / "definitions").unlink()
+    done(ctl("recover_definitions", str(folder), bare=True))
+    with BrokerProcess(folder, http_port=0) as broker:
+        ctl = Runner(f"http://127.0.0.1:{broker.ports['http']}")
+        rows = data(ctl("-f", "json", "list_set_aside", str(folder)))
+        row, = [row for row in rows if row["queue"] == "jobs"]
+        done(ctl("create_queue", "found"))
+
+        finished = ctl("recover", str(folder / "set-aside" / row["folder"]), "--to", "found")
+
+        assert finished.stderr.startswith(f"{COUNT} of {COUNT} messages of "), finished.stderr
+        found = data(ctl("-f", "json", "get", "found", "--count", str(COUNT + 1)))
+        assert [one["payload"] for one in found] == ["jobs"] * COUNT
+        assert data(ctl("-f", "json", "list_shovels")) == []
+    assert row["vhost"] == "/" and row["messages"] == COUNT
+    assert {row["queue"] for row in rows} == {"jobs", "unknown"}
+    assert (folder / "set-aside" / row["folder"]).is_dir()
+
+
+def test_the_definitions_that_were_set_aside_name_queues_too(folder):
+    kept = folder / "set-aside" / f"{queue_id('/', 'amq.delayed-later')}.0123456789abcdef.0"
+    kept.mkdir(parents=True)
+    (folder / "definitions").rename(folder / "set-aside" / "definitions.0")
+    done(Runner("")("recover_definitions", str(folder), bare=True))
+
+    row, = data(Runner("")("-f", "json", "list_set_aside", str(folder), bare=True))
+
+    assert row == {"folder": kept.name, "vhost": "/", "queue": "amq.delayed-later", "messages": 0}
 
 
 def test_what_the_commands_refuse_is_one_line_that_says_why(folder):

@@ -231,6 +231,7 @@ OTHERS = {
         "rebalance/queues",
         "nodes/gc_collect",
         "nodes/{name}/gc_collect",
+        "backup",
         "cluster/accept-damage",
         "cluster/adopt",
         "cluster/transfer-leadership",

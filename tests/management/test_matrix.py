@@ -24,6 +24,7 @@ NEEDS = (
     ("*", "/api/auth/hash_password", "management"), ("GET", "/api/auth/attempts", "monitoring"),
     ("DELETE", "/api/auth/attempts", "administrator"),
     ("PUT", "/api/cluster-name", "administrator"),
+    ("*", "/api/backup", "administrator"),
     ("GET", "/api/cluster$", "monitoring"), ("POST", "/api/cluster/", "administrator"),
     ("DELETE", "/api/cluster/", "administrator"),
     ("*", "/api/(feature-flags|deprecated-features)", "administrator"),

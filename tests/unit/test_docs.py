@@ -8,8 +8,8 @@ from gomq_py.broker.exchanges.federation_upstream import FederationUpstreamExcha
 from gomq_py.broker.exchanges.types import COMPARED_ARGUMENTS, EXCHANGE_TYPES
 from gomq_py.broker.features import table
 from gomq_py.ctl import (  # noqa: F401 (each registers its commands)
-    access, checks, cluster, commands, diagnostics, limits, links, listings, messages, migrate, node, simple,
-    topology, transfer, watch,
+    access, backup, checks, cluster, commands, diagnostics, limits, links, listings, messages, migrate, node,
+    set_aside, simple, topology, transfer, watch,
 )
 from tests.conformance.mqtt import page as conformance
 from tests.docs import CONFORMANCE, PAGE, TABLES, page_as_it_should_be

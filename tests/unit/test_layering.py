@@ -142,14 +142,18 @@ MAP = {
     # "": the version
     "ctl": {
         "storage.format", "broker.features", "config", "salted_hash", "diagnosis", "ctl.fsck", "ctl.offline",
-        "ctl.recover", "observability", "",
+        "ctl.recover", "ctl.backup_folder", "observability", "",
+    },
+    # a follower that leaves
+    "ctl.backup_folder": {
+        "cluster", "cluster.wire", "storage", "storage.disk", "ctl.offline", "errors", "",
     },
     # mqtt.wire: how properties of MQTT are read
     "spark": {"client", "content", "errors", "storage.format", "mqtt.wire", ""},
     "pipeline": {"spark", "build_info", ""},
     "ctl.recover": {
         "storage.disk", "storage.logs", "storage.stores", "storage.format", "broker.features", "auth",
-        "ctl.offline", "content", "errors",
+        "ctl.offline", "ctl.fsck", "content", "errors",
     },
     "ctl.fsck": {"storage.disk", "storage.stores", "storage.format", "ctl.offline"},
     # reads a folder with what wrote it
@@ -184,6 +188,7 @@ LIBRARIES = {
     "cluster.etcd": {"gevent", "h11"},
     "octets": {"crc32c"},
     "ctl": {"click"},
+    "ctl.backup_folder": {"gevent"},
     "dispatcher.__main__": {"gevent"},
     "dispatcher.greenlets": {"gevent"},
     "dispatcher.metrics": {"prometheus_client"},

@@ -6,7 +6,7 @@ import os
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
-_WAY_BACK = "'gomq-py-ctl recover_queue' gives its messages to a queue"
+_WAY_BACK = "'gomq-py-ctl recover' gives its messages to a queue"
 
 
 def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):

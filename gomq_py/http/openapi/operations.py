@@ -89,6 +89,10 @@ OPERATIONS = {
     ("doctor.examine", "GET"): shows(record({"findings": some(ref("Finding"))})),
     ("closed.list_closed", "GET"): shows(some(ref("Closed")), ("kind", "name")),
     ("cluster.cluster", "GET"): shows(ref("Cluster")),
+    ("backup.show_backup", "GET"): shows(record({
+        "state": TEXT, "done_bytes": COUNT, "total_bytes": COUNT})),
+    ("backup.begin_backup", "POST"): shows(record({
+        "host": TEXT, "port": COUNT, "secret": TEXT, "id": TEXT})),
     ("cluster.accept_damage", "POST"): does(),
     ("cluster.adopt", "POST"): does(),
     ("cluster.forget_node", "DELETE"): does(),

@@ -11,13 +11,30 @@ from gomq_py.observability.log import logger
 from gomq_py.storage.errors import DataDirError
 
 LOG = logger("storage")
+# What files tell a register: see replication.Replicator.
+VERBS = (
+    "created", "folder_created", "appended", "overwritten", "resized", "renamed", "unlinked",
+    "folder_removed", "flushing", "flushed",
+)
 
 
 class NullRegister:
-    """The register of a broker without replicators: notes nothing."""
+    """The register of a broker without replicators: notes nothing, but while a replicator is attached."""
 
     replicators = ()
-    told = 0
+    told = 0  # also while a replicator is attached: no promise waits for that one
+
+    def attach(self, replicator):
+        """Report changes to ``replicator`` from now on. Returns the LateRegister that does so, to be filled.
+        """
+        register = LateRegister((replicator,))
+        for verb in ("replicators", "id_of", *VERBS):
+            setattr(self, verb, getattr(register, verb))
+        return register
+
+    def detach(self, replicator):
+        """Note nothing any more."""
+        vars(self).clear()
 
     def ignore(self, *arguments):
         """Do nothing."""
@@ -58,24 +75,26 @@ class Register:
         self.paths.clear()
         self.folders.clear()
         self._ids.clear()
-        for folder, folders, names in os.walk(root):
-            if folder == root:
-                folders[:] = [name for name in folders if name not in left_out]
-                names = [name for name in names if name not in left_out]
-            for path in [os.path.join(folder, name) for name in (*folders, *names)]:
-                mode = os.lstat(path).st_mode
-                if stat.S_ISLNK(mode):
-                    raise DataDirError(
-                        f"{path} is a link: a broker with followers needs one folder, without links. Mount "
-                        "the other disk there instead")
-                if stat.S_ISDIR(mode):
-                    self.folders[path] = None
-                elif stat.S_ISREG(mode):  # ctl's socket is none
-                    self._add(path)
+        for path, is_folder in listing(root, left_out):
+            if is_folder:
+                self.folders[path] = None
+            else:
+                self._add(path)
         former, self._former_ids = self._former_ids, {}
         if former and former != self._ids:
             LOG.error("%s has other files than the leader that it was copied from", root)
             self._tell("diverged")
+
+    is_filling = False
+
+    def attach(self, replicator):
+        """Report changes to one more replicator from now on. Returns this register."""
+        self.replicators = (*self.replicators, replicator)
+        return self
+
+    def detach(self, replicator):
+        """Report no more changes to a replicator."""
+        self.replicators = tuple(one for one in self.replicators if one is not replicator)
 
     def id_of(self, path):
         """The id of the file with this path; 0 if it is not in the register."""
@@ -175,3 +194,78 @@ class Register:
             file_id = self._ids.pop(path)
             renamed = self.paths[file_id] = target + path[len(source):]
             self._ids[renamed] = file_id
+
+
+class LateRegister(Register):
+    """A register that begins while the folder is in use. While ``is_filling``, the caller reports what a
+    listing has found, and no replicator may have a copy yet; then a change of an unknown file means
+    ``diverged``. Threads may report a change that they had made before the listing.
+    """
+
+    def __init__(self, replicators):
+        super().__init__(replicators)
+        self.is_filling = True
+
+    def found(self, path, is_folder):
+        """Register a file or folder of the listing, if it is still there. Does not block for long."""
+        if is_folder:
+            if os.path.isdir(path):
+                self.folders[path] = None
+        elif path not in self._ids and os.path.lexists(path):
+            self._add(path)
+
+    def created(self, path, size):
+        if path in self._ids:  # listed before it was reported
+            super().unlinked(path, self._ids[path])
+        super().created(path, size)
+
+    def folder_created(self, path):
+        if path not in self.folders:
+            super().folder_created(path)
+
+    def folder_removed(self, path):
+        if path in self.folders:
+            super().folder_removed(path)
+
+    def renamed(self, source, target, file_id):
+        is_known = self._still(file_id, source) or source in self.folders
+        if is_known:
+            super().renamed(source, target, file_id)
+        elif not self.is_filling:
+            self._tell("diverged")
+        if self.is_filling or not is_known:
+            for path, is_folder in ((target, os.path.isdir(target)), *listing(target)):
+                self.found(path, is_folder)
+
+    def unlinked(self, path, file_id):
+        if self._still(file_id, path):
+            super().unlinked(path, file_id)
+
+    def _tell_of(self, event, path, *arguments):
+        if self.is_filling:
+            self.found(path, False)
+        if path in self._ids or not self.is_filling:  # else it is gone again
+            super()._tell_of(event, path, *arguments)
+
+
+def listing(root, left_out=()):
+    """Return [(path, whether it is a folder)] of everything below ``root``, without the names ``left_out``
+    directly in it. Blocks. Raises DataDirError for a symbolic link. What is removed meanwhile is left out.
+    """
+    found = []
+    for folder, folders, names in os.walk(root):
+        if folder == root:
+            folders[:] = [name for name in folders if name not in left_out]
+            names = [name for name in names if name not in left_out]
+        for path in [os.path.join(folder, name) for name in (*folders, *names)]:
+            try:
+                mode = os.lstat(path).st_mode
+            except FileNotFoundError:
+                continue
+            if stat.S_ISLNK(mode):
+                raise DataDirError(
+                    f"{path} is a link: a broker with followers, or a backup, needs one folder, without "
+                    "links. Mount the other disk there instead")
+            if stat.S_ISDIR(mode) or stat.S_ISREG(mode):  # ctl's socket is none
+                found.append((path, stat.S_ISDIR(mode)))
+    return found

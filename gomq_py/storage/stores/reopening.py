@@ -46,10 +46,9 @@ class _Laters:
     def __init__(self, files, pool, committer):
         self._hubs = pool, committer
         self._register = files.register
-        self.files = files
-        if files.register.replicators:
-            self.files = copy.copy(files)
-            self.files.register = LaterRegister(files.register)
+        # also without replicators: one may be attached meanwhile
+        self.files = copy.copy(files)
+        self.files.register = LaterRegister(files.register)
         self.pool = Later(
             pool, "stage", "folder", "last_end", "listed", "boot", "damage", files=self.files)
         self.committer = Later(committer, "enabled", "begun")

@@ -2,12 +2,15 @@
 import contextlib
 import json
 import socket
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+import trustme
 
 from gomq_py.ctl.api import API, APIError
+from tests.support import certificates
 from tests.support.waiting import in_time
 
 
@@ -89,3 +92,39 @@ def test_the_port_of_amqp_is_told_from_that_of_the_api():
         thread.join(in_time(30))
 
     assert refused.value.exit_code == 2
+
+
+@pytest.fixture
+def asking(tmp_path):
+    """The port of an HTTPS server that asks its clients for a certificate, and the files of one for them."""
+    files = certificates.make(tmp_path / "server", authority=(authority := trustme.CA()))
+    client = certificates.make_client(tmp_path / "client", authority, "ops@example.com")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files.authority)
+    context.load_cert_chain(files.certificate, files.key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    server = HTTPServer(("127.0.0.1", 0), Foreign)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"https://127.0.0.1:{server.server_port}", client
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_client_shows_its_certificate(asking):
+    uri, files = asking
+
+    known = API(uri, authorities=files.authority, certificate=(files.certificate, files.key))
+    unknown = API(uri, authorities=files.authority)
+
+    assert known.get("overview") == {"product_name": "RabbitMQ"}
+    with pytest.raises(APIError):
+        unknown.get("overview")
+
+
+def test_certificate_that_cannot_be_read_is_named(asking, tmp_path):
+    uri, files = asking
+    for certificate, key in ((tmp_path / "none.pem", None), (files.authority, None)):
+        with pytest.raises(APIError, match=f"cannot use the certificate {certificate}: "):
+            API(uri, authorities=files.authority, certificate=(certificate, key)).get("overview")

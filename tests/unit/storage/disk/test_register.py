@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from gomq_py.storage.disk.files import Files
-from gomq_py.storage.disk.register import Register
+from gomq_py.storage.disk.register import Register, listing
 from gomq_py.storage.errors import DataDirError
 
 
@@ -122,3 +122,105 @@ def test_folder_with_other_files_than_its_copies_has_diverged(told, files, tmp_p
     files.register.seed(str(tmp_path), ())
 
     assert told == [("diverged",)] and files.register.told == 51
+
+
+@pytest.fixture
+def late(told, tmp_path):
+    """Files of a broker that works, to which a replicator was attached, and its register."""
+    files = Files()
+    files.create(str(tmp_path / "listed"), 4096)
+    files.make_folder(str(tmp_path / "queue"))
+    files.create(str(tmp_path / "queue" / "inner"), 4096)
+    return files, files.register.attach(told)
+
+
+def fill(register, root):
+    for path, is_folder in listing(root):
+        register.found(path, is_folder)
+    register.is_filling = False
+
+
+def left_in(root):
+    return {path for path, is_folder in listing(root) if not is_folder}
+
+
+def test_an_attached_replicator_hears_of_files_that_were_there_before(late, told, tmp_path):
+    files, register = late
+    fill(register, tmp_path)
+    listed = str(tmp_path / "listed")
+    file_id = register.id_of(listed)
+
+    files.unlink(listed)
+
+    assert file_id and told == [("unlinked", file_id, listed)]
+    assert set(register.folders) == {str(tmp_path / "queue")}
+
+
+def test_a_detached_replicator_hears_nothing_more(late, told, tmp_path):
+    files, register = late
+    fill(register, tmp_path)
+
+    files.register.detach(told)
+    files.unlink(tmp_path / "listed")
+
+    assert not told and not files.register.replicators and not files.register.id_of(str(tmp_path / "queue"))
+
+
+@pytest.mark.parametrize("told_at", ["before the listing", "while it fills", "behind it"])
+@pytest.mark.parametrize("change", ["make", "rename", "rename a folder", "replace", "unlink"])
+def test_changes_that_a_thread_made_before_the_listing_fit_it(tmp_path, told, change, told_at):
+    """A thread makes a change before the attachment and tells of it later: the register has what is there, or
+    every copy is compared anew.
+    """
+    files = Files()
+    a, b, queue, moved = [str(tmp_path / name) for name in ("a", "b", "queue", "moved")]
+    files.create(a, 4096)
+    files.make_folder(queue)
+    files.create(os.path.join(queue, "inner"), 4096)
+    if change == "replace":
+        files.create(b, 4096)
+    if change == "make":
+        file = files.make(b, 4096)
+        tell = lambda: files.made(file)  # noqa: E731
+    else:
+        changing = {
+            "rename": lambda: files.renaming(a, b), "replace": lambda: files.renaming(a, b),
+            "rename a folder": lambda: files.renaming(queue, moved), "unlink": lambda: files.unlinking(a),
+        }[change]()
+        changing.act()
+        tell = changing.told
+    register = files.register.attach(told)
+
+    if told_at == "before the listing":
+        tell()
+    for path, is_folder in listing(tmp_path):
+        register.found(path, is_folder)
+    if told_at == "while it fills":
+        tell()
+    register.is_filling = False
+    if told_at == "behind it":
+        tell()
+
+    assert set(register.paths.values()) == left_in(tmp_path)
+    assert len(register.paths) == len(left_in(tmp_path))
+    assert set(register.folders) == {path for path, is_folder in listing(tmp_path) if is_folder}
+    is_renamed = change.startswith("re")
+    assert (("diverged",) in told) == (is_renamed and told_at == "behind it")
+
+
+def test_a_folder_that_moves_between_listing_and_register_is_registered_whole(late, told, tmp_path):
+    files, register = late
+    found = listing(tmp_path)
+
+    files.rename(tmp_path / "queue", tmp_path / "moved")
+    for path, is_folder in found:
+        register.found(path, is_folder)
+
+    assert set(register.paths.values()) == left_in(tmp_path)
+
+
+def test_a_link_in_the_folder_is_no_content_of_a_backup(late, tmp_path):
+    os.symlink("listed", tmp_path / "link")
+
+    with pytest.raises(DataDirError, match="is a link"):
+        listing(tmp_path)

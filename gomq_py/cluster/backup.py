@@ -1,0 +1,122 @@
+"""Backup: sends a running broker's data folder to gomq-py-ctl, as a leader's to a follower that leaves.
+
+Used by node. Each backup has a stream of events, a listener on this machine's loopback, and a secret, all of
+its own; between backups nobody is told of changes. A broker without followers registers its files when a
+backup begins: a thread lists the folder while the broker works.
+"""
+import os
+import time
+
+import gevent
+from gevent.lock import Semaphore
+
+from gomq_py.cluster.leader import Leader
+from gomq_py.cluster.stream import EventStream
+from gomq_py.digests import sha256
+from gomq_py.errors import ClusterError
+from gomq_py.hub.threads import in_thread
+from gomq_py.hub.turns import paced
+from gomq_py.observability.log import logger
+from gomq_py.storage.disk.data_dir import NOT_CONTENT
+from gomq_py.storage.disk.register import listing
+
+LOG = logger("backup")
+LOOPBACK = "127.0.0.1"
+SECRET_OCTETS = 32
+# A backup never has another leader: its folder follows this broker only.
+EPOCH = 1
+# Between two looks whether the copier has left, and the time that it has to connect.
+LOOK_S, CONNECT_S = 0.2, 10.0
+NONE, WAITING = "none", "waiting"
+
+
+class Backup:
+    """Serves one copy at a time of the data folder ``root``, whose changes ``files`` reports. ``name``: the
+    broker's own, by which a second backup knows it; ``flush()`` returns once all changes so far are on disk.
+    """
+
+    def __init__(self, root, files, name, flush):
+        self._root = root
+        self._register = files.register
+        self._cluster_id = sha256(b"backup of " + name.encode()).digest()[:16]
+        self._flush = flush
+        self._turn = Semaphore()
+        self._stream = self._leader = self._watching = None
+
+    def begin(self):
+        """Let one copier connect soon. Returns {host, port, secret, id}, all that it needs. Raises
+        ClusterError if a backup is running; BindError, DataDirError, OSError. May switch.
+        """
+        with self._turn:
+            if self._leader is not None and self._leader.links:
+                raise ClusterError("a backup of this broker is running: wait for its end")
+            self._end()
+            secret = os.urandom(SECRET_OCTETS).hex()
+            stream = self._stream = EventStream(self._root)
+            register = self._register.attach(stream)
+            try:
+                self._fill(register)
+                leader = Leader(
+                    secret.encode(), self._cluster_id, EPOCH, stream, register, self._root, LOOPBACK, 0)
+                leader.open()
+            except BaseException:
+                self._end()
+                raise
+            LOG.info("a backup begins")
+            self._leader = leader
+            self._watching = gevent.spawn(self._watch, leader)
+            self._watching.name = "backup: watches"
+            return {"host": LOOPBACK, "port": leader.port, "secret": secret, "id": self._cluster_id.hex()}
+
+    def figures(self):
+        """The state of the backup: none, waiting (for the copier), syncing or streaming; and its bytes."""
+        links = () if self._leader is None else self._leader.followers
+        if not links:
+            return {"state": NONE if self._leader is None else WAITING, "done_bytes": 0, "total_bytes": 0}
+        link = links[0]
+        return {
+            "state": link.state, "done_bytes": link.sync_done_octets, "total_bytes": link.sync_total_octets}
+
+    def close(self):
+        """End a running backup, whose copier hears of it. May switch."""
+        with self._turn:
+            self._end()
+
+    def _end(self):
+        leader, self._leader = self._leader, None
+        watching, self._watching = self._watching, None
+        if watching is not None and watching is not gevent.getcurrent():
+            watching.kill()
+        if leader is not None:
+            leader.close()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            self._register.detach(stream)
+            stream.close()
+
+    def _fill(self, register):
+        """Register the files that were there before. Raises DataDirError, OSError. May switch."""
+        if not register.is_filling:
+            return
+        for path, is_folder in paced(in_thread(listing, self._root, NOT_CONTENT)):
+            register.found(path, is_folder)
+        self._flush()  # threads had begun changes before anybody was told: they tell of them until now
+        register.is_filling = False
+
+    def _watch(self, leader):
+        """End the backup once its copier has left, or has not come."""
+        has_come = []
+        leader.on_streaming = lambda: has_come.append(True)
+        until_s = time.monotonic() + CONNECT_S
+        ended = "has ended"
+        while not (has_come and not leader.links):
+            if leader.links:
+                until_s = time.monotonic() + CONNECT_S  # a link that ends by a fault comes again
+            elif time.monotonic() > until_s:
+                ended = "was not finished: nobody copies the data folder any more"
+                break
+            gevent.sleep(LOOK_S)
+        LOG.info("the backup %s", ended)
+        with self._turn:
+            if self._leader is leader:
+                self._end()

@@ -1,0 +1,79 @@
+"""Commands for the folders in set-aside/: list them, and give the messages of one to a queue."""
+import os
+import secrets
+import tempfile
+import time
+from urllib.parse import quote
+
+import click
+
+from gomq_py import Broker
+from gomq_py.ctl.api import API, APIError
+from gomq_py.ctl.checks import in_folder
+from gomq_py.ctl.commands import command
+from gomq_py.ctl.output import Progress
+from gomq_py.ctl.session import QUEUES
+
+PREFIX = "recover: "
+USER = "recover"
+# Between two looks how far the messages are.
+LOOK_S = 0.2
+
+
+@command("list_set_aside")
+@click.argument("data_dir", type=click.Path())
+def list_set_aside(session, data_dir):
+    """List the folders in set-aside/ of a data folder, with the queues that they were of, where that can be
+    told, and their messages. The broker may run.
+    """
+    from gomq_py.ctl import recover
+    with in_folder():
+        rows = recover.list_set_aside(data_dir)
+    rows = [{name: "unknown" if value is None else value for name, value in row.items()} for row in rows]
+    session.out.rows("Listing set-aside folders", rows, ("folder", "vhost", "queue", "messages"))
+
+
+@command("recover")
+@click.argument("folder", type=click.Path())
+@click.option("--to", "queue", required=True, shell_complete=QUEUES, help="A queue of the virtual host (-p).")
+def recover(session, folder, queue):
+    """Publish the messages of FOLDER, a folder in set-aside/, to a queue of the running broker.
+
+    Each is confirmed. FOLDER stays as it is: delete it when you have what you want; a second run publishes
+    all of it again. Run it on the broker's machine, as its user; $TMPDIR has room for a copy of FOLDER.
+    """
+    from gomq_py.ctl import recover as folders
+    session.api.get("queues", session.vhost, queue, columns="name")
+    password = secrets.token_hex(16)
+    with in_folder(), tempfile.TemporaryDirectory(prefix="gomq-recover-") as root:
+        arguments = folders.lend(folder, root, USER, password)
+        if folders.is_stream(arguments):
+            raise APIError("the folder is of a stream, which is read, not emptied: use recover_queue")
+        with Broker(root, http_port=0) as lender, Progress(session.out) as progress:
+            source = API(lender.http_url, USER, password)
+            total = source.get("queues", "/", folders.RECOVERED)["messages"]
+            moved = total and _move(
+                session, lender.url(USER, password), PREFIX + os.path.basename(os.path.abspath(folder)),
+                queue, total, progress)
+    session.out.said(
+        f"{moved} of {total} messages of {folder} are in queue {queue} of virtual host {session.vhost}; the "
+        "folder stays as it is")
+
+
+def _move(session, source, name, queue, total, progress):
+    """Have a shovel move ``total`` messages. Returns how many the queue has taken. Raises APIError."""
+    api, vhost = session.api, session.vhost
+    api.put("parameters", "shovel", vhost, name, body={"value": {
+        "src-uri": source, "src-queue": "recovered", "src-predeclared": True, "ack-mode": "on-confirm",
+        "dest-uri": f"amqp:///{quote(vhost, safe='')}", "dest-queue": queue, "dest-predeclared": True}})
+    try:
+        while True:
+            shovel = api.get("shovels", vhost, name)
+            progress("recovering", shovel["moved"], total)
+            if shovel["moved"] + shovel["set_aside"] >= total:
+                return shovel["moved"]
+            if shovel["error"]:
+                raise APIError(f"{shovel['moved']} of {total} messages are published: {shovel['error']}", 400)
+            time.sleep(LOOK_S)
+    finally:
+        api.delete("parameters", "shovel", vhost, name)
