@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pika
@@ -49,6 +50,11 @@ class InstalledBroker(BrokerProcess):
             f"http://127.0.0.1:{self.ports[port]}{path}", auth=GUEST, timeout=in_time(30))
         answer.raise_for_status()
         return answer
+
+
+    def ctl(self, *arguments):
+        """What ``gomq-py-ctl`` prints, which asks the control socket; AssertionError where it fails."""
+        return ctl("--control-unix-path", f"{self.data_dir}.socket", *arguments)
 
 
 def ctl(*arguments):
@@ -119,6 +125,18 @@ def test_copy_of_a_stopped_brokers_folder_is_a_backup(tmp_path):
         assert drained(broker.amqp_url) == [b"kept"]
 
 
+@pytest.mark.skipif(find_spec("gomq_py.ctl.backup") is None, reason="gomq-py-ctl has no backup yet")
+def test_backup_of_a_running_broker_is_restored(broker, tmp_path):
+    publish(broker.amqp_url, b"kept")
+
+    broker.ctl("backup", tmp_path / "backup")
+    ctl("restore", tmp_path / "backup", tmp_path / "restored")
+
+    assert drained(broker.amqp_url) == [b"kept"]
+    with InstalledBroker(tmp_path / "restored") as restored:
+        assert drained(restored.amqp_url) == [b"kept"]
+
+
 def test_folder_of_the_first_version_serves_its_messages(tmp_path):
     """What else is in such folders: tests/golden."""
     expected = json.loads((HERE / "v1.killed.json").read_text())["queues"]["/ ready"]
@@ -126,8 +144,7 @@ def test_folder_of_the_first_version_serves_its_messages(tmp_path):
         archive.extractall(tmp_path, **SAFELY)
 
     with InstalledBroker(tmp_path / "killed") as broker:
-        control = ("--control-unix-path", f"{broker.data_dir}.socket")
-        listed = ctl(*control, "-f", "text", "list_queues", "name", "messages")
+        listed = broker.ctl("-f", "text", "list_queues", "name", "messages")
         url = broker.url("plain", PASSWORD.replace(" ", "%20"))
         found = drained(url, "ready")
 
