@@ -161,7 +161,7 @@ sdist: $(VENV)/dev.stamp
 	$(BIN)/python -m twine check --strict dist/*.tar.gz
 
 site: $(VENV)/dev.stamp
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "build/site/index.html"
 
 # Compiles what has changed since the last time; without a compiler it says so and the suite runs interpreted.
