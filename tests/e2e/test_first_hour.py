@@ -51,7 +51,6 @@ class InstalledBroker(BrokerProcess):
         answer.raise_for_status()
         return answer
 
-
     def ctl(self, *arguments):
         """What ``gomq-py-ctl`` prints, which asks the control socket; AssertionError where it fails."""
         return ctl("--control-unix-path", f"{self.data_dir}.socket", *arguments)
