@@ -30,8 +30,8 @@ from gomq_py.observability.quiet_log import QuietLog
 LOG = logger("http")
 # gevent's poll ignores that the peer has closed its side.
 _poll = monkey.get_original("select", "poll")
-# Octets of a client's read buffer. Python 3.14 would take 128 KiB, of each idle client, too: more at once than
-# the limit of a head.
+# Octets of a client's read buffer. Python 3.14 would take 128 KiB, of each idle client, too, and a head over
+# its limit at once.
 BUFFER_OCTETS = 8192
 # Octets read at a time from a discarded body.
 PIECE_OCTETS = 16384
