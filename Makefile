@@ -29,6 +29,10 @@
 # make load-ui  the same in Locust's page, http://127.0.0.1:8089 (load/README.md)
 # make bench-tasks   what a task costs in the task queue, in Celery and (where it is installed) in dramatiq: some minutes
 # make wheel   dist/*.whl of the compiled modules, tried in an environment of its own
+# make wheels  one for each CPython from 3.11 to 3.14 that is found here, or PYTHONS="python3.13 ..."; 3.14 may be Debian's
+#              (python -m tests.support.python_of_sid). Some minutes for each
+# make sdist   dist/*.tar.gz of the sources
+# make site    the documentation with a search, in build/site, links checked (docs/contributing/release.md)
 # make clean   everything that the above made, but no broker's data
 
 PYTHON ?= python3
@@ -48,7 +52,7 @@ SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 COMPILE := $(BIN)/python setup.py -q build_ext --inplace
 
-.PHONY: run test check lint docs screenshots bench bench-scaling expectations kills fuzz asan processors harness fuzz-http simulate simulate-cluster simulate-nodes cluster-rounds load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
+.PHONY: run test check lint docs screenshots bench bench-scaling expectations kills fuzz asan processors harness fuzz-http simulate simulate-cluster simulate-nodes cluster-rounds load load-ui bench-tasks wheel wheels sdist site clean build test-spark spark-kills bench-spark
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -147,6 +151,18 @@ bench-tasks: $(VENV)/dev.stamp build
 
 wheel: build
 	.ci/wheel
+
+PYTHONS ?= --all
+wheels: $(VENV)/dev.stamp
+	.ci/wheel $(PYTHONS)
+
+sdist: $(VENV)/dev.stamp
+	$(BIN)/python setup.py -q sdist
+	$(BIN)/python -m twine check --strict dist/*.tar.gz
+
+site: $(VENV)/dev.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "build/site/index.html"
 
 # Compiles what has changed since the last time; without a compiler it says so and the suite runs interpreted.
 build: $(VENV)/dev.stamp

@@ -7,6 +7,8 @@ a C compiler or Python's headers the build warns and installs the plain ``.py``,
 What a module was built from is known by a digest of its sources (gomq_py/build_info.py), which the compiled
 module carries as its ELF build ID. What carries another digest is thrown away before the build, because times
 of files do not tell: an older source may have been put back since.
+
+A package index shows README.md with absolute links, made of the project's address: ``GOMQ_HOME``.
 """
 import itertools
 import os
@@ -21,8 +23,13 @@ from setuptools.command.build_ext import build_ext
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # the tree that is built here, whatever is installed
 
+import gomq_py  # noqa: E402
 from gomq_py import build_info  # noqa: E402
 
+PAGES = {
+    "Documentation": "docs/README.md", "Changelog": "CHANGELOG.md", "Security": "SECURITY.md",
+    "Coming from RabbitMQ": "docs/missing.md",
+}
 CYTHON_LEAST = (3, 1)
 DIRECTIVES = {
     "language_level": 3,
@@ -40,6 +47,11 @@ JOBS = os.cpu_count() or 1
 # A folder shared by several working copies, so that each does not translate the same sources again.
 CACHE = os.environ.get("GOMQ_CYTHON_CACHE") or False
 TRANSLATED = Path("build", "cython")
+# Commands that compile nothing, and so need no C. Others may build, as far as we know.
+PACKING = {"sdist", "egg_info", "dist_info", "--version", "--name"}
+BUILDING = {"build", "build_ext", "bdist_wheel", "install", "develop", "editable_wheel"}
+# The project's address, which a release sets (docs/contributing/release.md). Nobody owns the default.
+HOME = os.environ.get("GOMQ_HOME") or "https://example.org/gomq-py"
 
 
 class OptionalBuildExt(build_ext):
@@ -109,10 +121,10 @@ def warn(reason):
 
 
 def compiled_modules():
-    """An extension for every ``gomq_py/**/x.py`` with an ``x.pxd`` beside it; none with a warning where
-    Cython is missing, too old or fails.
+    """An extension for every ``gomq_py/**/x.py`` with an ``x.pxd`` beside it; none for commands that compile
+    nothing, and none with a warning where Cython is missing, too old or fails.
     """
-    if os.environ.get("GOMQ_PURE_PYTHON", "") not in ("", "0"):
+    if os.environ.get("GOMQ_PURE_PYTHON", "") not in ("", "0") or only_packs(sys.argv[1:]):
         return []
     extensions = [extension_of(name) for name in build_info.hot_modules()]
     try:
@@ -132,6 +144,11 @@ def compiled_modules():
             raise
         warn(error)
         return []
+
+
+def only_packs(arguments):
+    """True if no command among the arguments compiles: a source archive is made in a second."""
+    return not PACKING.isdisjoint(arguments) and BUILDING.isdisjoint(arguments)
 
 
 def extension_of(name):
@@ -177,5 +194,16 @@ def see_modules():
     Dependencies.parse_dependencies = parse_dependencies
 
 
+def long_description():
+    """README.md with absolute links: a package index has no other files."""
+    text = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
+    return re.sub(r"\]\((?!https?:|mailto:|#)", f"]({HOME}/blob/v{gomq_py.__version__}/", text)
+
+
 if __name__ == "__main__":  # cythonize's worker processes import this file again
-    setup(ext_modules=compiled_modules(), cmdclass={"build_ext": OptionalBuildExt})
+    setup(
+        ext_modules=compiled_modules(), cmdclass={"build_ext": OptionalBuildExt}, url=HOME,
+        project_urls={
+            name: f"{HOME}/blob/v{gomq_py.__version__}/{page}" for name, page in PAGES.items()
+        },
+        long_description=long_description())

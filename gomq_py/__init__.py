@@ -6,7 +6,7 @@ program, is imported at its first use. With ``GOMQ_PURE_PYTHON=1`` all later imp
 """
 import os
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if os.environ.get("GOMQ_PURE_PYTHON", "") not in ("", "0"):
     from gomq_py import purepython

@@ -30,6 +30,9 @@ from gomq_py.observability.quiet_log import QuietLog
 LOG = logger("http")
 # gevent's poll ignores that the peer has closed its side.
 _poll = monkey.get_original("select", "poll")
+# Octets of a client's read buffer. Python 3.14 would take 128 KiB, of each idle client, too, and a head over
+# its limit at once.
+BUFFER_OCTETS = 8192
 # Octets read at a time from a discarded body.
 PIECE_OCTETS = 16384
 # Most octets written between two checks of the clock; a socket takes what it has room for. Pieces of 16 KiB,
@@ -161,7 +164,9 @@ class _Body:
         self._handler = handler
         self._asked = asked
         before = asked._send_100_continue
-        self._body = io.BufferedReader(heads.Chunks(handler.rfile, before)) if asked.chunked_input else asked
+        self._body = asked
+        if asked.chunked_input:
+            self._body = io.BufferedReader(heads.Chunks(handler.rfile, before), BUFFER_OCTETS)
         self._most = most
         self._lost = False
 
@@ -218,8 +223,8 @@ class ManagementHandler(WSGIHandler):
         self._incoming = _Incoming(client, clients, settings)
         self._requests = 0
         super().__init__(
-            _Outgoing(client, clients, settings), address, server, rfile=io.BufferedReader(self._incoming)
-        )
+            _Outgoing(client, clients, settings), address, server,
+            rfile=io.BufferedReader(self._incoming, BUFFER_OCTETS))
 
     def handle(self):
         """Serve the client until it disconnects. May switch."""

@@ -13,7 +13,7 @@ from typing import Any
 
 ENABLE_KTLS = 1 << 3  # SSL_OP_ENABLE_KTLS of OpenSSL 3; ssl.OP_ENABLE_KTLS from Python 3.12 on
 CLEAR_MODE, AUTO_RETRY = 78, 1 << 2  # SSL_CTRL_CLEAR_MODE, SSL_MODE_AUTO_RETRY
-# The beginning of an ssl object in CPython 3.11 to 3.13: header, weak reference to the socket, the library's
+# The beginning of an ssl object in CPython 3.11 to 3.14: header, weak reference to the socket, the library's
 # SSL, context.
 WORD_OCTETS = ctypes.sizeof(ctypes.c_void_p)
 SOCKET_AT = object.__basicsize__

@@ -4,7 +4,7 @@ OpenSSL returns one record at a time. A client that writes message by message ma
 which would cost a parser's pass, a poll and a turn of the loop for 60 octets. Never decrypts or waits.
 """
 import time
-from ssl import SSLWantReadError, SSLWantWriteError
+from ssl import OPENSSL_VERSION_INFO, SSLWantReadError, SSLWantWriteError
 from typing import Any
 
 from gomq_py.net import openssl, ssl_calls
@@ -17,6 +17,8 @@ AHEAD_OCTETS, SEAL_OCTETS = 16384, 22
 # A read that took this long does not look for more. Usual ones take 0.1 ms, but changes of keys, which bring
 # no octets, 6 to 9 ms in each 16 KiB.
 LONG_NS = 1_000_000
+# From OpenSSL 3.2 on, SSL_has_pending overlooks octets behind a change of keys. The compiled calls see these.
+PENDING_IS_KNOWN = OPENSSL_VERSION_INFO < (3, 2)
 
 
 class RecordReader:
@@ -31,7 +33,7 @@ class RecordReader:
         self._is_over = False
         self._failure: OSError | None = None
         self._calls = None
-        connection = openssl.read_ahead(ssl_object)
+        connection = openssl.read_ahead(ssl_object) if PENDING_IS_KNOWN or ssl_calls.is_native() else 0
         self._has_pending = openssl.has_pending(connection) if connection else _nobody_knows
         if connection and ssl_calls.is_native():
             read, has_pending, get_error = openssl.addresses()

@@ -5,6 +5,7 @@ network: no build isolation, no dependencies.
 """
 import configparser
 import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import zipfile
 from importlib.machinery import EXTENSION_SUFFIXES
 
 import pytest
+from packaging.metadata import Metadata
 
 from gomq_py import build_info
 from tests.support.waiting import in_time
@@ -132,18 +134,44 @@ def test_what_was_built_from_other_sources_is_built_again_whatever_the_times_of_
     assert [tells in said.stdout for said in (first, second, third)] == [True, True, False]
 
 
-@pytest.mark.needs_program("cc")
-def test_source_archive_holds_what_a_build_needs_and_nothing_that_was_built(copy):
-    run(copy, "setup.py", "build_ext", "--inplace")
-    finished = run(copy, "setup.py", "-q", "sdist")
-    assert finished.returncode == 0, finished.stderr
+@pytest.fixture(scope="module")
+def source_archive(tmp_path_factory):
+    """(path, names in it) of the archive of these sources, where Cython cannot be imported."""
+    folder = tmp_path_factory.mktemp("sdist")
+    (folder / "Cython").mkdir()
+    (folder / "Cython" / "__init__.py").write_text("raise ImportError('no Cython here')\n")
+    finished = run(
+        ROOT, "setup.py", "-q", "egg_info", "--egg-base", str(folder), "sdist", "--dist-dir", str(folder),
+        PYTHONPATH=str(folder), GOMQ_HOME="https://project.example/gomq")
+    assert (finished.returncode, "no Cython here" in finished.stderr) == (0, False), finished.stderr
+    path, = folder.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        return path, {name.partition("/")[2] for name in archive.getnames()}
 
-    with tarfile.open(next((copy / "dist").glob("*.tar.gz"))) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
 
-    assert {"setup.py", "setup.cfg", "pyproject.toml", "LICENSE", ".ci/constraints.txt"} <= names
-    assert {"etc/gomq.ini", "gomq_py/octets.pxd", "gomq_py/content/forms.pxd"} <= names
-    assert [name for name in names if name.endswith((".so", ".c"))] == []
+def test_source_archive_holds_every_file_of_the_repository_and_nothing_that_was_built(source_archive):
+    _, names = source_archive
+
+    assert {str(path.relative_to(ROOT)) for path in tracked_files()} - names == set()
+    assert [name for name in names if name.endswith((".so", ".c", ".pyc"))] == []
+
+
+def test_a_package_index_shows_what_it_is_and_links_that_lead_somewhere(source_archive):
+    path, _ = source_archive
+    with tarfile.open(path) as archive:
+        name = next(name for name in archive.getnames() if name.count("/") == 1 and name.endswith("PKG-INFO"))
+        told = Metadata.from_email(archive.extractfile(name).read())
+    links = re.findall(r"\]\(([^)]+)\)", told.description)
+
+    checked = run(ROOT, "-m", "twine", "check", "--strict", str(path))
+
+    assert checked.returncode == 0, checked.stdout
+    assert (told.home_page, told.author) == ("https://project.example/gomq", "The gomq-py authors")
+    assert {"Changelog", "Documentation"} <= set(told.project_urls)
+    assert "MQTT" in told.summary and {"mqtt", "amqp"} <= set(told.keywords)
+    assert {"Framework :: Pytest", "Typing :: Typed", "Programming Language :: Python :: 3.14"} <= set(
+        told.classifiers)
+    assert len(links) > 20 and [link for link in links if not link.startswith(("https://", "#"))] == []
 
 
 def test_commands_of_the_package_exist(copy):

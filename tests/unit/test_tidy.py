@@ -111,8 +111,8 @@ TEST_FILES = tuple(
 WAITING = ROOT / "tests" / "support" / "waiting.py"
 # tests/unit modules without a module of the package behind them.
 ABOUT_THE_TREE = {
-    "test_check.py", "test_docs.py", "test_layering.py", "test_requirements.py", "test_tidy.py", "test_typed.py",
-    "test_waiting.py", "test_where.py",
+    "test_check.py", "test_docs.py", "test_layering.py", "test_requirements.py", "test_site.py", "test_tidy.py",
+    "test_typed.py", "test_waiting.py", "test_where.py",
 }
 
 

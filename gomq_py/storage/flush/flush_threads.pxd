@@ -37,6 +37,26 @@ cdef extern from "<signal.h>" nogil:
     int sigfillset(sigset_t *)
     int pthread_sigmask(int, sigset_t *, sigset_t *)
 
+# A wheel that was made here also runs where the C library is older: these functions got new versions in glibc
+# 2.32 and 2.34, which kept the first ones for older programs.
+cdef extern from *:
+    """
+    #if defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
+    #ifdef __x86_64__
+    #define GOMQ_FIRST(name) __asm__(".symver " #name "," #name "@GLIBC_2.2.5")
+    #else
+    #define GOMQ_FIRST(name) __asm__(".symver " #name "," #name "@GLIBC_2.17")
+    #endif
+    GOMQ_FIRST(pthread_attr_setstacksize);
+    GOMQ_FIRST(pthread_create);
+    GOMQ_FIRST(pthread_sigmask);
+    GOMQ_FIRST(sem_destroy);
+    GOMQ_FIRST(sem_init);
+    GOMQ_FIRST(sem_post);
+    GOMQ_FIRST(sem_wait);
+    #endif
+    """
+
 cdef extern from *:
     """
     #include <errno.h>

@@ -1,4 +1,5 @@
 """Pumps: what one socket of a pair receives leaves by the other, and each end is passed on."""
+import contextlib
 import os
 import struct
 
@@ -152,7 +153,8 @@ def test_reset_ends_both_sides(world):
     world.client.close()
 
     wait(lambda: world.is_over)
-    assert receive(world.server, 1) == b""
+    with contextlib.suppress(ConnectionResetError):  # newer libraries of TLS tell it
+        assert receive(world.server, 1) == b""
 
 
 def test_octets_that_tls_holds_already_pass(tmp_path):
