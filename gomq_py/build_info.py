@@ -23,7 +23,7 @@ RABBITMQ_VERSION = "3.13.7"
 ROOT = Path(gomq_py.__file__).resolve().parents[1]
 # Modules that are inline C in their .pxd have nothing to compile; an __init__.pxd only marks a package for
 # cimport.
-NOT_COMPILED = ("octets", "flush_threads", "bare_send", "ssl_calls", "__init__")
+NOT_COMPILED = ("octets", "flush_threads", "bare_send", "ssl_calls", "receiving", "__init__")
 _CIMPORT_FROM = re.compile(r"^[ \t]*from[ \t]+(gomq_py[\w.]*)[ \t]+cimport[ \t]+([^#\n]+)", re.MULTILINE)
 _CIMPORT = re.compile(r"^[ \t]*cimport[ \t]+(gomq_py[\w.]+)", re.MULTILINE)
 

@@ -29,3 +29,10 @@ _PLAIN = (LoopSocket, GeventSocket)
 def is_plain(socket: Any) -> bool:
     """Whether ``socket`` is neither TLS nor a WebSocket."""
     return type(socket) in _PLAIN
+
+
+def descriptor_of(socket: Any) -> int:
+    """The descriptor of a plain socket of the system, or -1 for TLS, a WebSocket, and a simulated socket."""
+    if is_plain(socket) and isinstance(socket._sock, _socket.socket):
+        return socket.fileno()
+    return -1

@@ -274,8 +274,10 @@ class Scheduler:
             clock.begin()
         # Takers without a turn come before those that have had one and ask for another: otherwise two queues
         # that write as much as they may would have all turns of each poll.
-        late = self.late
-        self.late = deque()
+        late = None
+        if self.late:
+            late = self.late
+            self.late = deque()
         for taker in touched:
             if self.closed:
                 return
@@ -286,10 +288,12 @@ class Scheduler:
                     budget -= taker.turn()
                 else:
                     taker.touched = True
+                    if late is None:
+                        late = deque()
                     late.append(taker)
             except Exception as error:
                 self.quiet.error((taker.name, "turn"), "turn of %r failed", taker.name, exc_info=error)
-        if late and not self.closed:
+        if late is not None and not self.closed:
             late.extend(self.late)
             self.late = late
             if not self.armed:

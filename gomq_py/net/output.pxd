@@ -1,4 +1,5 @@
 from libc.stdint cimport uint64_t
+from gomq_py.net cimport receiving
 from gomq_py.hub.buffers cimport HubBuffers
 cimport cython
 
@@ -14,6 +15,7 @@ cdef class Output:
     cdef uint64_t taken_whole
     cdef bint corked, overflowed
     cdef object send, watcher, fileno
+    cdef readonly int descriptor
     cdef bytearray pending, ahead
     cdef list waiters
     cdef object source

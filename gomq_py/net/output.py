@@ -12,7 +12,8 @@ import gevent
 from gevent.event import Event
 
 from gomq_py.hub.buffers import FLOOD_OUTPUT_OCTETS
-from gomq_py.hub.loop_socket import is_plain
+from gomq_py.hub.loop_socket import descriptor_of, is_plain
+from gomq_py.net import receiving
 from gomq_py.net.receiving import is_not_now
 from gomq_py.observability.log import logger
 
@@ -34,13 +35,14 @@ class Output:
 
     ``blocked``: the socket has not taken all data; deliveries wait for ``call_when_drained``.
     ``sent_octets``: octets that the socket took. ``takes_sources``: write_source() may be called.
-    ``account``: user and virtual host, set at the login, for hub.budget.
+    ``account``: user and virtual host, set at the login, for hub.budget. ``descriptor``: of the system's
+    socket until close(); -1 where the socket's own methods must be called.
     """
 
     __slots__ = (
         "buffers", "sent_octets", "blocked", "broken", "error", "on_drained", "on_overflow", "on_broken",
         "limit", "allowance", "corked", "overflowed", "send", "fileno", "watcher", "pending", "waiters",
-        "takes_sources", "source", "ahead", "taken_whole", "account",
+        "takes_sources", "source", "ahead", "taken_whole", "account", "descriptor",
     )
 
     def __init__(self, socket, buffers, limit=LIMIT_OCTETS):
@@ -48,6 +50,7 @@ class Output:
         self.send = send_function(socket)
         self.takes_sources = CAN_SEND_FILES and is_plain(socket)
         self.fileno = socket.fileno()
+        self.descriptor = descriptor_of(socket) if receiving.is_native() else -1
         self.limit = limit
         self.account = None
         self.sent_octets = self.allowance = self.taken_whole = 0
@@ -165,6 +168,7 @@ class Output:
     def close(self):
         """Drop octets not sent yet, and stop watching the socket, which the caller then closes."""
         self.broken = True
+        self.descriptor = -1  # another socket may have it soon
         self.pending = bytearray()
         self._drop_source()
         self.on_drained = self.on_overflow = self.on_broken = None
@@ -179,7 +183,7 @@ class Output:
         socket is writable, or ``broken``.
         """
         try:
-            sent = self.send(view)
+            sent = receiving.send(self.descriptor, view) if self.descriptor >= 0 else self.send(view)
         except BlockingIOError:
             sent = 0
         except OSError as error:

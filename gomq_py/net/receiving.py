@@ -1,6 +1,9 @@
-"""Receiving: returns functions that read any kind of socket without waiting, and recognises the errors that
-such functions raise when a socket is not ready.
+"""Receiving: reads any kind of socket without waiting, and recognises the errors that mean "not ready".
+
+receive() and send() are for plain sockets and compiled modules (receiving.pxd): the methods of Python's
+sockets release the interpreter and take it back, 2300 of the 13 200 instructions of a small MQTT message.
 """
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -41,3 +44,19 @@ def receive_functions(socket: Any) -> tuple[Callable[[Any], int], Callable[[], i
 
     records = RecordReader(socket._sslobj)
     return records.receive_into, records.pending
+
+
+def is_native() -> bool:
+    """Whether this module is compiled, so that receive() and send() cost less than the socket's methods."""
+    return False
+
+
+def receive(descriptor: int, room: Any) -> int:
+    """Receive from a plain socket into the memoryview ``room``. Returns the number of octets. Raises OSError.
+    """
+    return os.readv(descriptor, [room])
+
+
+def send(descriptor: int, data: Any) -> int:
+    """Send ``data`` by a plain socket. Returns how many octets it took. Raises OSError."""
+    return os.write(descriptor, data)

@@ -10,6 +10,7 @@ import time
 import gevent
 from gevent.event import Event
 
+from gomq_py.net import receiving
 from gomq_py.net.receiving import has_to_write_first, is_not_now, parts_function, receive_functions
 
 READABLE = 1
@@ -44,12 +45,24 @@ class Hold:
             stream.let_go(self)
 
 
-class Stream:
-    """Reads ``socket`` until its end, and passes the octets to a lane (the protocol's parser) and its
-    handler.
+class Lane:
+    """Parses the octets of a stream: the base class of each protocol's parsers."""
 
-        lane.process(start, end, now_ms)    returns the first position that is not finished
-        lane.finish()                       called before output is sent
+    __slots__ = ()
+
+    def process(self, start, end, now_ms):
+        """Handle the octets ``input[start:end]`` of the hub's buffer. Returns the first position that is not
+        finished. ``now_ms``: Unix milliseconds.
+        """
+        raise NotImplementedError
+
+    def finish(self):
+        """End the read: called after process(), and before output is sent."""
+
+
+class Stream:
+    """Reads ``socket`` until its end, and passes the octets to a Lane and its handler.
+
         handler.has_plenty()                whether the peer has so much to send that it does not wait for an
                                             answer
         received_octets                     how many octets came
@@ -331,7 +344,12 @@ class Stream:
         of octets; 0 also if the stream has ended.
         """
         try:
-            count = self.receive_into(room) if receive is None else receive(room)[0]
+            if receive is not None:
+                count = receive(room)[0]
+            elif self.output.descriptor >= 0 and self.pending is None:
+                count = receiving.receive(self.output.descriptor, room)
+            else:
+                count = self.receive_into(room)
         except BlockingIOError:
             return 0
         except Exception as error:  # a fault of the broker, too
@@ -384,12 +402,16 @@ class Stream:
             if self.lane is None:
                 self.lane = self.handler.make_lane()
             try:
-                position = self.lane.process(start, end, int(time.time() * 1000))
+                now_s = time.time()
+                now_ms = int(now_s * 1000)
+                lane = self.lane  # lives as long as its call, even if the call ends the stream
+                position = lane.process(start, end, now_ms)
                 if position < end:
                     self._keep_tail(position, end)
             finally:
-                if self.lane is not None:
-                    self.lane.finish()
+                lane = self.lane
+                if lane is not None:
+                    lane.finish()
         except Exception as error:
             self.stop(error)
         finally:

@@ -24,7 +24,7 @@ from gomq_py.amqp.server.lifecycle import (
     CLOSING, CROSSED, ENDED, FAILED, HANDSHAKE, OF_CHANNEL, OF_CONNECTION, OPEN, OPENED, REOPENED, STOPPED,
     moved,
 )
-from gomq_py.amqp.server.login import DOOR, LOCAL, LoginAttempt, update_secret
+from gomq_py.amqp.server.login import DOOR, LOCAL, HandshakeLane, LoginAttempt, update_secret
 from gomq_py.amqp.server.publish import UNREAD, body_begins, body_ends, publish_later
 from gomq_py.amqp.server.refusals import (
     as_amqp, blamed, check_frame, described_frame, method_on_channel_0,
@@ -106,7 +106,7 @@ class Connection(ClientConnection):
             self.open_stream()
             self.login = LoginAttempt(self)
             self.login.begin()
-            self.stream.begin(self.login, self.login, b"", self.over)
+            self.stream.begin(HandshakeLane(self.login), self.login, b"", self.over)
         except BaseException:
             if self.login is not None:
                 self.login.end()

@@ -10,6 +10,7 @@ from gomq_py.content.properties cimport PropertyScan
 from gomq_py.hub cimport backpressure
 from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.hub.scheduler cimport Scheduler
+from gomq_py.net cimport stream as streams
 from gomq_py.storage.message cimport Message
 cimport cython
 
@@ -41,8 +42,7 @@ cdef class HotChannel:
     cpdef bint ack(self, uint64_t tag, bint multiple) except -1
     cpdef bint reject(self, uint64_t tag, bint multiple, int requeue) except -1
 
-@cython.final
-cdef class FastLane:
+cdef class FastLane(streams.Lane):
     cdef readonly list confirming_channels
     cdef readonly Py_ssize_t max_message, frame_max
     cdef object handler

@@ -24,6 +24,7 @@ from gomq_py.broker.verbs.pending_confirms import UnsyncedQueues
 from gomq_py.content import fields, properties
 from gomq_py.content.properties import PropertyScan
 from gomq_py.hub import backpressure
+from gomq_py.net import stream as streams
 from gomq_py.storage.message import Message
 
 BASIC_PUBLISH = 0x003C0028
@@ -43,7 +44,7 @@ SLOW = -1
 NO_CREDIT = -1
 
 
-class FastLane:
+class FastLane(streams.Lane):
     """Parses the frames that one connection has read, and publishes and acks ordinary messages itself. All
     other frames go to ``handler``, the connection, which has these methods:
 
@@ -68,9 +69,8 @@ class FastLane:
 
     __slots__ = (
         "confirming_channels", "max_message", "frame_max", "handler", "buffers", "channels", "remembered",
-        "watching", "scheduler", "settled_channels", "channel", "message", "scan", "at",
-        "payload_max", "header_max", "body_max", "now_ms", "held", "stored_copies", "look_at",
-        "in_body", "routed", "rate",
+        "watching", "scheduler", "settled_channels", "channel", "message", "scan", "at", "payload_max",
+        "header_max", "body_max", "now_ms", "held", "stored_copies", "look_at", "in_body", "routed", "rate",
     )
 
     def __init__(

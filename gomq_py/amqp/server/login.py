@@ -29,6 +29,7 @@ from gomq_py.connections.login import ClientLogin
 from gomq_py.errors import Refused
 from gomq_py.hub.clients import SHUTDOWN
 from gomq_py.hub.loop_socket import is_plain
+from gomq_py.net.stream import Lane
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
@@ -40,6 +41,18 @@ DOOR, LOCAL = "amqp", "local"
 def greeting(cluster_name, offers_external):
     """Return connection.start of a broker in this cluster, as octets."""
     return start_frame(server_properties(cluster_name), offers_external)
+
+
+class HandshakeLane(Lane):
+    """Passes a connection's octets to its LoginAttempt."""
+
+    __slots__ = ("attempt",)
+
+    def __init__(self, attempt):
+        self.attempt = attempt
+
+    def process(self, start, end, now_ms):
+        return self.attempt.process(start, end, now_ms)
 
 
 class LoginAttempt(ClientLogin):
@@ -77,8 +90,6 @@ class LoginAttempt(ClientLogin):
             self._timer.close()
             self._timer = None
 
-    # as a lane
-
     def process(self, start, end, now_ms):
         """Handle the handshake's octets ``input[start:end]``. Returns the offset behind the used octets.
         Raises HandshakeError.
@@ -114,9 +125,6 @@ class LoginAttempt(ClientLogin):
         if octets > self.server.settings.max_octets_before_login:
             raise HandshakeError(
                 f"{octets} octets in handshake state {self._handshake.state} (max_octets_before_login)")
-
-    # The end of a walk has nothing to do; bool() is faster than a Python function.
-    finish = staticmethod(bool)
 
     @staticmethod
     def has_plenty():

@@ -418,7 +418,7 @@ class Sink(routes.Destination):
         if count:
             # A copy of a few packets costs a tenth of what two views do.
             few = count <= buffers.SMALL_SPARE_OCTETS
-            self.output.write(b"" + self.at[:count] if few else memoryview(self.spare)[:count])
+            self.output.write(self.at[:count] if few else memoryview(self.spare)[:count])
 
     def resume_held(self):
         """Nothing to do: a sink's messages do not wait for memory."""

@@ -8,6 +8,7 @@ from gomq_py.mqtt.server cimport flows as _flows
 from gomq_py.mqtt.server.flows cimport Inbound, Outbound
 from gomq_py.mqtt.wire cimport crossing
 from gomq_py.mqtt.wire.frames cimport PacketWalk
+from gomq_py.net cimport stream as streams
 from gomq_py.storage.message cimport Message
 from libc.stdint cimport uint64_t
 
@@ -21,8 +22,7 @@ cdef class LaneParts:
     @cython.locals(message=Message)
     cdef renew(self)
 
-@cython.final
-cdef class FastLane:
+cdef class FastLane(streams.Lane):
     cdef object connection, limits, large
     cdef Outbound outbound
     cdef Inbound inbound

@@ -21,6 +21,7 @@ from gomq_py.mqtt.wire import crossing
 from gomq_py.mqtt.wire.constants import CLIENT, HEADER_MAX, PUBCOMP, PUBLISH, PUBREL
 from gomq_py.mqtt.wire.errors import MQTTError
 from gomq_py.mqtt.wire.frames import PacketWalk
+from gomq_py.net import stream as streams
 from gomq_py.storage.message import Message
 
 # Octets in front of a large packet, for its routing: two short strings.
@@ -44,7 +45,7 @@ class LaneParts:
         self.message = message
 
 
-class FastLane:
+class FastLane(streams.Lane):
     """Walks one connection's packets, within ``limits`` (PacketLimits), with the ``parts`` of its protocol
     version.
 

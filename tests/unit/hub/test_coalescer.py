@@ -17,7 +17,7 @@ from gomq_py.hub.coalescer import Coalescer
 from gomq_py.net import stream as stream_module
 from gomq_py.net.output import Output
 from gomq_py.net.records import RECORDS_MAX
-from gomq_py.net.stream import FLOOD_READS, LEAST_TOGETHER, SMALL_OCTETS, Stream
+from gomq_py.net.stream import FLOOD_READS, LEAST_TOGETHER, SMALL_OCTETS, Lane, Stream
 from tests.support import certificates
 from tests.support.sockets import socket_pair, tls_pair
 from tests.support.waiting import in_time, wait_until
@@ -46,7 +46,7 @@ class Clockless:
             stream.read_together()
 
 
-class Taking:
+class Taking(Lane):
     """A lane that takes everything, and its handler; ``answer`` is what it says to each read."""
 
     def __init__(self, output):

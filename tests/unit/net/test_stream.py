@@ -18,7 +18,7 @@ from gomq_py.hub.coalescer import Coalescer
 from gomq_py.net import openssl, stream as stream_module
 from gomq_py.net.output import Output
 from gomq_py.net.records import RECORDS_MAX
-from gomq_py.net.stream import Stream
+from gomq_py.net.stream import Lane, Stream
 from tests.support import certificates
 from tests.support.sockets import socket_pair, tls_pair
 from tests.support.waiting import in_time, wait_until
@@ -28,7 +28,7 @@ from tests.support.waiting import in_time, wait_until
 SHORT_S, FEW_TURNS = 0.05, 100
 
 
-class Lines:
+class Lines(Lane):
     """A lane and handler for lines: takes whole lines (and dashes, the stuff of floods), leaves the rest,
     answers each when the batch is done.
     """

@@ -16,7 +16,7 @@ from gomq_py.hub.coalescer import Coalescer
 from gomq_py.hub.scheduler import Scheduler
 from gomq_py.hub.turns import SlowTurns
 from gomq_py.net.output import Output
-from gomq_py.net.stream import Stream
+from gomq_py.net.stream import Lane, Stream
 from gomq_py.net.websocket import WebSocket
 from tests.support.door import poll_until
 from tests.support.waiting import in_time
@@ -275,14 +275,19 @@ def test_all_websockets_together_take_no_more_time_of_a_poll_than_one(monkeypatc
 
 
 def test_stream_with_frames_left_is_held_until_its_turn():
-    held = []
+    held, reads = [], []
+
+    class Counting(Lane):
+        def process(self, start, end, now_ms):
+            reads.append(end - start)
+            return end
+
     turns = SimpleNamespace(has_time=lambda: False, wait=held.append)
     ends = Ends(turns=turns)
-    buffers, reads = HubBuffers(4096), []
+    buffers = HubBuffers(4096)
     stream = Stream(ends.socket, buffers, Output(ends.socket, buffers), Coalescer())
-    lane = SimpleNamespace(process=lambda start, end, now: reads.append(end - start) or end, finish=bool)
 
-    stream.begin(lane, SimpleNamespace(has_plenty=bool), b"", bool)
+    stream.begin(Counting(), SimpleNamespace(has_plenty=bool), b"", bool)
     ends.peer.sendall(frame(b"x") * 10)
     poll_until(lambda: held)
 
