@@ -78,6 +78,7 @@ OPERATIONS = {
     ("identity.list_extensions", "GET"): NONE_OF_THEM,
     ("identity.list_feature_flags", "GET"): NONE_OF_THEM,
     ("identity.enable_feature_flag", "PUT"): does(),
+    ("arguments.list_arguments", "GET"): shows(some(ref("Argument"))),
     ("overview.overview", "GET"): shows(ref("Overview"), CURVES),
     ("session.begin_session", "POST"): Operation({201: ref("Session")}, "session"),
     ("session.get_session", "GET"): shows(ref("Session")),
