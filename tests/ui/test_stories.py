@@ -193,14 +193,14 @@ def test_order_filter_and_columns_stand_in_the_address_or_are_kept(ui, api, name
     ui.page.get_by_role("button", name="Name", exact=True).click()
     expect(ui.page.locator("tbody tr").first).to_contain_text(f"{name}-b")
     ui.page.get_by_text("Columns", exact=True).click()
-    ui.page.get_by_role("group", name="Columns").get_by_label("Octets").check()
-    expect(ui.page.get_by_role("columnheader", name="Octets")).to_be_visible()
+    ui.page.get_by_role("group", name="Columns").get_by_label("Bytes").check()
+    expect(ui.page.get_by_role("columnheader", name="Bytes")).to_be_visible()
 
     ui.page.reload()
 
     expect(ui.page.locator("tbody tr").first).to_contain_text(f"{name}-b")
     expect(ui.page.get_by_label("Filter Queues")).to_have_value(name)
-    expect(ui.page.get_by_role("columnheader", name="Octets")).to_be_visible()
+    expect(ui.page.get_by_role("columnheader", name="Bytes")).to_be_visible()
 
 
 def test_colours_are_chosen_and_kept(ui):

@@ -81,7 +81,7 @@ export async function vhostField(context) {
 
 export const NAME_FIELD = {name: "name", label: "Name", required: true};
 export const ARGUMENTS_FIELD = {
-    name: "arguments", label: "Arguments", type: "arguments", hint: "One a line: x-message-ttl = 60000. Values are JSON; other text is taken as it is.",
+    name: "arguments", label: "Arguments", type: "arguments", hint: "One argument on each line: x-message-ttl = 60000. Numbers, true, lists and objects are read as JSON, everything else as text.",
 };
 
 /** Ask before something goes that does not come back; with its name typed where that is much. */

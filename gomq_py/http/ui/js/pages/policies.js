@@ -5,6 +5,7 @@ import {h, name} from "../core/dom.js";
 import {ask} from "../core/dialog.js";
 import {table} from "../core/table.js";
 import {count, number} from "../core/format.js";
+import {hintsOf} from "./hints.js";
 import {NAME_FIELD, argumentsList, confirmed, each, plainTable, vhostField} from "./parts.js";
 
 const APPLIES = ["all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges"];
@@ -40,13 +41,15 @@ export async function showFamily(root, context, {id, heading, path, tag, what}) 
     });
 
     async function edit(row) {
-        const vhost = row ? null : await vhostField(context);
+        const isOperator = path === "operator-policies";
+        const [vhost, hints] = await Promise.all([row ? null : vhostField(context), hintsOf("policy", one => one.operator || !isOperator)]);
         return ask({
             title: row ? `Change ${row.name}` : "Add a policy", submit: "Put in force", fields: [
                 ...row ? [] : [vhost, NAME_FIELD], {name: "pattern", label: "Pattern (regular expression)", value: row?.pattern ?? "", required: true},
                 {name: "apply-to", label: "Applies to", type: "select", options: APPLIES, value: row?.["apply-to"] ?? "queues"},
                 {name: "priority", label: "Priority", type: "number", value: row?.priority ?? 0},
-                {name: "definition", label: "Definition", type: "arguments", rows: 5, value: row?.definition ?? {}, hint: "One a line: max-length = 10000"},
+                {name: "definition", label: "Definition", type: "arguments", rows: 5, value: row?.definition ?? {}, hint: "One key on each line: max-length = 10000",
+                    hints: hints.map(one => ({...one, kinds: []}))},
             ],
             preview: {label: "Preview", run: async ({vhost: chosen, name: given, ...rest}) => changes(
                 await send("POST", `${at(path, row?.vhost ?? chosen, row?.name ?? (given || "new"))}/preview`, rest))},
