@@ -98,3 +98,11 @@ def test_line_of_the_control_socket_names_the_users_id(audited):
     audited.wait_for_log(
         r"queue 'by-control' in vhost '/' created by user 'gomq-py-ctl' "
         rf"\(control socket from uid {os.getuid()}\)$")
+
+
+def test_line_of_a_setting_names_the_administrator_the_address_and_both_values(audited, guest):
+    guest.put("settings/free_disk_min", {"value": 4096})
+
+    audited.wait_for_log(
+        r"info +audit: setting 'free_disk_min' changed from 0 to 4096 by user 'guest' "
+        r"\(HTTP from 127\.0\.0\.1:\d+\)$")

@@ -1,5 +1,5 @@
-"""Audit log: one line of the log for each user, tag, permission, vhost, policy, parameter, queue and exchange
-that is created, changed or deleted: by whom, by which protocol and from where.
+"""Audit log: one line of the log for each user, tag, permission, vhost, policy, parameter, setting, queue and
+exchange that is created, changed or deleted: by whom, by which protocol and from where.
 
 Listens to the broker's events, so that requests of every protocol, imports and the broker's own deletions
 are told alike. Names the parameters but not their values, which may hold passwords.
@@ -8,7 +8,7 @@ import logging
 
 from gomq_py.broker.policies.limits import COMPONENT as LIMITS
 from gomq_py.broker.policies.policy import OPERATOR_POLICY
-from gomq_py.broker.signals.events import INTERNAL
+from gomq_py.broker.signals.events import ACTOR, INTERNAL
 from gomq_py.observability.log import logger
 
 LOG = logger("audit")
@@ -20,7 +20,6 @@ class AuditLog:
     """Logs the changes that ``events`` report."""
 
     def __init__(self, events):
-        self._events = events
         events.subscribe(self._heard, LINES.keys())
 
     def _heard(self, key, subjects):
@@ -30,7 +29,13 @@ class AuditLog:
             return
         line = LINES[key](*subjects)
         if line:
-            LOG.log(level, "%s by %s", line, _told(self._events.actor))
+            tell(line, level)
+
+
+def tell(line, level=logging.INFO):
+    """Log what the ACTOR of this greenlet does. Returns whether the log has this level."""
+    LOG.log(level, "%s by %s", line, _told(ACTOR.get()))
+    return LOG.isEnabledFor(level)
 
 
 def _goes_by_itself(subject):

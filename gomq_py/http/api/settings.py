@@ -3,13 +3,13 @@ gomq-py alone.
 """
 from flask import Blueprint
 
+from gomq_py.broker.signals import audit_log
 from gomq_py.config.settings import BY_ATTRIBUTE, OPTIONS, complaint
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.login import ADMINISTRATOR, access
 from gomq_py.observability import log
 
-LOG = log.logger("http")
 blueprint = Blueprint("settings", __name__)
 ORIGIN = "management API"
 
@@ -47,8 +47,12 @@ def put_setting(name):
     except ValueError as error:
         raise BadRequest(complaint(option, name, given, error)) from None
     settings = node().settings
-    LOG.info("%s: %s -> %s", name, *(option.kind.show(one) for one in (getattr(settings, name), value)))
+    before, after = (option.kind.show(one) for one in (getattr(settings, name), value))
+    line = f"setting {name!r} changed from {before} to {after}"
+    is_told = audit_log.tell(line)  # before the log may fall silent
     settings.set(name, value, ORIGIN)
     log.set_level(settings.log_level)
+    if not is_told:
+        audit_log.tell(line)
     node().broker.resource_watch.look_now()
     return no_content()
