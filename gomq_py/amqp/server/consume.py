@@ -115,6 +115,7 @@ def basic_get(channel, method):
         # Publishing the traced copy moves the store's view; the message keeps its own octets.
         message.own()
         channel.trace_delivery(message, name, {})
+    channel.unacked.redelivered_count += about["redelivered"]
     if method.no_ack:
         tag = channel.unacked.skip()
     else:
