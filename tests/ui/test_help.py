@@ -59,7 +59,7 @@ def test_keys_of_a_policy_are_added_by_a_click_and_an_operator_is_offered_fewer(
     dialog.get_by_label("Pattern").fill("^nothing$")
     dialog.get_by_role("button", name="+ max-length", exact=True).click()
     dialog.get_by_role("button", name="+ overflow").click()
-    dialog.get_by_role("button", name="Put in force").click()
+    dialog.get_by_role("button", name="Save").click()
     expect(dialog).to_have_count(0)
 
     ui.open("#/operator-policies")

@@ -116,7 +116,7 @@ function tellReached(isReached, heardAt) {
     const banner = document.getElementById("banner");
     if (isReached) banner?.remove();
     else if (!banner) main.before(h("div", {id: "banner", class: "failure", role: "alert"},
-        `The broker does not answer. These figures are of ${time(heardAt)}. Trying again\u2026`));
+        `The broker does not answer. The figures are from ${time(heardAt)}. Trying again\u2026`));
 }
 
 async function openPalette() {

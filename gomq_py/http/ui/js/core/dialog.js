@@ -38,7 +38,7 @@ export async function tell(work, done) {
 export function ask({title, text, fields = [], submit = "OK", danger = false, typed, run, preview}) {
     return new Promise(resolve => {
         const {element, values} = form(typed === undefined ? fields : [...fields, {
-            name: " typed", label: `Type ${typed} to go on`, required: true, autocomplete: "off",
+            name: " typed", label: `Type ${typed} to confirm`, required: true, autocomplete: "off",
         }]);
         const fault = h("p", {class: "fault", role: "alert"});
         const seen = h("div", {class: "preview", role: "status"});
@@ -65,7 +65,7 @@ export function ask({title, text, fields = [], submit = "OK", danger = false, ty
                 return;
             }
             if (typed !== undefined && given[" typed"] !== typed) {
-                replace(fault, "That is not the name.");
+                replace(fault, "The text differs from the one asked for.");
                 return;
             }
             delete given[" typed"];

@@ -30,7 +30,7 @@ export async function show(root, params, context) {
         buttons: context.session.maySome("configure", context.vhost) ? [h("button", {type: "button", class: "primary",
             onclick: () => declare(context).then(done => done && list.refresh(), context.fail)}, "Declare\u2026")] : [],
         actions: [{label: "Delete\u2026", kind: "danger", needs: mayDelete, run: rows => confirmed("Delete exchanges",
-            ["These go, with their bindings:", h("ul", {class: "some"}, rows.map(row => h("li", null, name(row.name))))],
+            ["These exchanges and their bindings are deleted:", h("ul", {class: "some"}, rows.map(row => h("li", null, name(row.name))))],
             () => each(rows, row => send("DELETE", at("exchanges", row.vhost, row.name)), "Deleted"), {typed: "delete"})}],
     });
     root.append(h("h1", null, title()), list.element);
