@@ -121,8 +121,7 @@ def basic_get(channel, method):
     else:
         holder = channel.unacked.make_holder(queue, None)
         tag = channel.unacked.add(
-            holder, about["location"], len(body), channel.connection.scheduler.now_ms // 1000
-        )
+            holder, about["location"], len(body), channel.connection.scheduler.now_ms // 1000)
         if holder.timeout_ms() and not channel.watched:
             channel.watch_unacked()
     exchange, routing_key = _text(message.get_exchange()), _text(message.get_routing_key())
