@@ -167,14 +167,12 @@ def _arguments(rows):
 
 
 def _line(row):
-    parts = [f"Example: <code>{escape(row['example'])}</code>"]
-    if row["values"]:
-        parts.append(f"values: {escape(row['values'])}")
-    if row["default"]:
-        parts.append(f"default: {escape(row['default'])}")
-    if row["kinds"]:
-        parts.append(f"of: {escape(', '.join(row['kinds']))}")
-    return "; ".join(parts)
+    parts = (
+        ("Values", row["values"]), ("Default", row["default"]), ("Types", ", ".join(row["kinds"])),
+        ("Also called", ", ".join(row["also"])))
+    return " ".join((
+        f"Example: <code>{escape(row['example'])}</code>.",
+        *(f"{name}: {escape(text.rstrip('.'))}." for name, text in parts if text)))
 
 
 def _object(name, schema):

@@ -68,7 +68,7 @@ function drawFindings(place, findings) {
     const heading = h("h2", null, "Problems");
     replace(place, heading, findings.length ? h("ul", {class: "findings"}, findings.map(one => {
         const href = placeOf(one);
-        return h("li", {class: one.level}, h("span", {class: `badge ${one.level === "bad" ? "bad" : "warn"}`}, one.level === "bad" ? "wrong" : "soon"),
+        return h("li", {class: one.level}, h("span", {class: `badge ${one.level === "bad" ? "bad" : "warn"}`}, one.level === "bad" ? "error" : "warning"),
             h("div", null, h("p", null, h("b", null, href ? nameLink(href, one.subject) : name(one.subject)), " ", name(one.text)),
                 one.remedy ? h("p", {class: "quiet"}, name(one.remedy)) : null));
     })) : h("p", {class: "fine"}, "No problems."));
