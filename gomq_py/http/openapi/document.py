@@ -33,7 +33,7 @@ SUBJECTS = {
     "Users and permissions": ("users", "permissions"),
     "Login": ("session",),
     "Policies and parameters": ("policies", "parameters"),
-    "Definitions": ("definitions",),
+    "Definitions and backup": ("definitions", "backup"),
     "Shovels and federation": ("shovels", "federation"),
     "Health": ("health", "doctor"),
     "Nodes and cluster": ("nodes", "cluster"),
