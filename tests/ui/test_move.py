@@ -158,5 +158,5 @@ def test_dead_tasks_go_back_to_their_queue_with_all_attempts_left(ui, api, chann
     expect(dialog.locator("tr", has_text="x-task-attempt").locator("del")).to_have_text("3")
     dialog.get_by_role("button", name="Replay").click()
 
-    expect(section).to_contain_text("No message is ready here.")
+    expect(section).to_contain_text("The queue has no ready messages.")
     assert [one["properties"].get("headers") for one in api.get(f"queues/%2F/{queue}/messages")] == [{}, {}]
