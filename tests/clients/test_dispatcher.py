@@ -103,3 +103,16 @@ def test_a_full_queue_of_rabbitmq_leaves_the_other_dead_tasks_where_they_are(rab
         assert outcome.moved.total() == 1
         assert channel.queue_declare("full", passive=True).message_count == 1
         wait_until(lambda: channel.queue_declare("full.dead", passive=True).message_count == 2)
+
+
+def test_a_worker_has_read_all_revocations_of_rabbitmq_before_it_begins(rabbitmq):
+    """RabbitMQ declares a stream with a count of no messages."""
+    app = Dispatcher(rabbitmq.amqp_url, queue="revoked", exchange="revoked.x")
+    app.task(name="note")(lambda: None)
+    app.revoke(*map(str, range(5000)))
+
+    app.workers()
+    known = len(app.server.revoked)
+    app.close(TIMEOUT_S)
+
+    assert known == 5000
