@@ -373,9 +373,10 @@ class Dispatcher:
         """
         self.set_schedules(queues)
         server, made = self.server, []
+        limit = concurrency or self.concurrency
         for queue in queues or self.queues:
             config = WorkerConfig(
-                queue, f"{name}.{queue}", [queue], concurrency or self.concurrency, self.prefetch,
+                queue, f"{name}.{queue}", [queue], limit, self._prefetch(queue, limit),
                 arguments=self.arguments(queue, server.delays), interval_s=self._interval_s(queue),
             )
             worker = server.new_worker(
@@ -435,6 +436,15 @@ class Dispatcher:
 
     def _interval_s(self, queue):
         return max((each.interval_s for each in self.tasks.values() if each.queue == queue), default=0.0)
+
+    def _prefetch(self, queue, limit):
+        """How many tasks a worker of the queue takes: with a rate, no more than the delivery limit or than
+        begin in a minute. Each stop of the worker returns those that wait, which the delivery limit counts.
+        """
+        prefetch, interval_s = self.prefetch or limit, self._interval_s(queue)
+        if not interval_s or self._delivery_limit is None:
+            return prefetch
+        return max(1, int(min(prefetch, max(self._delivery_limit, 60 / interval_s))))
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Wait up to ``timeout_s`` for running tasks, then disconnect. Returns True if all have finished."""

@@ -1,7 +1,8 @@
 """Runs dead tasks again: moves them from ``<queue>.dead`` back to their queue, with fresh attempts.
 
 Each move is a transaction of its own: a process that is killed leaves each task in exactly one of the queues.
-A broker that is killed during a commit may leave the task in both.
+A broker that is killed during a commit may leave the task in both. On other brokers than gomq-py a kill of
+the process may do so, too.
 """
 
 from collections import Counter
@@ -11,6 +12,7 @@ from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed
 from gomq_py.dispatcher import tasks as wire
 from gomq_py.dispatcher.copies import properties_of
+from gomq_py.dispatcher.delays import BrokerDelays, delays_of
 from gomq_py.dispatcher.errors import BadTask, DispatcherError
 from gomq_py.errors import Malformed
 
@@ -40,6 +42,7 @@ def retry_dead(
     DispatcherError if a queue is missing or full; tasks moved before stay moved.
     """
     dead = f"{queue}.dead"
+    is_atomic = isinstance(delays_of(connection.server_properties, queue), BrokerDelays)
     try:
         with connection.channel() as channel:
             channel.queue_declare(queue, passive=True)
@@ -60,15 +63,18 @@ def retry_dead(
                     outcome.expired += 1
                 else:
                     if not dry_run:
-                        _move(channel, queue, delivery)
+                        _move(channel, queue, delivery, is_atomic)
                     outcome.moved[found, _error_of(headers)] += 1
     except ChannelClosed as error:
         raise DispatcherError(str(error)) from None
     # The end of the channel has put back what was taken and not moved.
 
 
-def _move(channel, queue, delivery):
+def _move(channel, queue, delivery, is_atomic):
     channel.publish("", queue, delivery.body, properties_of(delivery, without=_OF_EARLIER_ATTEMPTS))
+    if not is_atomic:
+        # RabbitMQ executes the acknowledgement of a transaction even if a full queue refuses its message.
+        channel.tx_commit()
     # If the queue has been deleted, this ends the channel before the commit, which would lose the task.
     channel.queue_declare(queue, passive=True)
     delivery.ack()

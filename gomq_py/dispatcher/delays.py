@@ -32,7 +32,7 @@ _UNIQUE_OCTETS = 200
 class BrokerDelays:
     """Delays tasks by a delayed exchange of gomq-py, which can also drop duplicates of unique tasks."""
 
-    can_be_unique = can_be_keyed = can_repeat = True
+    can_be_unique = can_be_keyed = can_repeat = can_count_streams = True
 
     def __init__(self, exchange):
         self._exchange = exchange
@@ -74,7 +74,7 @@ class BrokerDelays:
 class QueueDelays:
     """Delays tasks in queues whose messages expire, on brokers without a delayed exchange."""
 
-    can_be_unique = can_be_keyed = can_repeat = False
+    can_be_unique = can_be_keyed = can_repeat = can_count_streams = False
 
     def __init__(self, exchange, clock=time.time):
         self._exchange = exchange

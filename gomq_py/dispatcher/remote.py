@@ -20,6 +20,7 @@ from gomq_py.client.channel import Channel
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed
 from gomq_py.content.properties import Properties
+from gomq_py.dispatcher.arguments import shown
 from gomq_py.dispatcher.errors import BadTask, DispatcherError, NotDelivered
 from gomq_py.dispatcher.tasks import CONTENT_TYPE, PERSISTENT
 from gomq_py.errors import Malformed
@@ -32,13 +33,30 @@ _REVOKED_ARGUMENTS = {
     "x-queue-type": "stream", "x-max-age": f"{REVOKED_DAYS}D", "x-max-length-bytes": 4_000_000,
     "x-stream-max-segment-size-bytes": 1_000_000,
 }
+#: Most ids in one call of revoke(): more would displace each other. 36 characters each.
+MOST_REVOKED = 25_000
+_LONGEST_ID = 255
+# Of a worker: anybody with the right to write may send many before the stream forgets the oldest.
+_MOST_KEPT = 100_000
 _PREFETCH = 1000
 # Patience with the next message of the stream; fewer than counted come if the oldest are just being deleted.
 _READ_S = 5.0
+# RabbitMQ tells no count of a stream's messages: it ends when none has come for so long.
+_QUIET_S = 0.5
 _REPLY_TO = "amq.rabbitmq.reply-to"
 _NOT_FOUND = 404
 # Longest list of running tasks in an answer.
 _MOST_SHOWN = 100
+# Bounds what other programs can have inspect() keep and ask for, in bytes and in queues.
+_LONGEST_ANSWER, _MOST_QUEUES = 4_000_000, 1000
+_LONGEST_NAME = 255  # of a queue, in bytes
+# Fields of an answer and their types.
+_PROCESS = {"host": str, "pid": int, "version": str, "tasks": list, "workers": list}
+_WORKER = {
+    "name": str, "queue": str, "limit": int, "consuming": bool, "done": int, "failed": int, "revoked": int,
+    "expired": int, "taken": int, "running": list,
+}
+_RUNNING = {"uuid": str, "name": str, "attempt": int, "seconds": (int, float, type(None))}
 
 
 class RemoteControl:
@@ -94,8 +112,11 @@ class RemoteControl:
         stream = _declare_revoked(channel, self._server.config.exchange)
         channel.qos(_PREFETCH)
         tag = channel.consume(stream.queue, arguments={"x-stream-offset": "first"})
-        for _ in range(stream.message_count):
-            delivery = channel.next_delivery(_READ_S)
+        count, patience_s = stream.message_count, _READ_S
+        if not self._server.delays.can_count_streams:
+            count, patience_s = _MOST_KEPT, _QUIET_S
+        for _ in range(count):
+            delivery = channel.next_delivery(patience_s)
             if delivery is None:
                 break
             self._note(delivery)
@@ -108,9 +129,12 @@ class RemoteControl:
             at, identifier = delivery.properties.timestamp or now, json.loads(delivery.body)["uuid"]
         except (Malformed, ValueError, TypeError, KeyError, RecursionError):
             return  # written by somebody else
-        if isinstance(identifier, str):
-            self.revoked[identifier] = at
-        while self.revoked and next(iter(self.revoked.values())) < now - _REVOKED_S:
+        if _is_id(identifier):
+            self.revoked.pop(identifier, None)  # the order of the dict is that of the stream
+            self.revoked[identifier] = min(at, now)
+        while self.revoked and (
+            len(self.revoked) > _MOST_KEPT or next(iter(self.revoked.values())) < now - _REVOKED_S
+        ):
             del self.revoked[next(iter(self.revoked))]
 
     def _listen(self, channel):
@@ -146,8 +170,11 @@ def revoke(connection: Connection, exchange: str, identifiers: list[str]) -> Non
     """Revoke the tasks of these ids that have not begun. Returns when the broker has it on disk. Raises
     BadTask, DispatcherError, NotDelivered.
     """
-    if not all(isinstance(each, str) and each for each in identifiers):
-        raise BadTask(f"an id of a task is a text, and not empty: {identifiers!r}")
+    for each in identifiers:
+        if not _is_id(each):
+            raise BadTask(f"an id of a task is a text of up to {_LONGEST_ID} characters, not {shown(each)}")
+    if len(identifiers) > MOST_REVOKED:
+        raise BadTask(f"{len(identifiers)} ids are too many: the broker keeps the last {MOST_REVOKED}")
     properties = Properties(content_type=CONTENT_TYPE, delivery_mode=PERSISTENT, timestamp=int(time.time()))
     try:
         with connection.channel() as channel:
@@ -179,16 +206,47 @@ def inspect(
             channel.consume(_REPLY_TO, no_ack=True)
             channel.publish(control, "", b"", Properties(reply_to=_REPLY_TO))
             while (left_s := deadline - time.monotonic()) > 0:
-                if queues and consumers and sum(len(each["workers"]) for each in answers) >= consumers:
+                if consumers and sum(
+                    worker["queue"] in queues for each in answers for worker in each["workers"]
+                ) >= consumers:
                     break
-                if (delivery := channel.next_delivery(left_s)) is not None:
-                    answers.append(json.loads(delivery.body))
+                delivery = channel.next_delivery(left_s)
+                if delivery is not None and (answer := _answer(delivery.body)) is not None:
+                    answers.append(answer)
     except ChannelClosed as error:
         if error.reply_code != _NOT_FOUND:  # the exchange, which the first worker declares
             raise DispatcherError(str(error)) from None
     answers.sort(key=lambda each: (each["host"], each["pid"]))
-    found = {worker["queue"] for each in answers for worker in each["workers"]}
-    return {"processes": answers, "queues": _queues(connection, sorted(found.union(queues)))}
+    found = sorted({worker["queue"] for each in answers for worker in each["workers"]}.difference(queues))
+    return {
+        "processes": answers, "queues": _queues(connection, sorted([*found[:_MOST_QUEUES], *set(queues)]))}
+
+
+def _answer(body):
+    """Return the answer of a worker process; None if it has another form, because another program sent it."""
+    if len(body) > _LONGEST_ANSWER:
+        return None
+    try:
+        answer = json.loads(body)
+        fits = (
+            _has(answer, _PROCESS) and all(isinstance(each, str) for each in answer["tasks"])
+            and all(
+                _has(each, _WORKER) and 0 < len(each["queue"].encode()) <= _LONGEST_NAME
+                and all(_has(task, _RUNNING) for task in each["running"])
+                for each in answer["workers"])
+        )
+    except (ValueError, RecursionError):
+        return None
+    return answer if fits else None
+
+
+def _has(value, fields):
+    return isinstance(value, dict) and all(
+        isinstance(value.get(name, fields), kinds) for name, kinds in fields.items())
+
+
+def _is_id(value):
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST_ID
 
 
 def _worker(worker):

@@ -96,23 +96,31 @@ def _inspect(app, options):
         found = remote.inspect(connection, app.exchange, queues, options.timeout)
     if options.json:
         print(json.dumps(found, indent=2))
-        return 0
+    else:
+        _show(found)
+    if not found["processes"]:
+        say(f"no worker of exchange {app.exchange!r} has answered within {options.timeout:g} s")
+    return 0 if found["processes"] else 1
+
+
+def _show(found):
+    """Print the answers. Their texts may be anybody's, with control characters for the terminal."""
     for process in found["processes"]:
-        print(f"process {process['pid']} on {process['host']}, gomq-py {process['version']}")
+        print(f"process {process['pid']} on {on_one_line(process['host'])}, "
+              f"gomq-py {on_one_line(process['version'])}")
         print(f"  tasks: {', '.join(map(on_one_line, process['tasks'])) or 'none'}")
         for worker in process["workers"]:
             counts = ", ".join(f"{each} {worker[each]}" for each in ("done", "failed", "revoked", "expired"))
-            print(f"  worker {worker['name']} of {worker['queue']}: {worker['taken']} taken, "
+            name, queue = on_one_line(worker["name"]), on_one_line(worker["queue"])
+            print(f"  worker {name} of {queue}: {worker['taken']} taken, "
                   f"{worker['limit']} at once, {counts}")
             for task in worker["running"]:
                 since = "has not begun" if task["seconds"] is None else f"for {task['seconds']:.1f} s"
                 print(f"    {on_one_line(task['name'])} {on_one_line(task['uuid'])} {since}, "
                       f"attempt {task['attempt']}")
-    for queue in found["queues"]:
-        print("queue {queue}: {waiting} waiting, {dead} dead, {consumers} consumers".format(**queue))
-    if not found["processes"]:
-        say(f"no worker of exchange {app.exchange!r} has answered within {options.timeout:g} s")
-    return 0 if found["processes"] else 1
+    for counts in found["queues"]:
+        print("queue {name}: {waiting} waiting, {dead} dead, {consumers} consumers".format(
+            name=on_one_line(counts["queue"]), **counts))
 
 
 def _parser():

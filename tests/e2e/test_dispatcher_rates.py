@@ -139,3 +139,26 @@ def test_the_key_is_an_argument_of_the_task(shared_broker, queue):
         app.task(key="client")(lambda number: None)
     with pytest.raises(ValueError, match="needs Dispatcher\\(keyed=True\\)"):
         Dispatcher().task(key="number")(lambda number: None)
+
+
+def test_a_task_that_waits_for_its_time_does_not_die_of_restarts(shared_broker, queue):
+    """Each worker takes some, begins one of them, and stops."""
+    ran = []
+
+    def run(count):
+        app = Dispatcher(
+            shared_broker.amqp_url, queue=queue, exchange=f"{queue}.x", delivery_limit=2, concurrency=10)
+        call = app.task(rate="1/h", name="call")(ran.append)
+        for number in range(count):
+            call.delay(number)
+        [worker] = [each for each in app.workers() if each.config.interval_s]
+        already = len(ran)
+        wait_until(lambda: len(ran) > already and worker.running_count)
+        app.close()
+
+    for count in (6, 0, 0, 0):
+        run(count)
+
+    with Connection(shared_broker.amqp_url) as connection, connection.channel() as channel:
+        assert channel.queue_declare(f"{queue}.call.dead", passive=True).message_count == 0
+    assert ran == [0, 1, 2, 3]

@@ -171,10 +171,33 @@ def test_a_revocation_outlives_the_connection_of_a_worker(app, shared_broker, qu
     assert ran == ["after"]
 
 
-@pytest.mark.parametrize("identifiers", [[""], [5]])
+@pytest.mark.parametrize("identifiers", [[""], [5], ["x" * 256]])
 def test_what_is_no_id_is_refused(app, identifiers):
     with pytest.raises(BadTask, match="an id of a task is a text"):
         app.revoke(*identifiers)
+
+
+def test_more_ids_than_the_broker_keeps_are_refused(app):
+    with pytest.raises(BadTask, match="25001 ids are too many: the broker keeps the last 25000"):
+        app.revoke(*["x"] * 25001)
+
+
+def test_a_worker_bears_what_others_write_to_its_stream(app, shared_broker, queue, monkeypatch):
+    """It keeps no text that is no id, and the last ids only, whatever their time."""
+    monkeypatch.setattr("gomq_py.dispatcher.remote._MOST_KEPT", 3)
+    app.task(name="note")(lambda text: None)
+    app.workers()
+    with Connection(shared_broker.amqp_url) as connection, connection.channel() as channel:
+        for body in (b"", b"[]", b"\xff", b"[" * 100_000, b'{"uuid": 5}', b'{"uuid": ""}',
+                     json.dumps({"uuid": "x" * 256}).encode()):
+            channel.publish("", f"{queue}.x.revoked", body, Properties())
+        for each in "abcdae":
+            channel.publish("", f"{queue}.x.revoked", json.dumps({"uuid": each}), Properties(
+                timestamp=2**63 - 1))
+
+    wait_until(lambda: "e" in app.server.revoked)
+    assert list(app.server.revoked) == ["d", "a", "e"]
+    assert max(app.server.revoked.values()) < 2**33
 
 
 def test_a_worker_whose_user_may_not_listen_runs_tasks_all_the_same(shared_broker, queue, caplog):
@@ -287,10 +310,86 @@ def test_inspect_shows_workers_what_they_run_and_what_waits(app, run, asked, tmp
     assert f"queue {app.queue}: " in text and "2 consumers" in text
 
 
-def test_inspect_says_where_no_worker_answers(asked):
-    code, _, told = asked("inspect", "--timeout", "0.1")
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_inspect_says_where_no_worker_answers(asked, more):
+    code, _, told = asked("inspect", "--timeout", "0.1", *more)
 
     assert (code, told.startswith("gomq-py-worker: no worker of exchange")) == (1, True)
+
+
+class OtherProgram:
+    """Answers the questions of ``inspect`` with these bodies, as anybody can with the right to listen."""
+
+    def __init__(self, url, exchange, bodies):
+        self._connection = Connection(url)
+        self._channel = self._connection.channel()
+        self._channel.exchange_declare(f"{exchange}.control", "fanout", durable=True)
+        queue = self._channel.queue_declare("", exclusive=True).queue
+        self._channel.queue_bind(queue, f"{exchange}.control")
+        self._channel.consume(queue, no_ack=True)
+        self._thread = threading.Thread(target=self._answer, args=[bodies])
+        self._thread.start()
+
+    def _answer(self, bodies):
+        with self._connection:
+            asker = self._channel.next_delivery(TIMEOUT_S).properties.reply_to
+            for body in bodies:
+                self._channel.publish("", asker, body)
+            self._channel.queue_declare("amq.rabbitmq.reply-to", passive=True)  # all have arrived
+
+    def join(self):
+        self._thread.join(TIMEOUT_S)
+
+
+def answer_of(queue, **fields):
+    """An answer with the fields of a process; ``queue`` is its worker's."""
+    counts = dict.fromkeys(("limit", "done", "failed", "revoked", "expired", "taken"), 0)
+    worker = {"name": "w", "queue": queue, "consuming": True, "running": [], **counts}
+    return {"host": "h", "pid": 1, "version": "1", "tasks": [], "workers": [worker], **fields}
+
+
+def test_inspect_passes_over_answers_of_another_form(app, shared_broker, queue, monkeypatch):
+    monkeypatch.setattr("gomq_py.dispatcher.remote._LONGEST_ANSWER", 100_000)
+    others = [
+        b"\xff", b"null", b"[]", b"{}", b"[" * 100_000, *(
+            json.dumps(each).encode() for each in (
+                answer_of(queue, host="h" * 100_000),
+                answer_of(queue, host=5), answer_of(queue, tasks=[5]), answer_of(queue, workers=[{}]),
+                answer_of(""), answer_of([]), answer_of("q" * 256), answer_of("\ud800"), answer_of(queue)))]
+    other = OtherProgram(shared_broker.amqp_url, app.exchange, others)
+
+    found = app.inspect(2)
+    other.join()
+
+    assert found["processes"] == [answer_of(queue)]
+
+
+def test_inspect_writes_no_control_characters(asked, shared_broker, queue):
+    text = "\x1b[2J\x1b]0;title\x07"
+    other = OtherProgram(shared_broker.amqp_url, f"{queue}.x", [
+        json.dumps(answer_of(text, host=text, version=text, tasks=[text])).encode()])
+
+    code, told, _ = asked("inspect", "--timeout", "2")
+    other.join()
+
+    assert code == 0 and told.isascii() and told.replace("\n", "").isprintable()
+
+
+def test_inspect_waits_for_its_own_workers_where_those_of_another_app_answer(app, shared_broker, queue):
+    """Both apps have one exchange, and the other's worker answers first."""
+    app.task(name="note")(lambda text: None)
+    app.workers()
+    wait_until(lambda: app.inspect(20)["processes"])
+    held = threading.Event()
+    app.server.link.post(held.wait, TIMEOUT_S)
+    other = OtherProgram(shared_broker.amqp_url, app.exchange, [json.dumps(answer_of("others")).encode()])
+    answered = threading.Timer(0, lambda: (other.join(), held.set()))
+    answered.start()
+
+    found = app.inspect(20)
+    answered.join()
+
+    assert {each["workers"][0]["queue"] for each in found["processes"]} == {"others", queue}
 
 
 def test_a_question_cannot_have_a_worker_write_to_a_queue(app, shared_broker, queue):
