@@ -212,6 +212,9 @@ def _copied(files, source, target):
 def _check_empty(root):
     if os.path.isdir(root):
         content = [name for name in content_of(root) if not name.startswith(swap.SYNC)]
+        if content and swap.has_begun(root):
+            raise FolderError(
+                f"{root} has a whole copy whose last renames were cut off: the start of a broker ends them")
         if content:
             raise FolderError(
                 f"{root} holds {content[0]!r}: a backup is restored into an empty or a new folder")

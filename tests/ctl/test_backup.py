@@ -10,8 +10,10 @@ from contextlib import contextmanager
 import pika
 import pytest
 
+from gomq_py.ctl import backup_folder
 from gomq_py.ctl.backup_folder import DATA, MANIFEST
 from gomq_py.ctl.fsck import check_folder
+from gomq_py.storage.disk.plain_files import PlainFiles
 from gomq_py.storage.message import Message
 from tests.ctl.running import Runner, done, environment
 from tests.support.broker_process import ROOT, BrokerProcess
@@ -377,6 +379,24 @@ def test_what_is_no_whole_backup_is_refused(backup, tmp_path, harm, reason):
     new = tmp_path / "new"
     assert not new.exists() or not [name for name in os.listdir(new) if not name.startswith(".")]
     assert not (tmp_path / "stray").exists()
+
+
+def test_a_restore_cut_off_at_its_last_renames_is_finished_by_a_broker(backup, tmp_path, monkeypatch):
+    folder = tmp_path / "new"
+
+    def sync_folder(_files, path):
+        if path == folder and any(not name.startswith(".") for name in os.listdir(folder)):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PlainFiles, "sync_folder", sync_folder)
+        with pytest.raises(KeyboardInterrupt):
+            backup_folder.restore(backup, folder, lambda *_: None)
+
+    refused = Runner("")("restore", str(backup), str(folder), bare=True)
+
+    assert refused.returncode == 2 and "the start of a broker ends them" in refused.stderr
+    assert numbers(folder, "jobs") == list(range(20))
 
 
 def test_a_folder_with_data_is_not_restored_into(backup, tmp_path):
