@@ -16,9 +16,11 @@ from gomq_py.digests import sha256
 from gomq_py.errors import ClusterError
 from gomq_py.hub.threads import in_thread
 from gomq_py.hub.turns import paced
+from gomq_py.net.listener import BindError
 from gomq_py.observability.log import logger
 from gomq_py.storage.disk.data_dir import NOT_CONTENT
 from gomq_py.storage.disk.register import listing
+from gomq_py.storage.errors import DataDirError
 
 LOG = logger("backup")
 LOOPBACK = "127.0.0.1"
@@ -45,7 +47,7 @@ class Backup:
 
     def begin(self):
         """Let one copier connect soon. Returns {host, port, secret, id}, all that it needs. Raises
-        ClusterError if a backup is running; BindError, DataDirError, OSError. May switch.
+        ClusterError if a backup is running, or the folder or the system does not allow one. May switch.
         """
         with self._turn:
             if self._leader is not None and self._leader.links:
@@ -59,6 +61,9 @@ class Backup:
                 leader = Leader(
                     secret.encode(), self._cluster_id, EPOCH, stream, register, self._root, LOOPBACK, 0)
                 leader.open()
+            except (BindError, DataDirError, OSError) as error:
+                self._end()
+                raise ClusterError(f"a backup cannot begin: {error}") from error
             except BaseException:
                 self._end()
                 raise

@@ -202,7 +202,10 @@ class ClientConnection:
         try:
             return self._say_last_word()
         finally:
-            self._end()
+            try:
+                self._end()
+            finally:
+                self.output.close()  # after a fault, too: another client gets the socket's descriptor
 
     def _gone(self):
         self.server.gate.leave(self.admitted)

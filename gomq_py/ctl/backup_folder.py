@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 from datetime import UTC, datetime
+from pathlib import Path
 
 import gevent
 
@@ -26,7 +27,7 @@ from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.ctl.offline import FolderError, held_folder
 from gomq_py.errors import ClusterError
 from gomq_py.storage.disk import atomic_file, swap
-from gomq_py.storage.disk.data_dir import NOT_CONTENT, SCHEMA_VERSION, DataDir, content_of
+from gomq_py.storage.disk.data_dir import NOT_CONTENT, SCHEMA, SCHEMA_VERSION, DataDir, content_of
 from gomq_py.storage.disk.plain_files import PlainFiles
 from gomq_py.storage.disk.register import listing
 from gomq_py.storage.errors import DataDirError
@@ -44,6 +45,9 @@ def prepare(folder):
     """Make the folder of a backup, or check that it is one's. Raises FolderError, OSError."""
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise FolderError(f"{folder} is not a folder")
+    for parent in Path(os.path.realpath(folder)).parents:
+        if os.path.lexists(parent / SCHEMA):
+            raise FolderError(f"{folder} is inside {parent}, a data folder: the backup would copy itself")
     os.makedirs(folder, 0o700, exist_ok=True)
     ours = (DATA, MANIFEST, "lost+found")
     for name in sorted(os.listdir(folder)):
@@ -114,13 +118,13 @@ def read_manifest(folder):
             manifest = json.load(file)
         version, schema = manifest["version"], manifest["schema_version"]
         sound = all(map(_is_inside, (*manifest["folders"], *manifest["files"])))
-        sound = sound and manifest["finished"] and all(
+        sound = sound and manifest["finished"] and isinstance(manifest["bytes"], int) and all(
             isinstance(size, int) and isinstance(digest, str) for size, digest in manifest["files"].values())
     except FileNotFoundError:
         raise FolderError(_half(folder, f"it has no {MANIFEST}")) from None
     except OSError as error:
         raise FolderError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         sound = False
     if not sound:
         raise FolderError(_half(folder, f"{path} is damaged"))
@@ -208,6 +212,9 @@ def _copied(files, source, target):
 def _check_empty(root):
     if os.path.isdir(root):
         content = [name for name in content_of(root) if not name.startswith(swap.SYNC)]
+        if content and swap.has_begun(root):
+            raise FolderError(
+                f"{root} has a whole copy whose last renames were cut off: the start of a broker ends them")
         if content:
             raise FolderError(
                 f"{root} holds {content[0]!r}: a backup is restored into an empty or a new folder")

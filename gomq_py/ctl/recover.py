@@ -118,6 +118,11 @@ def lend(folder, root, user, password):
     return recover_queue(root, os.path.basename(folder), DEFAULT_VHOST, RECOVERED)
 
 
+def count_in(folder):
+    """The number of messages in a folder of set-aside/ that are not acknowledged, also of expired ones."""
+    return _content_of(folder)[0]
+
+
 def is_stream(arguments):
     """Whether a queue with these arguments is a stream."""
     return arguments.get(QUEUE_TYPE) == STREAM

@@ -51,26 +51,34 @@ def recover(session, folder, queue):
             raise APIError("the folder is of a stream, which is read, not emptied: use recover_queue")
         with Broker(root, http_port=0) as lender, Progress(session.out) as progress:
             source = API(lender.http_url, USER, password)
-            total = source.get("queues", "/", folders.RECOVERED)["messages"]
+
+            def left():
+                return source.get("queues", "/", folders.RECOVERED)["messages"]
+
+            total = max(left(), folders.count_in(folder))
             moved = total and _move(
                 session, lender.url(USER, password), PREFIX + os.path.basename(os.path.abspath(folder)),
-                queue, total, progress)
-    session.out.said(
-        f"{moved} of {total} messages of {folder} are in queue {queue} of virtual host {session.vhost}; the "
-        "folder stays as it is")
+                queue, left, total, progress)
+    said = f"{moved} of {total} messages of {folder} are in queue {queue} of virtual host {session.vhost}"
+    session.out.said(f"{said}; the folder stays as it is")
+    if moved < total:
+        raise APIError("the other messages have expired or are damaged", 400)
 
 
-def _move(session, source, name, queue, total, progress):
-    """Have a shovel move ``total`` messages. Returns how many the queue has taken. Raises APIError."""
+def _move(session, source, name, queue, left, total, progress):
+    """Have a shovel move ``total`` messages, until ``left()`` is 0: it does not get those that expire or are
+    damaged. Returns how many the queue has taken. Raises APIError.
+    """
     api, vhost = session.api, session.vhost
     api.put("parameters", "shovel", vhost, name, body={"value": {
         "src-uri": source, "src-queue": "recovered", "src-predeclared": True, "ack-mode": "on-confirm",
         "dest-uri": f"amqp:///{quote(vhost, safe='')}", "dest-queue": queue, "dest-predeclared": True}})
     try:
         while True:
+            is_empty = not left()  # asked first, so that the shovel's figures have all
             shovel = api.get("shovels", vhost, name)
             progress("recovering", shovel["moved"], total)
-            if shovel["moved"] + shovel["set_aside"] >= total:
+            if is_empty:
                 return shovel["moved"]
             if shovel["error"]:
                 raise APIError(f"{shovel['moved']} of {total} messages are published: {shovel['error']}", 400)

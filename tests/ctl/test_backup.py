@@ -10,8 +10,10 @@ from contextlib import contextmanager
 import pika
 import pytest
 
+from gomq_py.ctl import backup_folder
 from gomq_py.ctl.backup_folder import DATA, MANIFEST
 from gomq_py.ctl.fsck import check_folder
+from gomq_py.storage.disk.plain_files import PlainFiles
 from gomq_py.storage.message import Message
 from tests.ctl.running import Runner, done, environment
 from tests.support.broker_process import ROOT, BrokerProcess
@@ -287,6 +289,26 @@ def test_a_folder_with_other_things_is_left_alone(ctl, tmp_path):
         f"gomq-py-ctl: {tmp_path} holds 'thesis.tex', and so is no backup: name an empty or a new folder\n")
 
 
+def test_a_folder_inside_the_data_folder_would_be_copied_too_and_is_refused(broker, ctl):
+    refused = ctl("backup", str(broker.data_dir / "queues" / "backup"))
+
+    assert refused.returncode == 2
+    assert f"is inside {broker.data_dir}, a data folder: the backup would copy itself" in refused.stderr
+    assert not (broker.data_dir / "queues" / "backup").exists()
+
+
+def test_a_link_in_the_data_folder_is_named(broker, ctl, tmp_path):
+    link = broker.data_dir / "link"
+    link.symlink_to("/dev/null")
+    try:
+        refused = ctl("backup", str(tmp_path / "backup"))
+    finally:
+        link.unlink()
+
+    assert refused.returncode == 1 and f"{link} is a link: " in refused.stderr, refused.stderr
+    done(ctl("backup", str(tmp_path / "backup")))
+
+
 def test_a_backup_of_another_broker_is_left_alone(ctl, tmp_path):
     done(ctl("backup", str(tmp_path / "backup")))
     before = (tmp_path / "backup" / MANIFEST).read_bytes()
@@ -324,6 +346,13 @@ def of_later_version(backup):
     path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
 
 
+def without_total(backup):
+    path = backup / MANIFEST
+    manifest = json.loads(path.read_text())
+    del manifest["bytes"]
+    path.write_text(json.dumps(manifest))
+
+
 def that_climbs(backup):
     path = backup / MANIFEST
     manifest = json.loads(path.read_text())
@@ -336,9 +365,11 @@ def that_climbs(backup):
     (lambda backup: (backup / DATA / "users").unlink(), f"users is missing, but in {MANIFEST}"),
     (lambda backup: (backup / DATA / "more").touch(), f"more is in it, but not in {MANIFEST}"),
     (lambda backup: (backup / MANIFEST).write_text("{"), "is damaged"),
+    (lambda backup: (backup / MANIFEST).write_text("[" * 200_000), "is damaged"),
+    (without_total, "is damaged"),
     (that_climbs, "is damaged"),
     (of_later_version, "is a backup of version 2"),
-], ids=["bit", "lost", "more", "torn manifest", "path", "version"])
+], ids=["bit", "lost", "more", "torn manifest", "deep manifest", "total", "path", "version"])
 def test_what_is_no_whole_backup_is_refused(backup, tmp_path, harm, reason):
     harm(backup)
 
@@ -348,6 +379,24 @@ def test_what_is_no_whole_backup_is_refused(backup, tmp_path, harm, reason):
     new = tmp_path / "new"
     assert not new.exists() or not [name for name in os.listdir(new) if not name.startswith(".")]
     assert not (tmp_path / "stray").exists()
+
+
+def test_a_restore_cut_off_at_its_last_renames_is_finished_by_a_broker(backup, tmp_path, monkeypatch):
+    folder = tmp_path / "new"
+
+    def sync_folder(_files, path):
+        if path == folder and any(not name.startswith(".") for name in os.listdir(folder)):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PlainFiles, "sync_folder", sync_folder)
+        with pytest.raises(KeyboardInterrupt):
+            backup_folder.restore(backup, folder, lambda *_: None)
+
+    refused = Runner("")("restore", str(backup), str(folder), bare=True)
+
+    assert refused.returncode == 2 and "the start of a broker ends them" in refused.stderr
+    assert numbers(folder, "jobs") == list(range(20))
 
 
 def test_a_folder_with_data_is_not_restored_into(backup, tmp_path):

@@ -17,6 +17,8 @@ from tests.support.reading import get
 from tests.support.unflushed import Unflushed
 
 COUNT = 3
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+EXPIRING = pika.BasicProperties(delivery_mode=2, expiration="1")
 NAMED = re.compile(r"gomq-py-ctl (?:-\S+ )*([a-z]+_[a-z_]+)")
 
 
@@ -103,6 +105,37 @@ def test_messages_in_set_aside_have_their_queues_name_and_go_to_a_queue_of_a_run
     assert row["vhost"] == "/" and row["messages"] == COUNT
     assert {row["queue"] for row in rows} == {"jobs", "unknown"}
     assert (folder / "set-aside" / row["folder"]).is_dir()
+
+
+def test_recover_ends_without_messages_that_are_damaged_or_have_expired(tmp_path):
+    with BrokerProcess(tmp_path / "data", http_port=0) as broker:
+        with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            for queue in ("damaged", "expired", "found"):
+                channel.queue_declare(queue, durable=True)
+            for number in range(COUNT):
+                channel.basic_publish("", "damaged", b"number %d" % number, PERSISTENT)
+            for properties in (PERSISTENT, EXPIRING):
+                channel.basic_publish("", "expired", b"", properties)
+        broker.stop()
+        sources = {}
+        for queue in ("damaged", "expired"):
+            found, = (tmp_path / "data" / "queues").glob(f"{queue_id('/', queue)}.*")
+            sources[queue] = shutil.copytree(found, tmp_path / f"{found.name}.0")
+        segment, = sources["damaged"].glob("msgs.*")
+        octets = segment.read_bytes()
+        segment.write_bytes(octets.replace(b"number 1", b"number 7"))
+        broker.start()
+        ctl = Runner(f"http://127.0.0.1:{broker.ports['http']}")
+
+        for queue, total in (("damaged", COUNT), ("expired", 2)):
+            finished = ctl("recover", str(sources[queue]), "--to", "found")
+            assert finished.returncode == 1
+            told, why = finished.stderr.splitlines()
+            assert told.startswith(f"{total - 1} of {total} messages of "), told
+            assert why.endswith("the other messages have expired or are damaged")
+        assert data(ctl("-f", "json", "list_shovels")) == []
 
 
 def test_the_definitions_that_were_set_aside_name_queues_too(folder):

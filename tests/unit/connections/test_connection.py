@@ -1,4 +1,6 @@
 """The way of a client's connection to its end: who waits for it, and what is told of it."""
+import os
+import socket as system_socket
 from types import SimpleNamespace
 
 import gevent
@@ -8,8 +10,11 @@ from wsproto.connection import Connection as WSConnection
 
 from gomq_py.connections import connection as connection_module
 from gomq_py.connections.connection import AlarmHold, ClientConnection
+from gomq_py.hub.buffers import HubBuffers
 from gomq_py.hub.heartbeats import Heartbeats
+from gomq_py.hub.loop_socket import LoopSocket
 from gomq_py.hub.timers import HubTimers
+from gomq_py.net.output import Output
 from gomq_py.net.websocket import WebSocket
 from tests.support.sockets import socket_pair
 from tests.support.waiting import wait_until
@@ -33,6 +38,7 @@ class Connection(ClientConnection):
             gate=SimpleNamespace(leave=lambda _admitted: log.append("given back")))
         socket = SimpleNamespace(getsockname=lambda: ("10.0.0.1", 5672))
         super().__init__(server, socket, ADDRESS, None)
+        self.output = SimpleNamespace(close=lambda: None)
         self.is_left = is_left
         self.log = log
 
@@ -57,6 +63,30 @@ def test_an_end_is_told_by_the_clients_host_and_all_is_given_back_once(is_left):
     wait_until(lambda: "gone" in log, sleep=gevent.sleep)
 
     assert log == ["ended", ("lost", "10.0.0.7"), "given back", "gone"]
+
+
+def test_nothing_is_written_to_the_next_client_of_a_descriptor_after_a_fault_at_the_end(monkeypatch):
+    """The number of the closed socket is given to another client's socket, as the system does."""
+    def fault(_connection):
+        raise RuntimeError
+
+    connection = Connection([], is_left=True)
+    monkeypatch.setattr(Connection, "_end", fault)
+    accepted, theirs = system_socket.socketpair()
+    ours = LoopSocket(accepted.family, accepted.detach())
+    number = ours.fileno()
+    connection.output = output = Output(ours, HubBuffers())
+    connection.when_gone(ours.close)
+    another, its_client = system_socket.socketpair()
+    with theirs, another, its_client:
+        connection.over()
+        wait_until(lambda: ours.fileno() < 0, sleep=gevent.sleep)
+        os.dup2(another.fileno(), number)
+        output.write(b"confirm of the first client")
+        os.close(number)
+        another.sendall(b"end")
+
+        assert its_client.recv(100) == b"end"
 
 
 def test_nobody_is_told_of_an_end_behind_that_of_the_hub():
