@@ -8,8 +8,10 @@ IMPORTED = "load_definitions"
 # Notes of a broker about its own data folder. They are stored like global parameters, but neither shown nor
 # exported, and neither users nor imports set or delete them: in another folder they would be untrue.
 INTERNAL = frozenset((IMPORTED,))
+# The id of a cluster, as RabbitMQ names it.
+CLUSTER_ID = "internal_cluster_id"
 # {name: reason} of global parameters that an import ignores. Each cluster keeps its own identity.
 NOT_IMPORTED = {
-    "internal_cluster_id": "the identity of another cluster",
+    CLUSTER_ID: "the identity of another cluster",
     IMPORTED: "a broker's note about its own data folder",
 }

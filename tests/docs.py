@@ -7,6 +7,7 @@ tests/unit/test_docs.py holds that the pages are as this makes them.
 import re
 from pathlib import Path
 
+from gomq_py.broker.exchanges.types import DESCRIBED
 from gomq_py.broker.features import table
 from gomq_py.broker.features.feature import CLASSIC, EVERY_KIND, QUORUM, STREAM
 from tests.conformance.mqtt import page as conformance
@@ -30,6 +31,20 @@ def queue_arguments():
 def other_policy_keys():
     """What keys of policies do that are no argument of queues."""
     return _effects((row for row in table.FEATURES if row.argument is None), "policy")
+
+
+def exchange_arguments():
+    """What arguments of exchanges do."""
+    rows = [
+        (_of_types(row), ", ".join(map(_code, (row.argument, *row.also))), row.value, row.default, row.effect,
+         row.others) for row in DESCRIBED
+    ]
+    return _table(
+        ("type", "argument", "example: values", "default", "effect", "RabbitMQ 4, LavinMQ 2.9"), rows)
+
+
+def _of_types(row):
+    return ", ".join(map(_code, sorted(row.kinds))) or "all"
 
 
 def consumer_arguments():
@@ -79,7 +94,8 @@ def statements_5():
 
 TABLES = {
     "arguments of queues": queue_arguments, "other keys of policies": other_policy_keys,
-    "arguments of consumers": consumer_arguments, "places": places, "places of consumers": consumer_places,
+    "arguments of consumers": consumer_arguments, "arguments of exchanges": exchange_arguments,
+    "places": places, "places of consumers": consumer_places,
     "without effect": without_effect,
 }
 STATEMENTS = {"statements of MQTT 3.1.1": statements_3_1_1, "statements of MQTT 5.0": statements_5}

@@ -5,6 +5,7 @@ servers get the Broker from the node. This module knows no socket and no frame.
 """
 import os
 from functools import partial
+from uuid import NAMESPACE_DNS, uuid5
 
 from gomq_py.auth import passwords
 from gomq_py.auth.labels import check_description, check_tags
@@ -163,6 +164,13 @@ class Broker:
         """The cluster's name: as an operator has set it, otherwise as stored in the data folder."""
         given = self.parameters.global_.get("cluster_name")
         return given if isinstance(given, str) and given else self._data_dir.cluster_name
+
+    @property
+    def cluster_id(self):
+        """The cluster's id, made of the name that the data folder got at its first boot: another cluster name
+        leaves it as it is.
+        """
+        return f"rabbitmq-cluster-id-{uuid5(NAMESPACE_DNS, self._data_dir.cluster_name)}"
 
     def describe_pool(self):
         """The segment pool's content as text."""

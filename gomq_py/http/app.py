@@ -11,19 +11,19 @@ from werkzeug.routing import UnicodeConverter
 import gomq_py
 from gomq_py.http import doctor, durability, errors, foreign_pages, page
 from gomq_py.http.api import (
-    backup, bindings, changes, closed, cluster, connections, definitions, delayed, docs, exchanges,
-    federation, health, identity, limits, log, messages, metrics, mqtt, nodes, overview, parameters,
-    permissions, policies, queue_states, queues, routes, schedules, search, session, settings, shovels,
-    streams, unacked, users, vhosts,
+    arguments, backup, bindings, changes, closed, cluster, connections, definitions, delayed, docs,
+    exchanges, federation, health, identity, limits, log, messages, metrics, mqtt, nodes, overview,
+    parameters, permissions, policies, queue_states, queues, routes, schedules, search, session,
+    settings, shovels, streams, unacked, users, vhosts,
 )
 from gomq_py.http.login import LocalOperator, LoginCounts, policy_with_issuer
 from gomq_py.http.session import Sessions
 
 RESOURCES = (
-    docs, identity, overview, nodes, cluster, backup, health, metrics, connections, exchanges, queues,
-    queue_states, streams, bindings, vhosts, users, permissions, policies, parameters, limits, messages,
-    definitions, changes, session, mqtt, shovels, federation, unacked, delayed, schedules, routes,
-    search, doctor, closed, log, settings, page,
+    docs, arguments, identity, overview, nodes, cluster, backup, health, metrics, connections, exchanges,
+    queues, queue_states, streams, bindings, vhosts, users, permissions, policies, parameters, limits,
+    messages, definitions, changes, session, mqtt, shovels, federation, unacked, delayed, schedules,
+    routes, search, doctor, closed, log, settings, page,
 )
 
 POLICY = "Content-Security-Policy"

@@ -48,7 +48,7 @@ class Families:
         node = self._node
         yield InfoMetricFamily(f"{self._outer}identity", "Node and cluster identity", value={
             "rabbitmq_node": node.name, "rabbitmq_cluster": node.broker.cluster_name,
-            "rabbitmq_cluster_permanent_id": node.broker.cluster_name,
+            "rabbitmq_cluster_permanent_id": node.broker.cluster_id,
             "rabbitmq_endpoint": self._endpoint})
         yield InfoMetricFamily(f"{self._outer}build", "Versions", value={
             "rabbitmq_version": RABBITMQ_VERSION, "prometheus_plugin_version": gomq_py.__version__,

@@ -12,6 +12,7 @@ from gomq_py.http.answers import cut, elements, node, number_in, paced_answer, p
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.index import Rows, chunks
 from gomq_py.http.kinds import JSON
+from gomq_py.http.statistics import with_histories
 
 DEFAULT_PAGE_SIZE = 100
 # RabbitMQ's limit.
@@ -50,6 +51,7 @@ def _shown(rows, places, query):
     """Return (number of rows, JSON of the rows as a list of bytes), built in slices. May switch."""
     paths, kind, rows = paths_in(query), rows.kind, rows.all
     count = 0
+    with_histories(len(places))  # from here on: a sort by a rate reads all rows
 
     def built():
         nonlocal count

@@ -108,10 +108,15 @@ class Rates:
         self._keeper = None
         self._begun = Event()  # a history, or a look at one, began while the keeper sleeps long
 
-    def look(self, group, thing, windows=None):
-        """Read an entity's counters; returns a View, with rates since the last look. May switch."""
+    def look(self, group, thing, windows=None, begins=True):
+        """Read an entity's counters; returns a View, with rates since the last look. Unless ``begins``, no
+        history begins, and an entity without one has its values as the only sample. May switch.
+        """
         values = group.read(thing)
-        history = self._history((group, _reference(thing)), values, windows) if windows else None
+        history = None
+        if windows:
+            key = (group, _reference(thing))
+            history = self._history(key, values, windows) if begins else self._history_as_it_is(key, values)
         look = self._look(group, thing, values)
         rates = array("d", bytes(8 * len(values))) if look is None else look.rates
         return View(group, values, rates, history, windows)
@@ -195,6 +200,13 @@ class Rates:
         if len(self._histories) > HISTORIES_MAX:
             self._histories.pop(next(iter(self._histories))).pause()
         self._keep()
+        return history
+
+    def _history_as_it_is(self, key, values):
+        history = self._histories.get(key) or self._recorded.get(key)
+        if history is None:
+            history = History(len(values), 1)
+            history.add(self._unix_s(), values)
         return history
 
     def _keep(self):

@@ -17,6 +17,9 @@ from gomq_py.observability import resources
 
 # Oldest age that a query may ask for; single things keep only the last ``stats_log_size`` samples.
 AGE_MAX_S = 86400
+# A list has at most so many samples of a counter, so that a page of 500 queues is some 20 MB at most; one of
+# at most so many entities begins histories, which then leave room for those of other viewers.
+LIST_SAMPLES_MAX, LIST_HISTORIES_MAX = 60, 100
 
 LENGTH_NAMES = ("messages", "messages_ready", "messages_unacknowledged")
 QUEUE_STATS = (
@@ -24,7 +27,9 @@ QUEUE_STATS = (
     "ack",
 )
 VHOST_STATS = (*QUEUE_STATS, "confirm", "return_unroutable", "drop_unroutable")
-CHANNEL_STATS = ("publish", "confirm", "return_unroutable", "drop_unroutable", "deliver_get")
+CHANNEL_STATS = (
+    "publish", "confirm", "return_unroutable", "drop_unroutable", "deliver_get", "redeliver", "ack",
+)
 EXCHANGE_STATS = ("publish_in", "publish_out")
 OCTETS = ("recv_oct", "send_oct")
 CHURN = (
@@ -54,9 +59,20 @@ def with_history():
     g.windows = windows()
 
 
+def with_histories(count):
+    """Have view() return the curves that the query names, in a list that shows ``count`` entities."""
+    g.windows = {
+        category: (age_s, max(incr_s, age_s / LIST_SAMPLES_MAX))
+        for category, (age_s, incr_s) in windows().items()
+    }
+    g.begins_histories = count <= LIST_HISTORIES_MAX
+
+
 def view(group, thing):
-    """The View of an entity, with curves after with_history(). May switch for a group of many queues."""
-    return node().rates.look(group, thing, g.get("windows"))
+    """The View of an entity, with curves after with_history() and with_histories(). May switch for a group of
+    many queues.
+    """
+    return node().rates.look(group, thing, g.get("windows"), g.get("begins_histories", True))
 
 
 def _seconds(name, text):
@@ -86,7 +102,7 @@ def _queue(queue):
 def _channel(channel):
     return (
         channel.publishes, channel.confirmed_count, channel.return_unroutable, channel.drop_unroutable,
-        channel.unacked.next_tag - 1)
+        channel.unacked.next_tag - 1, channel.unacked.redelivered_count, channel.unacked.acked_count)
 
 
 def _exchange(exchange):

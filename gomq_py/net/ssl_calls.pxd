@@ -82,8 +82,8 @@ cdef inline Py_ssize_t fill(
         (&errno)[0] = 0  # a bare name would be a local variable
         got = calls.read(calls.connection, room + count, <int> min(octets - count, MOST_OCTETS))
         if got <= 0:
-            # OpenSSL may have stopped at a change of keys, and the socket does not report later octets that were
-            # read ahead. From 3.2 on, has_pending overlooks these, too.
+            # OpenSSL may have stopped at a change of keys, and the socket does not report later octets that
+            # were read ahead. From 3.2 on, has_pending overlooks these, too.
             calls.has_more = errno != EAGAIN
             calls.error = calls.get_error(calls.connection, got)
             calls.has_more = calls.error == WANT_WRITE or calls.error == WANT_READ and calls.has_more

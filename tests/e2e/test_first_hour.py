@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from importlib.util import find_spec
 from pathlib import Path
 
 import pika
@@ -124,7 +123,6 @@ def test_copy_of_a_stopped_brokers_folder_is_a_backup(tmp_path):
         assert drained(broker.amqp_url) == [b"kept"]
 
 
-@pytest.mark.skipif(find_spec("gomq_py.ctl.backup") is None, reason="gomq-py-ctl has no backup yet")
 def test_backup_of_a_running_broker_is_restored(broker, tmp_path):
     publish(broker.amqp_url, b"kept")
 

@@ -1,6 +1,4 @@
-"""The examples of docs/streams.md, delays.md, first-steps.md, patterns.md and arguments.md, run as they
-stand.
-"""
+"""The examples of users' pages, run as they stand."""
 import re
 import subprocess
 import sys
@@ -12,7 +10,7 @@ from tests.support.waiting import in_time
 from tests.unit.source_tree import ROOT
 
 AMQP, MQTT = "127.0.0.1:5672", '"127.0.0.1", 1883'
-# What each example of a page prints; of a page named in WHOLE, of all of them.
+# What each example of a page prints, by its number; of a page named in WHOLE, of all of them.
 PRINTED = {
     "streams.md": ["3 order 3\n4 order 4\n"],
     "delays.md": ["a job done at attempt 3\n", "often: the second\n" * 2],
@@ -25,6 +23,9 @@ PRINTED = {
         "alarm\ninvoice\nnewsletter\n", "first\nsecond\n", "50\n",
     ],
     "arguments.md": ["10 messages of one customer from 1 queue\n"],
+    "dispatcher.md": ["hello hello world\n", "a second has passed\n", "cat.png 640\n"],
+    # the others are parts of a program with Celery
+    "groups.md": {0: "1\n3\nNone\n2\n", 3: "acme 0\nacme 1\nacme 2\n"},
 }
 WHOLE = "first-steps.md", "patterns.md", "arguments.md"
 
@@ -41,7 +42,8 @@ def broker(tmp_path_factory):
 
 @pytest.mark.parametrize("page, number, printed", [
     pytest.param(page, number, printed, id=f"{page}-{number}")
-    for page, outputs in PRINTED.items() for number, printed in enumerate(outputs)
+    for page, outputs in PRINTED.items()
+    for number, printed in (outputs.items() if isinstance(outputs, dict) else enumerate(outputs))
 ])
 def test_example_does_what_its_page_says(broker, page, number, printed):
     example = examples(page)[number]

@@ -1,4 +1,7 @@
 """The broker as a whole: overview, nodes, connections, channels, health."""
+from urllib.parse import quote
+
+import pika
 import pytest
 
 from tests.management.conftest import API
@@ -52,6 +55,45 @@ def test_a_connection_and_its_channels_are_shown(api, channel):
     )
     assert one["recv_oct"] > 0 and one["send_oct"] > 0
     assert [channel["number"] for channel in channels] == [1]
+
+
+def test_a_channel_counts_acks_redeliveries_and_what_it_could_not_route(managed, api, name):
+    """Acks of several messages at once, basic.get, large bodies and returned messages, too."""
+    parameters = pika.URLParameters(managed.amqp_url)
+    parameters.client_properties = {"connection_name": name}
+    connection = pika.BlockingConnection(parameters)
+    channel = connection.channel()
+    channel.queue_declare("counting", exclusive=True)
+    for _ in range(5):
+        channel.basic_publish("", "counting", b"small")
+    channel.basic_publish("", "nowhere", b"", mandatory=True)
+    channel.basic_publish("", "nowhere", b"")
+    gets = [channel.basic_get("counting")[0] for _ in range(2)]
+    channel.basic_nack(gets[-1].delivery_tag, multiple=True)
+    gets = [channel.basic_get("counting")[0] for _ in range(5)]
+    channel.basic_ack(gets[-1].delivery_tag, multiple=True)
+    channel.basic_publish("", "counting", b"no ack")
+    channel.basic_get("counting", auto_ack=True)
+    channel.basic_publish("", "counting", b"rejected")
+    channel.basic_reject(channel.basic_get("counting")[0].delivery_tag, requeue=False)
+    got = []
+    channel.basic_consume("counting", lambda _channel, method, *_: got.append(method))
+    for body in (b"small", b"x" * 200_000):
+        channel.basic_publish("", "counting", body)
+        wait_until(lambda: connection.process_data_events(0.01) or got, what="a message")
+        channel.basic_nack(got.pop().delivery_tag)
+        wait_until(lambda: connection.process_data_events(0.01) or got, what="the message again")
+        channel.basic_ack(got.pop().delivery_tag)
+
+    def counted():
+        found = [one for one in api.get("connections").json() if one["user_provided_name"] == name]
+        channels = api.get(f"connections/{quote(found[0]['name'], safe='')}/channels").json()
+        stats = channels[0]["message_stats"]
+        return stats["ack"], stats["redeliver"], stats["return_unroutable"], stats["drop_unroutable"]
+
+    wait_until(lambda: counted() == (7, 4, 1, 1), what="the counters of the channel")
+    assert "rate" in api.get("channels").json()[0]["message_stats"]["ack_details"]
+    connection.close()
 
 
 def test_the_node_says_how_it_is(api):
@@ -122,7 +164,7 @@ def test_curves_are_sampled_while_somebody_looks(tmp_path, broker_process):
     wait_until(lambda: newest()["sample"] == 1, what="a sample of the message")
     shape = api.get(path).json()
     assert set(shape["message_stats"]["publish_details"]) == {"rate", "samples", "avg", "avg_rate"}
-    assert "samples" not in api.get("queues?lengths_age=60&lengths_incr=1").json()[0]["messages_details"]
+    assert "samples" not in api.get("queues").json()[0]["messages_details"]
     assert "samples" in api.get(
         "overview?lengths_age=60&lengths_incr=1"
     ).json()["queue_totals"]["messages_details"]
@@ -186,3 +228,41 @@ def test_one_release_of_rabbitmq_is_claimed_wherever_one_is(api, channel):
         by_amqp, overview["rabbitmq_version"], overview["management_version"], definitions["rabbit_version"],
         definitions["rabbitmq_version"],
     } == {"3.13.7"}
+
+
+CURVES = "&".join(
+    f"{kind}_age=600&{kind}_incr=60" for kind in ("lengths", "msg_rates", "data_rates"))
+
+
+@pytest.mark.parametrize("path, field", [
+    ("queues", "messages_details"), ("queues/%2F", "message_stats.publish_details"),
+    ("exchanges", "message_stats.publish_in_details"), ("connections", "recv_oct_details"),
+    ("channels", "message_stats.publish_details"), ("vhosts", "messages_details"),
+    ("vhosts", "message_stats.confirm_details"),
+])
+def test_lists_have_samples_where_they_are_asked_for(api, channel, path, field):
+    """As RabbitMQ's: samples, newest first, beside avg and avg_rate."""
+    channel.queue_declare("sampled", durable=True)
+    channel.queue_bind("sampled", "amq.topic")
+    channel.basic_publish("amq.topic", "sampled", b"x")
+    wait_until(lambda: api.get("queues/%2F/sampled").json()["messages"])
+
+    rows = api.get(f"{path}?{CURVES}").json()
+
+    found = [at(row, field) for row in rows if at(row, field) is not None]
+    assert found and all(set(one) == {"rate", "samples", "avg", "avg_rate"} for one in found)
+    (first, *_) = found[0]["samples"]
+    assert set(first) == {"sample", "timestamp"}
+
+
+def at(row, field):
+    for part in field.split("."):
+        row = (row or {}).get(part)
+    return row
+
+
+def test_query_of_samples_that_makes_no_sense_is_refused_for_lists_too(api):
+    answer = api.get("queues?lengths_age=never&lengths_incr=1")
+
+    assert (answer.status_code, answer.json()["reason"]) == (
+        400, "lengths_age must be between 1 and 86400 seconds")

@@ -1,10 +1,13 @@
 """Policies, parameters, limits and definitions over HTTP, and what they do to AMQP clients."""
+import re
+
 import pika
 import pytest
 
 import gomq_py
 from gomq_py.patterns import Pattern
 from tests.management.conftest import API
+from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 
@@ -302,6 +305,25 @@ def test_the_brokers_own_note_is_no_global_parameter_of_users(api):
     assert put.status_code == 400 and "the broker's own" in put.json()["reason"]
     assert api.get("global-parameters/load_definitions").status_code == 404
     assert api.delete("global-parameters/load_definitions").status_code == 404
+
+
+def test_clusters_id_is_a_global_parameter_that_another_name_leaves_as_it_is(tmp_path):
+    """`rabbitmq-cluster-id-` and what no other cluster has, as RabbitMQ's, also after a restart."""
+    def ids(process):
+        api = API(f"http://127.0.0.1:{process.ports['http']}")
+        api.put("cluster-name", {"name": f"name-{len(found)}"})
+        listed = {one["name"]: one["value"] for one in api.get("global-parameters").json()}
+        alone = api.get("global-parameters/internal_cluster_id").json()
+        assert alone == {"name": "internal_cluster_id", "value": listed["internal_cluster_id"]}
+        found.append(listed["internal_cluster_id"])
+
+    found = []
+    for folder in ("one", "one", "two"):
+        with BrokerProcess(tmp_path / folder, http_port=0) as process:
+            ids(process)
+
+    assert found[0] == found[1] != found[2]
+    assert all(re.fullmatch(r"rabbitmq-cluster-id-[0-9a-f-]{36}", one) for one in found)
 
 
 def test_definitions_go_out_and_come_in_again(api, inside, vhost):

@@ -175,6 +175,23 @@ def kept(many, monkeypatch):
     many.call(lambda launcher: index.close())
 
 
+def test_list_with_samples_begins_histories_of_what_a_short_page_shows_alone(kept):
+    """Neither the rows that a sort by a rate reads, nor those of a long list: each shows one sample."""
+    curves = "msg_rates_age=60&msg_rates_incr=5&sort=message_stats.publish_details.rate"
+
+    def histories(launcher):
+        return len(management_of(launcher)._node.rates._histories)
+
+    before = kept.call(histories)
+    (row,) = listed(kept, f"queues?page=1&page_size=1&{curves}")["items"]
+    after = kept.call(histories)
+    rows = listed(kept, f"queues?page=1&page_size=200&{curves}")["items"]
+
+    assert (after - before, kept.call(histories) - after) == (1, 0)
+    samples = [one["message_stats"]["publish_details"]["samples"] for one in (row, *rows)]
+    assert len(rows) == 200 and all(len(one) == 1 for one in samples)
+
+
 def test_a_page_of_a_sorted_list_builds_what_it_shows_and_nothing_else(kept, monkeypatch):
     built = []
     monkeypatch.setattr(kinds.QUEUES, "build", lambda queue: built.append(queue.name) or shapes.queue(queue))

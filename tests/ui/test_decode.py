@@ -145,7 +145,7 @@ def test_a_bomb_of_gzip_is_not_unpacked_beyond_the_limit(modules):
 
     (answer,) = read(modules, (bomb, {}))
 
-    assert not answer["unpacked"] and f"unpacks to more than {MIB} octets" in answer["note"]
+    assert not answer["unpacked"] and f"unpacks to more than {MIB} bytes" in answer["note"]
 
 
 def test_packed_bodies_are_unpacked_first(modules):

@@ -25,8 +25,8 @@ def test_unacknowledged_messages_are_given_back_one_by_one(ui, api, channel, nam
     held = ui.page.locator("tbody tr")
     expect(held).to_have_count(2)
     held.filter(has=ui.page.get_by_role("cell", name="1", exact=True)).get_by_role("checkbox").check()
-    ui.page.get_by_role("button", name="Give back").click()
-    ui.page.get_by_role("dialog").get_by_role("button", name="Give back").click()
+    ui.page.get_by_role("button", name="Requeue").click()
+    ui.page.get_by_role("dialog").get_by_role("button", name="Requeue").click()
 
     # The next consumer is the same one: it gets the first one again, under another tag.
     expect(held.filter(has=ui.page.get_by_role("cell", name="1", exact=True))).to_have_count(0)
@@ -104,7 +104,7 @@ def test_who_reads_a_stream_is_shown_and_a_kept_position_forgotten(ui, api, chan
     channel.basic_cancel("reader")
 
     ui.open(f"#/streams/%2F/{name}/timeline?offset=0")
-    row = ui.page.get_by_role("row").filter(has_text="kept position")
+    row = ui.page.get_by_role("row").filter(has_text="stored offset")
     expect(row).to_contain_text("reader")
     row.get_by_role("button", name="Forget").click()
 

@@ -85,7 +85,7 @@ def test_links_lead_to_the_thing_of_that_name(page, number):
     escaped = quote(name, safe="")
     user = user_named(name)
     for path, title, tab in (
-        (f"queues/%2F/{escaped}", name, "Bindings"), (f"exchanges/%2F/{escaped}", name, "Bindings from it"),
+        (f"queues/%2F/{escaped}", name, "Bindings"), (f"exchanges/%2F/{escaped}", name, "Bindings"),
         (f"vhosts/{escaped}", name, None), (f"users/{quote(user, safe='')}", user, None),
     ):
         page.open(f"#/{path}")
@@ -122,4 +122,4 @@ def test_a_name_of_dots_is_not_asked_for_since_browsers_would_ask_for_something_
         try { return at("queues", "/", dots); } catch (error) { return error.message; }
     }""", dots)
 
-    assert answer.startswith(f"Browsers cannot ask for what is called {dots}:")
+    assert answer.startswith(f"A browser cannot send the name {dots} in an address:")

@@ -22,7 +22,7 @@ def test_a_wrong_password_is_told(ui):
     ui.page.get_by_label("Password").fill("wrong")
     ui.page.get_by_role("button", name="Log in").click()
 
-    expect(ui.page.get_by_role("alert")).to_contain_text("does not know this name with this password")
+    expect(ui.page.get_by_role("alert")).to_contain_text("Wrong name or password.")
 
 
 def test_who_has_logged_out_is_out_after_a_reload_too(ui):

@@ -64,7 +64,7 @@ def test_the_form_of_a_body_can_be_chosen(ui, channel, name):
 
     open_messages(ui, name)
     messages(ui).locator("summary").click()
-    choice = messages(ui).get_by_label("Form of the body")
+    choice = messages(ui).get_by_label("Format of the body")
 
     for form, text in (
         ("text", '{"a":1}'), ("base64", base64.b64encode(b'{"a":1}').decode()), ("json", '{\n  "a": 1\n}'),
@@ -81,8 +81,8 @@ def test_a_large_body_is_cut_until_all_of_it_is_asked_for(ui, channel, name):
 
     open_messages(ui, name)
     messages(ui).locator("summary").click()
-    expect(messages(ui).get_by_role("status")).to_contain_text("the first 65,536 of 70,007 octets")
-    messages(ui).get_by_role("button", name="Load all of it").click()
+    expect(messages(ui).get_by_role("status")).to_contain_text("the first 65,536 of 70,007 bytes")
+    messages(ui).get_by_role("button", name="Load the whole body").click()
 
     expect(body_of(messages(ui))).to_contain_text("the end")
 
@@ -95,12 +95,12 @@ def test_a_path_finds_messages_in_packed_and_binary_bodies_too(ui, channel, name
 
     open_messages(ui, name)
     ui.page.get_by_label("Path in the body").fill("$.total > 100")
-    ui.page.get_by_role("button", name="Look").click()
+    ui.page.get_by_role("button", name="Show messages").click()
 
     expect(ui.page.get_by_text("2 messages found among 3")).to_be_visible()
     expect(messages(ui).locator(".at")).to_have_text(["1", "2"])
     ui.page.get_by_label("Path in the body").fill("total >")
-    ui.page.get_by_role("button", name="Look").click()
+    ui.page.get_by_role("button", name="Show messages").click()
     expect(ui.page.get_by_role("alert").filter(has_text="a path begins with $")).to_be_visible()
 
 
@@ -143,7 +143,7 @@ def test_hostile_texts_are_only_texts(ui, api, channel):
     messages(ui).locator("summary").click()
 
     expect(messages(ui).get_by_role("row").first).to_contain_text("<script>")
-    messages(ui).get_by_label("Form of the body").select_option("text")
+    messages(ui).get_by_label("Format of the body").select_option("text")
     expect(body_of(messages(ui))).to_contain_text("<script>alert(1)</script>\"'\u27e8U+202E\u27e9\u2400&amp;")
     assert ui.page.locator("#main script, #main b, #main i").count() == 0
 
@@ -158,8 +158,8 @@ def test_purging_wants_the_name_of_the_queue(ui, api, channel, name):
     dialog = ui.page.get_by_role("dialog")
     dialog.get_by_label("Type").fill("another")
     dialog.get_by_role("button", name="Purge").click()
-    expect(dialog.get_by_role("alert")).to_have_text("That is not the name.")
-    dialog.get_by_label("At most").fill("2")
+    expect(dialog.get_by_role("alert")).to_have_text("The text differs from the one asked for.")
+    dialog.get_by_label("Number of messages").fill("2")
     dialog.get_by_label("Type").fill(name)
     dialog.get_by_role("button", name="Purge").click()
 
@@ -205,7 +205,7 @@ def test_messages_are_a_tab_of_their_queue(ui, channel, name):
 
     ui.open(f"#/queues/%2F/{name}?tab=messages&path=%24.n%20%3D%201")
     expect(ui.page.get_by_text("1 message found among 1")).to_be_visible()
-    ui.page.get_by_role("button", name="Look").click()
+    ui.page.get_by_role("button", name="Show messages").click()
 
     expect(messages(ui)).to_have_count(1)
     expect(ui.page).to_have_url(re.compile("tab=messages"))

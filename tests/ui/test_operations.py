@@ -131,7 +131,7 @@ def test_mqtt_clients_sessions_and_retained_messages_are_shown_and_ended(ui, mqt
         page.get_by_role("button", name="Done").click()
 
         ui.open("#/mqtt/retained")
-        page.get_by_role("button", name="Look").click()
+        page.get_by_role("button", name="View").click()
         expect(page.get_by_role("dialog")).to_contain_text("kept")
         page.get_by_role("button", name="Done").click()
         page.get_by_role("button", name="Delete").click()
@@ -176,7 +176,7 @@ def test_what_is_no_definitions_is_told(ui):
     ui.page.get_by_label("Definitions as JSON").fill("[1]")
     ui.page.get_by_role("button", name="What would change?").click()
 
-    expect(ui.page.get_by_text("Definitions are an object.")).to_be_visible()
+    expect(ui.page.get_by_text("Definitions must be a JSON object.")).to_be_visible()
 
 
 def test_definitions_are_saved_as_a_file(ui, tmp_path):
@@ -203,4 +203,4 @@ def test_pages_are_shown_to_whom_they_are_for(ui, base, name):
     for label in ("Log", "Shovels", "Definitions"):
         expect(menu.get_by_role("link", name=label, exact=True)).to_have_count(0)
     ui.page.goto(f"{ui.base}/#/log")
-    expect(ui.page.get_by_role("heading", name="Not for you")).to_be_visible()
+    expect(ui.page.get_by_role("heading", name="No access")).to_be_visible()

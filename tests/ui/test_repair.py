@@ -48,7 +48,7 @@ def test_dead_letters_are_understood_corrected_and_brought_back(ui, api, orders)
     dialog.get_by_label("Headers about deaths").select_option("clean")
     expect(dialog).to_contain_text(f"queue '{work}'3")
     dialog.get_by_role("button", name="Replay").click()
-    expect(section.get_by_text("No message is ready here.")).to_be_visible()
+    expect(section.get_by_text("The queue has no ready messages.")).to_be_visible()
 
     back = [json.loads(one["payload"]) for one in api.get(f"queues/%2F/{work}/messages")]
     assert back == [{"order": 0, "currency": "EUR"}, *({"order": one, "currency": "???"} for one in range(3))]

@@ -26,7 +26,7 @@ def test_the_broker_finds_what_is_searched_for(ui, queue, label, text, positions
     ui.open(f"#/queues/%2F/{queue}/messages")
     ui.page.get_by_label(label).fill(text)
     asked = len(ui.requests)
-    ui.page.get_by_role("button", name="Look").click()
+    ui.page.get_by_role("button", name="Show messages").click()
 
     expect(ui.page.get_by_text("1 message found among 300")).to_be_visible()
     expect(ui.page.locator("details.message .at")).to_have_text(positions)
@@ -38,7 +38,7 @@ def test_a_search_goes_on_from_where_it_stopped(ui, queue, fill):
         (b"%d" % number, pika.BasicProperties(headers={"kind": "bad"})) for number in range(300, 700)))
 
     ui.open(f"#/queues/%2F/{queue}/messages?header=kind%20%3D%20bad")
-    expect(ui.page.get_by_text("100 messages found among 340, and there are more")).to_be_visible()
+    expect(ui.page.get_by_text("100 messages found among 340; more messages can be searched")).to_be_visible()
     for _ in range(4):
         ui.page.get_by_role("button", name="Go on").click()
         expect(ui.page.get_by_text("Looking")).to_have_count(0)

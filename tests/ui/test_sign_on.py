@@ -51,7 +51,7 @@ def test_who_logs_in_at_the_issuer_is_shown_what_the_token_allows(ui, issuer):
 def test_an_answer_to_nobodys_question_logs_nobody_in_and_says_nothing(ui, answer):
     ui.page.goto(f"{ui.base}/?{answer}&state=guessed")
 
-    expect(ui.page.get_by_role("alert")).to_contain_text("not to a question of this browser")
+    expect(ui.page.get_by_role("alert")).to_contain_text("This login was not begun in this browser.")
     assert not ui.context.cookies()
 
 

@@ -53,7 +53,7 @@ def test_a_restricted_user_sees_the_page_shrink(ui, api, name):
     ui.page.get_by_label("Password").fill(name)
     ui.page.get_by_role("button", name="Log in").click()
 
-    expect(ui.page.get_by_role("heading", level=1)).to_have_text("Not for you")
+    expect(ui.page.get_by_role("heading", level=1)).to_have_text("No access")
     menu = ui.page.get_by_role("navigation", name="Pages")
     expect(menu.get_by_role("link", name="Queues")).to_be_visible()
     expect(menu.get_by_role("link", name="Nodes")).to_have_count(0)
@@ -127,7 +127,7 @@ def test_declare_bind_pause_and_delete(ui, api, name):
     ui.page.get_by_role("button", name="Delete…").click()
     dialog.get_by_role("button", name="Delete").click()
     expect(dialog).to_be_visible()  # its name is to be typed
-    dialog.get_by_label(f"Type {name} to go on").fill(name)
+    dialog.get_by_label(f"Type {name} to confirm").fill(name)
     dialog.get_by_role("button", name="Delete").click()
     expect(ui.page.get_by_role("heading", level=1)).to_have_text("Queues")
     assert name not in [one["name"] for one in api.get("queues/%2F")]
@@ -193,14 +193,14 @@ def test_order_filter_and_columns_stand_in_the_address_or_are_kept(ui, api, name
     ui.page.get_by_role("button", name="Name", exact=True).click()
     expect(ui.page.locator("tbody tr").first).to_contain_text(f"{name}-b")
     ui.page.get_by_text("Columns", exact=True).click()
-    ui.page.get_by_role("group", name="Columns").get_by_label("Octets").check()
-    expect(ui.page.get_by_role("columnheader", name="Octets")).to_be_visible()
+    ui.page.get_by_role("group", name="Columns").get_by_label("Bytes").check()
+    expect(ui.page.get_by_role("columnheader", name="Bytes")).to_be_visible()
 
     ui.page.reload()
 
     expect(ui.page.locator("tbody tr").first).to_contain_text(f"{name}-b")
     expect(ui.page.get_by_label("Filter Queues")).to_have_value(name)
-    expect(ui.page.get_by_role("columnheader", name="Octets")).to_be_visible()
+    expect(ui.page.get_by_role("columnheader", name="Bytes")).to_be_visible()
 
 
 def test_colours_are_chosen_and_kept(ui):
@@ -248,7 +248,7 @@ def test_deep_link_to_what_is_not_there_says_so(ui):
     ui.expect_complaint("404")
     ui.open("#/queues/%2F/nobody-declared-me")
 
-    expect(ui.page.get_by_role("alert")).to_contain_text("not there")
+    expect(ui.page.get_by_role("alert")).to_contain_text("Not found")
 
 
 def test_what_stands_beside_a_chart_is_not_cut_off(ui):
@@ -317,7 +317,7 @@ def test_a_broker_that_stands_still_is_told_though_the_page_asks_for_nothing(bro
 
         process.signal(signal.SIGSTOP)
         try:
-            expect(ui.page.get_by_text("The broker does not answer. These figures are of")).to_be_visible()
+            expect(ui.page.get_by_text("The broker does not answer. The figures are from")).to_be_visible()
         finally:
             process.signal(signal.SIGCONT)
 

@@ -79,7 +79,7 @@ def test_a_channel_that_the_broker_closes_is_opened_anew(ui):
 def test_a_wrong_password_is_told(ui, protocol):
     connect(ui, protocol, "wrong")
 
-    expect(panel(ui, "What happened").get_by_role("listitem")).to_contain_text(
+    expect(panel(ui, "Log").get_by_role("listitem")).to_contain_text(
         "403 ACCESS_REFUSED" if protocol == "amqp" else "wrong user or password")
     expect(ui.page.get_by_text("not connected")).to_be_visible()
 

@@ -92,6 +92,6 @@ tell([
 """)
 
     assert told == [
-        "a frame of 1073741824 octets, where 1000 are the most", "a table is longer than what holds it",
+        "a frame of 1073741824 bytes: more than 1000", "a table is longer than what holds it",
         "the field type 'z' is unknown", "a table nested deeper than 64",
         "a table is longer than what holds it"]

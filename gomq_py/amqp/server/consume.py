@@ -115,13 +115,13 @@ def basic_get(channel, method):
         # Publishing the traced copy moves the store's view; the message keeps its own octets.
         message.own()
         channel.trace_delivery(message, name, {})
+    channel.unacked.redelivered_count += about["redelivered"]
     if method.no_ack:
         tag = channel.unacked.skip()
     else:
         holder = channel.unacked.make_holder(queue, None)
         tag = channel.unacked.add(
-            holder, about["location"], len(body), channel.connection.scheduler.now_ms // 1000
-        )
+            holder, about["location"], len(body), channel.connection.scheduler.now_ms // 1000)
         if holder.timeout_ms() and not channel.watched:
             channel.watch_unacked()
     exchange, routing_key = _text(message.get_exchange()), _text(message.get_routing_key())

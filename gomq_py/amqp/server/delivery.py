@@ -172,6 +172,7 @@ class AMQPConsumer(consumers.Consumer):
                         out, at, channel, message.buffer, message.properties_at, message.properties_length,
                         message.body_at, message.body_length, self.frame_max)
                 queue.take(message, no_ack)
+                unacked.redelivered_count += message.redelivered
                 if no_ack:
                     unacked.skip()
                 else:
@@ -369,6 +370,7 @@ class AMQPConsumer(consumers.Consumer):
     def _take_large(self):
         message = self.message
         self.source.take(message, self.no_ack)
+        self.channel.unacked.redelivered_count += message.redelivered
         if self.no_ack:
             self.channel.unacked.skip()
         else:

@@ -16,6 +16,7 @@ from bisect import bisect_left, bisect_right, insort
 from itertools import accumulate
 
 from gomq_py.broker.exchanges.exchange import Exchange
+from gomq_py.broker.features.feature import ExchangeArgument
 from gomq_py.broker.values import type_name, written
 from gomq_py.errors import PreconditionFailed
 
@@ -33,6 +34,29 @@ PROPERTIES = ("message_id", "correlation_id", "timestamp")
 
 # Arguments. HASH_ON and HASH_HEADER mean the same; HASH_HEADER is RabbitMQ's.
 ALGORITHM, HASH_ON, HASH_HEADER, HASH_PROPERTY = "x-algorithm", "x-hash-on", "hash-header", "hash-property"
+TYPE = "x-consistent-hash"
+_OF_THE_KEY = "The routing key is hashed."
+DESCRIBED = (
+    ExchangeArgument(
+        argument=HASH_HEADER, also=(HASH_ON,), kinds=frozenset((TYPE,)), default=_OF_THE_KEY,
+        value="`customer`: name of a header",
+        effect="Messages with an equal header go to the same queue.",
+        others="RabbitMQ: a plugin, `hash-header`.",
+    ),
+    ExchangeArgument(
+        argument=HASH_PROPERTY, kinds=frozenset((TYPE,)), default=_OF_THE_KEY,
+        value="`message_id`: `message_id`, `correlation_id` or `timestamp`",
+        effect="Messages with an equal property go to the same queue. Not together with a header.",
+        others="RabbitMQ: a plugin. LavinMQ: no.",
+    ),
+    ExchangeArgument(
+        argument=ALGORITHM, kinds=frozenset((TYPE,)), value="`jump`: `ring` or `jump`",
+        default="The setting `default_consistent_hash_algorithm`, `ring`.",
+        effect="`ring` moves only the keys of a queue that comes or goes. `jump` spreads keys evenly, but "
+        "moves few keys only at the end of the order of names.",
+        others="RabbitMQ: no choice.",
+    ),
+)
 _NOTHING = (), ()
 _LCG = 2862933555777941757  # multiplier of the published algorithm
 _64_BITS = (1 << 64) - 1
@@ -41,7 +65,7 @@ _64_BITS = (1 << 64) - 1
 class ConsistentHashExchange(Exchange):
     """Routes by a hash. The argument ``x-algorithm`` is "ring" or "jump"; the default is a setting."""
 
-    type = "x-consistent-hash"
+    type = TYPE
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)

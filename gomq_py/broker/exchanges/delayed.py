@@ -15,6 +15,7 @@ from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.exchanges.headers import HeadersExchange
 from gomq_py.broker.exchanges.topic import TopicExchange
+from gomq_py.broker.features.feature import ExchangeArgument
 from gomq_py.content.fields import Seconds, decode_table, get_key, set_key
 from gomq_py.content.forms import BASIC
 from gomq_py.content.properties import LARGEST_INTEGER, MAX_DELAY_MS, X_DELAY, X_DELIVER_AT, PropertyEdit
@@ -23,6 +24,15 @@ from gomq_py.storage.message import Message
 
 INNER_TYPE = "x-delayed-type"
 INNER_TYPES = {kind.type: kind for kind in (DirectExchange, FanoutExchange, HeadersExchange, TopicExchange)}
+TYPE = "x-delayed-message"
+DESCRIBED = (
+    ExchangeArgument(
+        argument=INNER_TYPE, kinds=frozenset((TYPE,)), default="none: it is required",
+        value="`topic`: `direct`, `fanout`, `headers` or `topic`",
+        effect="Rules by which messages are routed once they are due ([delays.md](delays.md)).",
+        others="RabbitMQ: a plugin.",
+    ),
+)
 
 
 class DelayedExchange(Exchange):
@@ -31,7 +41,7 @@ class DelayedExchange(Exchange):
     the messages.
     """
 
-    type = "x-delayed-message"
+    type = TYPE
     needs_headers = True
     delays = True
 

@@ -2,6 +2,7 @@
 
 These are the types of every broker; broker.topology.kinds can register more.
 """
+from gomq_py.broker.exchanges import consistent_hash, delayed
 from gomq_py.broker.exchanges.consistent_hash import ALGORITHM, HASH_HEADER, HASH_ON, ConsistentHashExchange
 from gomq_py.broker.exchanges.delayed import INNER_TYPE, DelayedExchange
 from gomq_py.broker.exchanges.direct import DirectExchange
@@ -11,6 +12,7 @@ from gomq_py.broker.exchanges.headers import HeadersExchange
 from gomq_py.broker.exchanges.modulus_hash import ModulusHashExchange
 from gomq_py.broker.exchanges.random_choice import LocalRandomExchange, RandomExchange
 from gomq_py.broker.exchanges.topic import TopicExchange
+from gomq_py.broker.features import alternate_exchange, deduplication
 from gomq_py.broker.features.alternate_exchange import ARGUMENTS as ALTERNATE_ARGUMENTS
 from gomq_py.broker.features.arguments import check_values
 from gomq_py.broker.features.deduplication import ARGUMENTS as DEDUPLICATION
@@ -24,6 +26,12 @@ EXCHANGE_TYPES = {
         FederationUpstreamExchange,
     )
 }
+
+# Descriptions of the arguments of exchanges.
+DESCRIBED = (
+    *alternate_exchange.EXCHANGE_ROWS, *deduplication.EXCHANGE_ROWS, *consistent_hash.DESCRIBED,
+    *delayed.DESCRIBED,
+)
 
 # The exchange of the firehose (broker.signals.tracing).
 TRACE = "amq.rabbitmq.trace"

@@ -15,7 +15,7 @@ from collections import OrderedDict
 
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.dead_lettering import DEATHS
-from gomq_py.broker.features.feature import NO_STREAM, Feature
+from gomq_py.broker.features.feature import NO_STREAM, ExchangeArgument, Feature
 from gomq_py.broker.values import is_count
 from gomq_py.content.fields import get_key
 from gomq_py.content.properties import PropertyEdit
@@ -81,6 +81,17 @@ ROWS = (
         others="RabbitMQ: a plugin. LavinMQ: alike.",
         effect="Name of the header that holds a message's id.",
     ),
+)
+
+_OF_AN_EXCHANGE = (
+    "A repeated message reaches no queue. The exchange forgets the id of a message that a queue or the disk "
+    "has refused, so that its publisher can try again."
+)
+EXCHANGE_ROWS = tuple(
+    ExchangeArgument(
+        argument=row.argument, value=row.value, default=row.default, others=row.others,
+        effect=_OF_AN_EXCHANGE if row.argument == ENABLED else row.effect,
+    ) for row in ROWS
 )
 
 

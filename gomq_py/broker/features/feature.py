@@ -70,6 +70,21 @@ class Feature:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeArgument:
+    """Describes one ``argument`` of exchanges; ``also``: other names of it. ``kinds``: the types of exchanges
+    that have it, none for all. The other fields are those of a Feature. The exchange types check the values.
+    """
+
+    argument: str
+    effect: str
+    value: str
+    default: str
+    others: str
+    also: tuple[str, ...] = ()
+    kinds: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerArgument:
     """Describes one ``argument`` of consumers, which has its ``effect`` on queues of ``kinds``.
 

@@ -1,5 +1,5 @@
-"""Audit log: one line of the log for each user, tag, permission, vhost, policy, parameter, queue and exchange
-that is created, changed or deleted: by whom, by which protocol and from where.
+"""Audit log: one line of the log for each user, tag, permission, vhost, policy, parameter, setting, queue and
+exchange that is created, changed or deleted: by whom, by which protocol and from where.
 
 Listens to the broker's events, so that requests of every protocol, imports and the broker's own deletions
 are told alike. Names the parameters but not their values, which may hold passwords. Clients' text is cut, and

@@ -2,23 +2,18 @@
 
 The description needs no login and contains no secret.
 """
-from html import escape
-from importlib import import_module
+from importlib import import_module, metadata
 
 from flask import Blueprint, Response, current_app, redirect
 
 from gomq_py.http.answers import json_answer
+from gomq_py.http.api.arguments import described as described_arguments
 from gomq_py.http.session import cookie_name
 from gomq_py.hub.turns import paced
 
 blueprint = Blueprint("docs", __name__)
 # Imported on demand, one per slice: few requests need them, and they take 0.5 MB and 15 ms.
-MODULES = ("schemas", "operations", "document")
-STYLE = """body { font: 16px/1.4 sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem }
-table { border-collapse: collapse; width: 100% }
-td { border-top: 1px solid #ccc; padding: .3rem .6rem; vertical-align: top }
-code { font-family: monospace } .method { font-weight: bold }
-"""
+MODULES = ("schemas", "operations", "parameters", "examples", "document")
 
 
 def described():
@@ -46,29 +41,23 @@ def openapi():
     return json_answer({**whole, "components": {**whole["components"], "securitySchemes": schemes}})
 
 
-@blueprint.get("/docs/style.css")
-def style():
-    """Return the style sheet of /docs."""
-    return Response(STYLE, mimetype="text/css")
-
-
 @blueprint.get("/docs")
 def page():
-    """Return a page that lists every route with its summary, without a script."""
-    rows = "".join(
-        _row(path, method, operation) for path, methods in described()["paths"].items()
-        for method, operation in methods.items()
-    )
-    info = described()["info"]
-    return Response(
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(info['title'])}</title>"
-        "<link rel=stylesheet href=/docs/style.css>"
-        f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info['description'])} "
-        f"<a href=/docs/openapi.json>OpenAPI description</a></p><table>{rows}</table></html>",
-        mimetype="text/html")
+    """Return a page that describes every route, and every argument of queues and exchanges. May switch."""
+    extensions = current_app.extensions
+    if "gomq.docs" not in extensions:
+        document = described()
+        from gomq_py.http.openapi.page import rendered
+        extensions["gomq.docs"] = rendered(
+            document, described_arguments(), _manual()).encode()
+    return Response(extensions["gomq.docs"], mimetype="text/html")
 
 
-def _row(path, method, operation):
-    return (
-        f"<tr><td class=method>{method.upper()}<td><code>{escape(path)}</code>"
-        f"<td>{escape(operation['summary'])} {escape(operation.get('description', 'For everybody.'))}</tr>")
+def _manual():
+    """The address of the documentation, as the installed package names it; "" if it names none."""
+    try:
+        named = metadata.metadata("gomq-py").get_all("Project-URL", ())
+    except metadata.PackageNotFoundError:
+        named = ()
+    return next(
+        (one.partition(",")[2].strip() for one in named if one.lower().startswith("documentation,")), "")

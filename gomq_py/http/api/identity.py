@@ -53,7 +53,7 @@ def put_cluster_name():
 
 @blueprint.get("/api/auth")
 def auth():
-    """Return how users log in, for a login page. Needs no login."""
+    """Return how users log in, for a login page."""
     single = sign_on_settings(node().settings)
     return json_answer({
         "enable_uaa": False, "oauth_enabled": single is not None, "uaa_client_id": "", "uaa_location": "",

@@ -4,6 +4,7 @@ Hides passwords.
 from flask import Blueprint, g
 
 from gomq_py.broker.policies.policy import POLICY
+from gomq_py.global_names import CLUSTER_ID
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
 from gomq_py.http.entities import find_vhost, vhosts_named, writable_vhost
@@ -104,25 +105,25 @@ def _may_change(component):
 @access(POLICYMAKER)
 def list_global_parameters():
     """Return the global parameters, which hold for the whole broker."""
-    return listing(
-        [
-            _global(name, value)
-            for name, value in list(node().broker.parameters.global_.items())
-        ]
-    )
+    return listing([_shown(name, value) for name, value in _global().items()])
+
+
+def _global():
+    """{name: value} of all global parameters; one of them is the cluster's id, as in RabbitMQ."""
+    return {CLUSTER_ID: node().broker.cluster_id, **node().broker.parameters.global_}
 
 
 @blueprint.get("/api/global-parameters/<name>")
 @access(POLICYMAKER)
 def get_global_parameter(name):
     """Return one global parameter."""
-    values = node().broker.parameters.global_
+    values = _global()
     if name not in values:
         raise NoSuchObject()
-    return json_answer(_global(name, values[name]))
+    return json_answer(_shown(name, values[name]))
 
 
-def _global(name, value):
+def _shown(name, value):
     """A global parameter as JSON. A text of a secret's name, such as ``password``, is a secret."""
     return {"name": name, "value": shown({name: value})[name]}
 

@@ -118,7 +118,7 @@ def delete_queue(vhost, name):
 @blueprint.delete("/api/queues/<vhost>/<name>/contents")
 @access(MANAGEMENT)
 def purge_queue(vhost, name):
-    """Drop all ready messages of the queue, or with ``?count=`` at most so many, the oldest first."""
+    """Purge the queue: drop all ready messages, or with ``?count=`` at most so many, the oldest first."""
     find_queue(vhost, name)
     asked = request.args.get("count", "")
     if not asked:

@@ -6,19 +6,41 @@ import re
 from typing import Any
 
 import gomq_py
-from gomq_py.http.login import ANYBODY
+from gomq_py.http.login import ADMINISTRATOR, ANYBODY
+from gomq_py.http.openapi import examples
 from gomq_py.http.openapi.operations import DELETE, OPERATIONS
+from gomq_py.http.openapi.parameters import QUERY, path_parameter
 from gomq_py.http.openapi.schemas import BODIES, COMPONENTS, ref
 from gomq_py.http.session import COOKIE, TLS_PREFIX, TOKEN_HEADER
 from gomq_py.hub.turns import paced
 
 # Blueprints for pages, not for the API.
 LEFT_OUT = ("docs", "page")
+_OF_THE_CODE = "May switch."  # said of a view to those who work on it
 _NAME = re.compile(r"<(?:\w+:)?(\w+)>")
-_COUNTS = ("page", "page_size", "count", "limit")  # from 1
-_PLACES = ("since", "last", "offset", "length", "timestamp", "truncate")  # from 0
+_SENTENCE_END = re.compile(r"(?<=\.)\s+(?=[A-Z0-9`/])")
 _REQUIRED = {("streams.find_offset", "timestamp")}
-_TRUTHS = ("use_regex", "sort_reverse", "if-unused", "if-empty", "disable_stats", "enable_queue_totals")
+# Subjects, in the order of the page, and the blueprints that are about each.
+SUBJECTS = {
+    "Overview": ("overview", "identity", "changes"),
+    "Queues": ("queues", "queue_states"),
+    "Messages": ("messages", "search", "unacked", "delayed", "schedules"),
+    "Streams": ("streams",),
+    "Exchanges and bindings": ("exchanges", "bindings", "routes", "arguments"),
+    "Connections, channels and consumers": ("connections", "closed"),
+    "MQTT": ("mqtt",),
+    "Virtual hosts and limits": ("vhosts", "limits"),
+    "Users and permissions": ("users", "permissions"),
+    "Login": ("session",),
+    "Policies and parameters": ("policies", "parameters"),
+    "Definitions and backup": ("definitions", "backup"),
+    "Shovels and federation": ("shovels", "federation"),
+    "Health": ("health", "doctor"),
+    "Nodes and cluster": ("nodes", "cluster"),
+    "Settings and log": ("settings", "log"),
+    "Metrics": ("metrics",),
+}
+_SUBJECT = {blueprint: subject for subject, blueprints in SUBJECTS.items() for blueprint in blueprints}
 
 
 def document(app):
@@ -40,6 +62,7 @@ def document(app):
         },
         "servers": [{"url": "/"}],
         "security": [{"basic": []}, {"bearer": []}, {"session": []}],
+        "tags": [{"name": subject} for subject in SUBJECTS],
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": COMPONENTS,
@@ -73,58 +96,67 @@ def session_scheme(name):
 def _operation(view, rule, method):
     key = rule.endpoint, method
     known = OPERATIONS[key] if key in OPERATIONS or method != "DELETE" else DELETE
+    text, tag = _text(view), getattr(view, "required_tag", None)
     described: dict[str, Any] = {
         "operationId": re.sub(
             r"\W+", "_", f"{method.lower()}_{rule.rule.replace('/api/', '', 1)}").strip("_"),
-        "tags": [rule.endpoint.partition(".")[0]],
-        # the first paragraph of the docstring, which may be wrapped
-        "summary": " ".join((view.__doc__ or "").strip().partition("\n\n")[0].split()),
+        "tags": [_SUBJECT[rule.endpoint.partition(".")[0]]],
+        "summary": _SENTENCE_END.split(text)[0].replace("`", ""),
+        "description": f"{text} {_rights(tag)}",
         "parameters": [
-            _path_parameter(name, kind) for kind, name in re.findall(r"<(?:(\w+):)?(\w+)>", rule.rule)
+            _path_parameter(rule.rule, name, kind)
+            for kind, name in re.findall(r"<(?:(\w+):)?(\w+)>", rule.rule)
         ] + [
             _query_parameter(name, (rule.endpoint, name) in _REQUIRED) for name in known.query],
         "responses": {str(status): _answer(schema, known.media) for status, schema in known.answers.items()},
+        "x-endpoint": rule.endpoint,
     }
     described["responses"]["default"] = {
         "description": "refused", "content": {"application/json": {"schema": ref("Error")}}
     }
     if known.body is not None:
-        described["requestBody"] = {
-            "required": True, "content": {"application/json": {"schema": BODIES[known.body]}}
-        }
-    tag = getattr(view, "required_tag", None)
+        example = examples.BODY_OF.get(rule.endpoint, examples.BODIES[known.body])
+        described["requestBody"] = {"required": True, "content": {
+            "application/json": {"schema": BODIES[known.body], "example": example}}}
     if tag is None:
         described["security"] = []
-    elif tag == ANYBODY:
-        described["description"] = "For every user with the permission that it needs, whatever the tags."
-    else:
-        described["description"] = f"For users with the tag {tag}, or one that reaches it."
     return described
 
 
-def _path_parameter(name, kind):
+def _text(view):
+    """The docstring of a view, with `code` as in Markdown."""
+    text = " ".join((view.__doc__ or "").replace("``", "`").split())
+    return text.removesuffix(_OF_THE_CODE).strip()
+
+
+def _rights(tag):
+    if tag is None:
+        return "Needs no login."
+    if tag == ANYBODY:
+        return "Needs no tag, only the permission."
+    return f"Needs the tag `{tag}`" + ("." if tag == ADMINISTRATOR else ", or one that includes it.")
+
+
+def _path_parameter(route, name, kind):
+    known = path_parameter(route, name)
+    is_number = kind == "int"
     return {
-        "name": name, "in": "path", "required": True,
-        "schema": {"type": "integer", "minimum": 0} if kind == "int" else {"type": "string"},
+        "name": name, "in": "path", "required": True, "description": known.text,
+        "schema": {"type": "integer", "minimum": 0} if is_number else {"type": "string"},
+        "example": int(known.example) if is_number else known.example,
     }
 
 
 def _query_parameter(name, required):
-    if name in _COUNTS:
-        schema = {"type": "integer", "minimum": 1}
-    elif name in _PLACES:
-        schema = {"type": "integer", "minimum": 0}
-    elif name.endswith(("_age", "_incr")):
-        schema = {"type": "integer", "minimum": 1, "maximum": 86400}
-    else:
-        schema = {"type": "boolean"} if name in _TRUTHS else {"type": "string"}
-    parameter = {"name": name, "in": "query", "required": required, "schema": schema}
-    if name == "columns":
-        parameter["description"] = (
-            "Comma separated fields; the objects then have these alone, which this description does not "
-            "follow."
-        )
-    return parameter
+    known = QUERY[name]
+    kind = known.schema["type"]
+    example = (
+        int(known.example) if kind == "integer" else known.example == "true" if kind == "boolean"
+        else known.example)
+    return {
+        "name": name, "in": "query", "required": required, "description": known.text, "schema": known.schema,
+        "example": example,
+    }
 
 
 def _answer(schema, media):

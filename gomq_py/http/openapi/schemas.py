@@ -314,6 +314,10 @@ COMPONENTS = {
             ),
         }
     ),
+    "Argument": record({
+        "of": {"enum": ["queue", "exchange", "consumer", "policy"]}, "kinds": some(TEXT),
+        "also": some(TEXT), "operator": TRUTH,
+        **texts("name", "example", "values", "default", "effect")}),
     "Auth": record(
         {**truths("enable_uaa", "oauth_enabled"), **texts("uaa_client_id", "uaa_location")},
         texts("oauth_client_id", "oauth_provider_url", "oauth_scopes", "oauth_redirect_url")),

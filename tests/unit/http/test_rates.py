@@ -99,6 +99,24 @@ def test_samples_are_taken_while_somebody_wants_them_and_no_longer(rates, clock)
     assert keeper.dead and not rates._looks_count() and not rates._histories
 
 
+def test_a_long_list_begins_no_history_and_shows_those_there_are(rates, clock):
+    seen, unseen = Thing(), Thing()
+    rates.look(GROUP, seen, {MESSAGES: (60.0, 5.0)})
+    clock.now, seen.published, unseen.published = 5.0, 10, 7
+    rates.sample()
+
+    listed = [
+        rates.look(GROUP, thing, {MESSAGES: (60.0, 5.0)}, begins=False).details(1)
+        for thing in (seen, unseen)]
+
+    assert [[one["sample"] for one in details["samples"]] for details in listed] == [[10, 0], [7]]
+    assert (listed[1]["avg"], listed[1]["avg_rate"]) == (7.0, 0.0)
+    clock.now = 10.0
+    rates.sample()
+    again = rates.look(GROUP, unseen, {MESSAGES: (60.0, 5.0)}, begins=False).details(1)
+    assert len(again["samples"]) == 1
+
+
 def test_what_is_kept_is_bounded(rates, monkeypatch):
     monkeypatch.setattr(rates_module, "LOOKS_MAX", 10)
     monkeypatch.setattr(rates_module, "HISTORIES_MAX", 3)

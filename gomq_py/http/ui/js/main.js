@@ -11,6 +11,7 @@ const bar = document.getElementById("bar");
 const nav = document.getElementById("nav");
 const main = document.getElementById("main");
 const THEMES = ["system", "light", "dark"];
+const HELP = [["/docs", "HTTP API"], ["/docs#arguments-and-policy-keys", "Arguments"]];
 let isOpen = false;
 
 // the look
@@ -105,7 +106,8 @@ function drawNav({page}) {
     const shown = page?.path;
     const isHere = one => shown === one.path || one.path !== "/" && shown?.startsWith(one.path + "/");
     replace(nav, [...groups].map(([group, pages]) => [group ? h("h2", null, group) : null, h("ul", null, pages.map(one => h("li", null,
-        h("a", {href: `#${one.path}`, "aria-current": isHere(one) ? "page" : null}, one.label))))]));
+        h("a", {href: `#${one.path}`, "aria-current": isHere(one) ? "page" : null}, one.label))))]),
+    h("h2", null, "Help"), h("ul", null, HELP.map(([href, label]) => h("li", null, h("a", {href, target: "_blank"}, label)))));
     document.body.classList.remove("nav-open");
     bar.querySelector(".menu-button")?.setAttribute("aria-expanded", "false");
 }
@@ -114,7 +116,7 @@ function tellReached(isReached, heardAt) {
     const banner = document.getElementById("banner");
     if (isReached) banner?.remove();
     else if (!banner) main.before(h("div", {id: "banner", class: "failure", role: "alert"},
-        `The broker does not answer. These figures are of ${time(heardAt)}. Trying again\u2026`));
+        `The broker does not answer. The figures are from ${time(heardAt)}. Trying again\u2026`));
 }
 
 async function openPalette() {

@@ -46,7 +46,7 @@ export function connect({csrf, ended, reached}) {
  */
 export function at(...parts) {
     return parts.map(part => {
-        if (part === "." || part === "..") throw new Error(`Browsers cannot ask for what is called ${part}: use gomq-py-ctl.`);
+        if (part === "." || part === "..") throw new Error(`A browser cannot send the name ${part} in an address: use gomq-py-ctl.`);
         return encodeURIComponent(part);
     }).join("/");
 }

@@ -1,13 +1,15 @@
 // Questions and news.
 //
-//     const values = await ask({title, text, fields: [{name, label, type, value, options, required, hint}],
+//     const values = await ask({title, text, fields: [{name, label, code, type, value, options, required, hint, kinds}],
 //                               submit: "Delete", danger: true, typed: "name that must be typed"})    null: cancelled
 //     await ask({..., run: async values => {...}})    stays open with the reason where run is refused
 //     await ask({..., preview: {label: "Preview", run: async values => node}})     shown in the dialogue, which stays
 //     toast("Deleted", "good")                        kinds: good, bad, or none
 //
 // Types of fields: those of <input>, and select (options: [[value, label]...] or texts), textarea, arguments
-// (lines of name = value, with JSON values; an object comes back), check.
+// (lines of name = value, with JSON values; an object comes back; hints: rows of hints.js, which a click adds), check.
+// code: what it is called in the API, beside the label. kinds: a field or hint that is only for these values of the
+// select that has of: "kinds"; another value hides it.
 
 import {h, replace} from "./dom.js";
 
@@ -36,7 +38,7 @@ export async function tell(work, done) {
 export function ask({title, text, fields = [], submit = "OK", danger = false, typed, run, preview}) {
     return new Promise(resolve => {
         const {element, values} = form(typed === undefined ? fields : [...fields, {
-            name: " typed", label: `Type ${typed} to go on`, required: true, autocomplete: "off",
+            name: " typed", label: `Type ${typed} to confirm`, required: true, autocomplete: "off",
         }]);
         const fault = h("p", {class: "fault", role: "alert"});
         const seen = h("div", {class: "preview", role: "status"});
@@ -63,7 +65,7 @@ export function ask({title, text, fields = [], submit = "OK", danger = false, ty
                 return;
             }
             if (typed !== undefined && given[" typed"] !== typed) {
-                replace(fault, "That is not the name.");
+                replace(fault, "The text differs from the one asked for.");
                 return;
             }
             delete given[" typed"];
@@ -90,10 +92,36 @@ export function ask({title, text, fields = [], submit = "OK", danger = false, ty
 /** {element, values()}: fields in a grid, as ask has them; values() raises Error where one makes no sense. */
 export function form(fields) {
     const readers = fields.map(field => [field, control(field)]);
-    return {
-        element: h("div", {class: "fields"}, readers.map(([field, one]) => one.element(field))),
-        values: () => Object.fromEntries(readers.map(([field, one]) => [field.name, one.value()])),
-    };
+    const element = h("div", {class: "fields"}, readers.map(([field, one]) => {
+        const node = one.element(field);
+        if (field.kinds?.length) node.dataset.kinds = field.kinds.join(" ");
+        return node;
+    }));
+    const chosen = readers.find(([field]) => field.of === "kinds");
+    if (chosen) {
+        const choose = () => {
+            for (const node of element.querySelectorAll("[data-kinds]")) node.hidden = !node.dataset.kinds.split(" ").includes(chosen[1].value());
+        };
+        element.addEventListener("change", choose);
+        choose();
+    }
+    return {element, values: () => Object.fromEntries(readers.map(([field, one]) => [field.name, one.value()]))};
+}
+
+// Buttons that add a line to an area of arguments, and what the argument does that one points at.
+function hintList(area, hints) {
+    const told = h("p", {class: "quiet", role: "status"}, "A click adds a line with an example; pointing at a name tells what it does.");
+    const tellOf = ({name, help}) => () => replace(told, h("code", null, name), ` ${help}`);
+    return h("div", {class: "hints"}, h("div", {class: "row", role: "group", "aria-label": "Add"}, hints.map(hint => h("button", {
+        type: "button", class: "hint", "data-kinds": hint.kinds.length ? hint.kinds.join(" ") : null, title: hint.help, onfocus: tellOf(hint), onmouseenter: tellOf(hint),
+        onclick: () => {
+            const before = area.value.trimEnd();
+            const start = `${before}${before ? "\n" : ""}${hint.name} = `;
+            area.value = start + hint.example;
+            area.focus();
+            area.setSelectionRange(start.length, area.value.length);
+        },
+    }, `+ ${hint.name}`))), told);
 }
 
 function control(field) {
@@ -101,7 +129,7 @@ function control(field) {
         name: field.name.trim(), required: field.required, "aria-describedby": null, autocomplete: field.autocomplete ?? "off",
         spellcheck: "false",
     };
-    const labelled = node => () => h("label", {class: "field"}, h("span", {class: "label"}, field.label), node,
+    const labelled = node => () => h("label", {class: "field"}, h("span", {class: "label"}, field.label, field.code ? [" ", h("code", null, field.code)] : null), node,
         field.hint ? h("small", null, field.hint) : null);
     if (field.type === "check") {
         const box = h("input", {type: "checkbox", name: field.name, checked: Boolean(field.value)});
@@ -117,7 +145,8 @@ function control(field) {
     if (field.type === "textarea" || field.type === "arguments") {
         const node = h("textarea", {...common, rows: field.rows ?? 3, value: field.type === "arguments"
             ? argumentLines(field.value ?? {}) : field.value ?? ""});
-        return {value: () => field.type === "arguments" ? readArguments(node.value) : node.value, element: labelled(node)};
+        const element = field.hints ? () => h("div", {class: "field"}, labelled(node)(), hintList(node, field.hints)) : labelled(node);
+        return {value: () => field.type === "arguments" ? readArguments(node.value) : node.value, element};
     }
     const node = h("input", {
         ...common, type: field.type ?? "text", value: field.value ?? "", min: field.min, max: field.max, step: field.step,

@@ -125,7 +125,7 @@ export async function show() {
     const isOpen = () => current === mine && !mine.end.signal.aborted;
     if (!found || !session.can(found.page.tag)) {
         document.title = "Not found - gomq-py";
-        replace(main, h("h1", null, found ? "Not for you" : "No such page"), h("p", null, found
+        replace(main, h("h1", null, found ? "No access" : "No such page"), h("p", null, found
             ? `This page needs the tag ${found.page.tag}.` : "There is nothing at this address. ",
             h("a", {href: "#/"}, "Overview")));
         changed({page: null, params: {}});
@@ -189,7 +189,7 @@ function tellFailure(root, error) {
     if (error instanceof ApiError && error.status === 401 && error.body?.error !== "not_authorised") return;
     if (!(error instanceof ApiError || error instanceof Unreachable)) console.error(error);
     const text = error instanceof ApiError && error.status === 404
-        ? `It is not there (any more): ${error.reason}` : error.reason ?? error.message;
+        ? `Not found, or deleted meanwhile: ${error.reason}` : error.reason ?? error.message;
     if (!root.isConnected) replace(main, root);
     root.querySelector(":scope > .failure")?.remove();
     root.prepend(h("div", {class: "failure", role: "alert"}, h("p", null, text),

@@ -8,10 +8,10 @@ const VERIFIER_OCTETS = 32;
 
 /** Go to the issuer that /api/auth names. Raises Error where that cannot be. */
 export async function leave(auth) {
-    if (!crypto.subtle) throw new Error("Logging in with the issuer needs a page over HTTPS, or on this machine.");
+    if (!crypto.subtle) throw new Error("Login at the issuer of tokens needs HTTPS, or a browser on the broker's machine.");
     const issuer = await discovered(auth);
     const endpoint = new URL(issuer.authorization_endpoint);
-    if (!/^https?:$/.test(endpoint.protocol)) throw new Error("The issuer names no address to log in at.");
+    if (!/^https?:$/.test(endpoint.protocol)) throw new Error("The issuer of tokens names no login page.");
     const verifier = random(), state = random();
     const redirect = redirectOf(auth);
     sessionStorage.setItem(KEPT, JSON.stringify({verifier, state, redirect, hash: location.hash}));
@@ -30,8 +30,8 @@ export async function finish(getAuth) {
     const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "null");
     sessionStorage.removeItem(KEPT);
     history.replaceState(null, "", location.pathname + (kept?.hash ?? ""));
-    if (!kept || query.get("state") !== kept.state) throw new Error("This answer is not to a question of this browser.");
-    if (query.has("error")) throw new Error(`The issuer says: ${query.get("error_description") ?? query.get("error")}`);
+    if (!kept || query.get("state") !== kept.state) throw new Error("This login was not begun in this browser.");
+    if (query.has("error")) throw new Error(`The issuer of tokens refused: ${query.get("error_description") ?? query.get("error")}`);
     const auth = await getAuth();
     const issuer = await discovered(auth);
     const answer = await fetched(issuer.token_endpoint, {
@@ -41,7 +41,7 @@ export async function finish(getAuth) {
             code_verifier: kept.verifier,
         }),
     });
-    if (typeof answer.access_token !== "string") throw new Error("The issuer gave no token.");
+    if (typeof answer.access_token !== "string") throw new Error("The issuer of tokens sent no token.");
     return logInWithToken(answer.access_token);
 }
 

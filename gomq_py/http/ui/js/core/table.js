@@ -31,7 +31,7 @@ export function table(options) {
 
 class Table {
     constructor(options) {
-        this.options = {key: row => row.name, empty: "There is nothing here.", every: 5000, ...options};
+        this.options = {key: row => row.name, empty: "No entries.", every: 5000, ...options};
         this.context = options.context;
         this.rows = [];
         this.bodies = new Map(); // key -> {row, tr}
@@ -286,7 +286,7 @@ class Table {
         const counted = rows.length === answer.filtered_count ? of : `${number(from + 1)}\u2013${number(from + rows.length)} of ${of}`;
         if (this.counter.textContent !== counted) this.counter.textContent = counted;
         this.nothing.hidden = rows.length > 0;
-        replace(this.nothing, this.state.name ? "Nothing fits the filter." : options.empty);
+        replace(this.nothing, this.state.name ? "Nothing matches the filter." : options.empty);
         this.#drawPager();
         this.#drawBulk();
     }

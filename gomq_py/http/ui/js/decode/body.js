@@ -89,7 +89,7 @@ function guessedBinary(octets) {
 
 function as(octets, form) {
     if (form === "hex") {
-        const rest = octets.length > MAX_ROWS * 16 ? `the first ${MAX_ROWS * 16} octets` : "";
+        const rest = octets.length > MAX_ROWS * 16 ? `the first ${MAX_ROWS * 16} bytes` : "";
         return {form, text: hexDump(octets), value: undefined, note: rest};
     }
     if (form === "base64") {
@@ -98,7 +98,7 @@ function as(octets, form) {
     if (form === "text") {
         const strict = textOf(octets);
         const text = strict ?? new TextDecoder("utf-8").decode(octets);
-        return {form, text, value: text, note: strict === null ? "no UTF-8: \ufffd stands for octets that are none" : ""};
+        return {form, text, value: text, note: strict === null ? "not UTF-8: \ufffd replaces invalid bytes" : ""};
     }
     try {
         const value = VALUES[form](octets);

@@ -121,7 +121,7 @@ class CborReader extends Reader {
     longSimple() {
         const number = this.input.unsigned(1);
         if (number < 32) {
-            throw new DecodeError(`the simple value ${number} is written in two octets`);
+            throw new DecodeError(`the simple value ${number} is written in two bytes`);
         }
         return new Marked("simple", number);
     }

@@ -70,7 +70,7 @@ export async function unpacked(octets, format = "gzip") {
         for (let part = await reader.read(); !part.done; part = await reader.read()) {
             length += part.value.length;
             if (length > MAX_OCTETS) {
-                throw new DecodeError(`unpacks to more than ${MAX_OCTETS} octets`);
+                throw new DecodeError(`unpacks to more than ${MAX_OCTETS} bytes`);
             }
             parts.push(part.value);
         }

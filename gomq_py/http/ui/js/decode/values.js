@@ -58,7 +58,7 @@ export class Bounds {
 
 export function checkSize(octets) {
     if (octets.length > MAX_OCTETS) {
-        throw new DecodeError(`${octets.length} octets: more than ${MAX_OCTETS} are not decoded`);
+        throw new DecodeError(`${octets.length} bytes: more than ${MAX_OCTETS} are not decoded`);
     }
 }
 
@@ -128,7 +128,7 @@ export class Octets {
 
     checkEnd() {
         if (this.left) {
-            throw new DecodeError(`${this.left} octets follow the value`);
+            throw new DecodeError(`${this.left} bytes follow the value`);
         }
     }
 }
@@ -143,7 +143,7 @@ export class Reader {
     /** Each item is an octet at least. */
     check(count) {
         if (count > this.input.left) {
-            throw new DecodeError(`${count} items are announced, ${this.input.left} octets are left`);
+            throw new DecodeError(`${count} items are announced, ${this.input.left} bytes are left`);
         }
         this.bounds.add(Number(count));
     }

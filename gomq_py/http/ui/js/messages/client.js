@@ -18,7 +18,7 @@ export function journal() {
     const lines = h("ul", {class: "log"});
     return {
         status: h("span", {class: "row"}, dot, text),
-        element: h("div", {role: "log", "aria-label": "What happened"}, lines),
+        element: h("div", {role: "log", "aria-label": "Log"}, lines),
         say(good, ...what) {
             lines.prepend(h("li", null, h("span", {class: "when"}, time(Date.now())), h("span", {class: good ? "good-text" : "bad-text"}, what)));
             while (lines.childElementCount > LINES) lines.lastElementChild.remove();
@@ -73,11 +73,11 @@ export function layOut(root, {title, log, box, login, connect, disconnect, parts
         panel("Connection", h("form", {class: "page", onsubmit: event => {
             event.preventDefault();
             connecting.click();
-        }}, login.element, h("p", {class: "quiet"}, "The password goes to the broker by this client alone, and is kept nowhere."),
+        }}, login.element, h("p", {class: "quiet"}, "The password is sent to the broker only, and not stored."),
         h("div", {class: "buttons"}, doing(log, "Disconnect", disconnect), connecting, h("input", {type: "submit", hidden: true})))),
         h("div", {class: "grid"}, parts.map(([heading, ...inside]) =>
             panel(heading, inside.slice(0, -1), h("div", {class: "buttons"}, inside.at(-1))))),
-        panel("What happened", log.element), box.element);
+        panel("Log", log.element), box.element);
 }
 
 export const shownName = text => text === "" ? "(default)" : name(text);

@@ -10,8 +10,8 @@ export async function purge(vhost, queue, ready) {
     const done = await ask({
         title: "Purge the queue", danger: true, submit: "Purge", typed: queue,
         text: [`Drops ${ready === undefined ? "the ready messages" : count(ready, "ready message")} of `, name(queue),
-            ". They are gone for good; those that consumers hold stay with them."],
-        fields: [{name: "most", type: "number", min: 1, step: 1, label: "At most", hint: "the oldest ones; empty: all"}],
+            ". They cannot be restored. Unacknowledged messages stay with their consumers."],
+        fields: [{name: "most", type: "number", min: 1, step: 1, label: "Number of messages", hint: "The oldest ones; empty: all."}],
         run: ({most}) => send("DELETE", `${at("queues", vhost, queue)}/contents`, undefined, {query: {count: most}}),
     });
     return done !== null;

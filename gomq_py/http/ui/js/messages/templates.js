@@ -22,11 +22,11 @@ export function templates() {
 /** Raises Error where there is no room. */
 export function saveTemplate(name, template) {
     const kept = templates();
-    if (!Object.hasOwn(kept, name) && Object.keys(kept).length >= MOST_TEMPLATES) throw new Error(`${MOST_TEMPLATES} templates are the most`);
+    if (!Object.hasOwn(kept, name) && Object.keys(kept).length >= MOST_TEMPLATES) throw new Error(`at most ${MOST_TEMPLATES} templates can be saved`);
     try {
         localStorage.setItem(KEPT, JSON.stringify({...kept, [name]: template}));
     } catch {
-        throw new Error("this browser has no room for it");
+        throw new Error("the browser's storage is full");
     }
 }
 
@@ -40,7 +40,7 @@ export function deleteTemplate(name) {
 export async function publishAgain(vhost, message, whole) {
     const found = message.octets.length < message.payload_bytes ? await whole(message) : message;
     if (found.octets.length < found.payload_bytes) {
-        toast("Its body is too large for the form, or it has moved in the queue meanwhile.", "bad");
+        toast("The body is too large for the form, or the message has changed its position in the queue.", "bad");
         return;
     }
     keep("message", {

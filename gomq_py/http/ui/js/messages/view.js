@@ -91,7 +91,7 @@ function contents(message, options, fetchWhole) {
             ["Exchange", message.exchange === undefined ? null : message.exchange === "" ? "(default)" : name(message.exchange)],
             [message.exchange === undefined ? "Topic" : "Routing key", name(message.routing_key)],
             ["Arrived", message.timestamp ? time(message.timestamp) : null],
-            ["Size", `${number(message.payload_bytes)} octets`],
+            ["Size", `${number(message.payload_bytes)} bytes`],
             ["Returned", message.delivery_count === undefined ? null : `${number(message.delivery_count)} times`],
             ["Malformed", message.unreadable ?? null],
             ...KNOWN.map(([key, label]) => [label, properties[key] === undefined ? null : name(propertyText(key, properties[key]))]),
@@ -115,7 +115,7 @@ function deathsTable(message) {
     if (!deaths.length) return null;
     const columns = ["Reason", "Queue", "Exchange", "Routing keys", "Times", "When"];
     return h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Deaths"}, h("table", null,
-        h("caption", null, "Why it is dead, the latest death first"),
+        h("caption", null, "Why it was dead-lettered, latest first"),
         h("thead", null, h("tr", null, columns.map(label => h("th", {scope: "col"}, label)))),
         h("tbody", null, deaths.map(death => h("tr", null,
             h("th", {scope: "row"}, badge(String(death.reason), "bad")),
@@ -134,9 +134,9 @@ function deathTime(value) {
 export function bodyPane(message, form = "auto", fetchWhole = null) {
     const text = h("pre", {class: "body", tabindex: "0", "aria-label": "Body"});
     const told = h("span", {class: "quiet", role: "status"});
-    const more = h("button", {type: "button", hidden: true}, "Show all of it");
+    const more = h("button", {type: "button", hidden: true}, "Show the whole body");
     let raw = "";
-    const choice = h("select", {"aria-label": "Form of the body", onchange: () => draw(choice.value)},
+    const choice = h("select", {"aria-label": "Format of the body", onchange: () => draw(choice.value)},
         FORMS.map(one => h("option", {value: one}, FORM_LABELS[one])));
     const draw = async wanted => {
         const {content_type: contentType = "", content_encoding: contentEncoding = ""} = message.properties ?? {};
@@ -144,7 +144,7 @@ export function bodyPane(message, form = "auto", fetchWhole = null) {
         if (choice.value !== wanted) return;
         raw = shape.text;
         const cut = message.octets.length < message.payload_bytes
-            ? `the first ${number(message.octets.length)} of ${number(message.payload_bytes)} octets` : "";
+            ? `the first ${number(message.octets.length)} of ${number(message.payload_bytes)} bytes` : "";
         replace(told, [
             wanted === "auto" ? FORM_LABELS[shape.form] : "", shape.unpacked ? "unpacked" : "", cut, visible(shape.note),
         ].filter(Boolean).join(" \u00b7 "));
@@ -161,7 +161,7 @@ export function bodyPane(message, form = "auto", fetchWhole = null) {
     return h("section", {class: "body-pane"},
         h("div", {class: "row"}, h("strong", null, "Body"), choice, told, h("span", {class: "grow"}),
             fetchWhole && message.octets.length < Math.min(message.payload_bytes, 1024 * 1024)
-                ? h("button", {type: "button", onclick: fetchWhole}, "Load all of it") : null,
+                ? h("button", {type: "button", onclick: fetchWhole}, "Load the whole body") : null,
             h("button", {type: "button", onclick: () => copy(raw)}, "Copy")),
         text, more);
 }
@@ -172,6 +172,6 @@ export async function copy(text) {
         await navigator.clipboard.writeText(text);
         toast("Copied", "good");
     } catch {
-        toast("The browser does not let this page copy: it wants TLS, or your consent.", "bad");
+        toast("The browser refuses to copy: it needs HTTPS, or your permission.", "bad");
     }
 }

@@ -10,14 +10,14 @@ export const title = () => "Closed lately";
 
 export async function show(root, params, context) {
     const list = table({
-        id: "closed", caption: "Closed lately", context, order: "number", reversed: true, empty: "None has ended since the start.",
+        id: "closed", caption: "Closed lately", context, order: "number", reversed: true, empty: "None since the broker's start.",
         key: row => `${row.what}${row.number}`, text: row => [row.name, row.user, row.vhost, row.reason, row.user_provided_name].join("\n"),
         load: async () => (await get("closed", {signal: context.signal})).filter(row => !context.vhost || row.vhost === context.vhost),
         columns: [
             {key: "when", label: "When", sort: "number", cell: row => h("span", {title: time(row.closed_at)}, `${ago(row.closed_at)} ago`)},
             {key: "what", label: "What", sort: "what", cell: row => row.what === "channel" ? `channel ${row.channel}` : "connection"},
             {key: "name", label: "Name", sort: "name", cell: row => name(row.name)},
-            {key: "given", label: "Given name", sort: "user_provided_name", cell: row => row.user_provided_name ? name(row.user_provided_name) : ""},
+            {key: "given", label: "Client-provided name", sort: "user_provided_name", cell: row => row.user_provided_name ? name(row.user_provided_name) : ""},
             {key: "user", label: "User", sort: "user", cell: row => userLink(context.session, row.user)},
             {key: "vhost", label: "Virtual host", sort: "vhost", cell: row => name(row.vhost)},
             {key: "reason", label: "Why", sort: "reason", cell: row => h("div", {class: "wrapping"}, name(row.reason))},
@@ -25,6 +25,6 @@ export async function show(root, params, context) {
                 cell: row => row.connected_at ? duration((row.closed_at - row.connected_at) / 1000) : ""},
         ],
     });
-    root.append(h("h1", null, title()), h("p", {class: "quiet"}, "The last connections that ended, and channels that the broker closed because of an error."), list.element);
+    root.append(h("h1", null, title()), h("p", {class: "quiet"}, "The connections that ended last, and the channels that the broker closed because of an error."), list.element);
     await list.start();
 }

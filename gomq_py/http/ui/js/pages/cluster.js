@@ -65,11 +65,11 @@ function draw(place, answer) {
     const differing = answer.settings_differ ?? [];
     replace(place,
         answer.elects ? figures([["in sync", `${number(members.length)} of ${number((answer.nodes ?? []).length)}`], ["needed for a confirm", number(least)],
-            ["epoch", number(answer.epoch)], ["confirms that wait", number(answer.promises ?? 0)],
-            ["lease left", `${(answer.lease_seconds_left ?? 0).toFixed(1)} s`], ["call of etcd", latency(answer.etcd_calls)]]) : null,
-        notes(answer, members, least).map(text => h("p", null, badge("wrong", "bad"), " ", name(text))),
-        answer.cluster ? panel("What it is", facts([["Cluster", name(answer.cluster)], ["This node", name(answer.node)],
-            ["Damage", answer.damaged ? "found in this data folder: nobody syncs from it" : "none was found"]])) : null,
+            ["epoch", number(answer.epoch)], ["waiting confirms", number(answer.promises ?? 0)],
+            ["lease left", `${(answer.lease_seconds_left ?? 0).toFixed(1)} s`], ["etcd call", latency(answer.etcd_calls)]]) : null,
+        notes(answer, members, least).map(text => h("p", null, badge("error", "bad"), " ", name(text))),
+        answer.cluster ? panel("Details", facts([["Cluster", name(answer.cluster)], ["This node", name(answer.node)],
+            ["Damage", answer.damaged ? "found in this data folder; no follower syncs from it" : "none was found"]])) : null,
         differing.length ? panel("Settings that differ", h("ul", null, differing.map(one => h("li", null, name(one.name), ": ", name(one.setting), " is ",
             name(one.there || "empty"), ", here ", name(one.here || "empty"))))) : null);
 }

@@ -28,20 +28,20 @@ export async function show(root, params, context) {
         const one = await get(path, {signal: context.signal, query: samplesQuery(seconds)});
         replace(mark, state(one.state));
         data.update([{label: "From client", points: rates(one.recv_oct_details)}, {label: "To client", points: rates(one.send_oct_details)}], seconds);
-        replace(place, panel("What it is", facts([
+        replace(place, panel("Details", facts([
             ["User", userLink(context.session, one.user)], ["Virtual host", vhostLink(one.vhost)], ["Protocol", one.protocol],
             ["Client id", one.client_id === undefined ? null : name(one.client_id)],
             ["Since", `${time(one.connected_at)} (${ago(one.connected_at)})`], ["From", `${one.peer_host}:${one.peer_port}`], ["To", `${one.host}:${one.port}`],
-            ["Login", one.auth_mechanism], ["Heartbeat", one.timeout ? `${one.timeout} s` : "none"], ["Largest frame", octets(one.frame_max)],
+            ["Login", one.auth_mechanism], ["Heartbeat", one.timeout ? `${one.timeout} s` : "none"], ["Frame max", octets(one.frame_max)],
             ["Channels", `${number(one.channels)} of ${number(one.channel_max)}`],
             ["TLS", one.ssl ? `${one.ssl_protocol ?? ""} ${one.ssl_cipher ?? ""}` : "no"], ["Certificate of", one.peer_cert_subject ? name(one.peer_cert_subject) : null],
             ["Received", octets(one.recv_oct)], ["Sent", octets(one.send_oct)],
-        ])), panel("What the client says", argumentsList(one.client_properties)));
+        ])), panel("Client properties", argumentsList(one.client_properties)));
     }
     await context.every(EVERY_MS, draw);
 
     const list = table({
-        id: "connection-channels", caption: "Channels", context, order: "number", empty: "It has no channels.", key: row => row.name,
+        id: "connection-channels", caption: "Channels", context, order: "number", empty: "No channels.", key: row => row.name,
         href: row => link("channels", row.name), load: query => get(`${path}/channels`, {signal: context.signal, query}),
         columns: [
             {key: "name", label: "Channel", sort: "number", cell: row => channelLink(row.name)},

@@ -13,12 +13,12 @@ const client = row => [row.client_properties?.product, row.client_properties?.ve
 
 export async function show(root, params, context) {
     const list = table({
-        id: "connections", caption: "Connections", context, order: "name", empty: "Nobody is connected.",
+        id: "connections", caption: "Connections", context, order: "name", empty: "There are no connections.",
         href: row => link("connections", row.name), key: row => row.name,
         load: query => get(context.vhost ? at("vhosts", context.vhost, "connections") : "connections", {signal: context.signal, query}),
         columns: [
             {key: "name", label: "Name", sort: "name", cell: row => connectionLink(row.name)},
-            {key: "given", label: "Given name", sort: "user_provided_name", cell: row => row.user_provided_name ? name(row.user_provided_name) : ""},
+            {key: "given", label: "Client-provided name", sort: "user_provided_name", cell: row => row.user_provided_name ? name(row.user_provided_name) : ""},
             {key: "vhost", label: "Virtual host", sort: "vhost", cell: row => name(row.vhost)},
             {key: "user", label: "User", sort: "user", cell: row => userLink(context.session, row.user)},
             {key: "state", label: "State", sort: "state", cell: row => state(row.state)},

@@ -10,7 +10,7 @@ export const title = () => "Consumers";
 
 export async function show(root, params, context) {
     const list = table({
-        id: "consumers", caption: "Consumers", context, order: "queue.name", empty: "Nobody consumes.",
+        id: "consumers", caption: "Consumers", context, order: "queue.name", empty: "There are no consumers.",
         key: row => `${row.channel_details.name}\n${row.consumer_tag}`, href: row => link("channels", row.channel_details.name),
         load: query => get(context.vhost ? at("consumers", context.vhost) : "consumers", {signal: context.signal, query}),
         columns: [
@@ -24,7 +24,7 @@ export async function show(root, params, context) {
             {key: "exclusive", label: "Exclusive", sort: "exclusive", cell: row => row.exclusive ? "yes" : ""},
             {key: "arguments", label: "Arguments", hidden: true, cell: row => argumentsList(row.arguments, "")},
         ],
-        actions: [{label: "Cancel\u2026", kind: "danger", run: rows => confirmed("Cancel consumers", "Their clients are told.", () => each(rows, row => send("DELETE",
+        actions: [{label: "Cancel\u2026", kind: "danger", run: rows => confirmed("Cancel consumers", "Their clients get basic.cancel.", () => each(rows, row => send("DELETE",
             at("consumers", row.queue.vhost, row.channel_details.connection_name, row.channel_details.number, row.consumer_tag)), "Cancelled"),
         {submit: "Cancel them"})}],
     });

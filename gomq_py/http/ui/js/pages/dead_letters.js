@@ -33,8 +33,8 @@ export async function show(root, {vhost, name: queue}, context) {
     root.append(h("h1", null, "Dead letters"), told);
     const {queues, complete} = await deadQueues(context.vhost, context.signal);
     replace(told, queues.length ? `${count(queues.length, "queue gets", "queues get")} dead letters.`
-        : "No queue gets dead letters: none has a dead-letter exchange that leads somewhere.",
-    complete ? "" : ` Only the first ${number(MOST_QUEUES)} queues and their exchanges were looked at.`);
+        : "No queue gets dead letters: no queue has a dead letter exchange with a bound queue.",
+    complete ? "" : ` Only the first ${number(MOST_QUEUES)} queues and their exchanges were examined.`);
     const sections = queues.map(one => section(one, context));
     root.append(...sections.map(one => one.element));
     for (const [index, one] of sections.entries()) if (index < LOOKED_INTO && queues[index].ready) await one.look();
@@ -55,7 +55,7 @@ function section(queue, context) {
             h("span", {class: "quiet"}, "in ", name(queue.vhost)),
             queue.from.length ? h("span", {class: "quiet"}, "from ", queue.from.slice(0, 5).map((one, index) => [index ? ", " : "", name(one)]),
                 queue.from.length > 5 ? ` and ${queue.from.length - 5} more` : "") : null,
-            h("span", {class: "grow"}), h("button", {type: "button", onclick: look}, "Look"),
+            h("span", {class: "grow"}), h("button", {type: "button", onclick: look}, "Examine"),
             h("a", {class: "button", href: link("queues", queue.vhost, queue.name, "messages")}, "Messages")),
         content);
     return {element, look};
@@ -86,12 +86,12 @@ async function draw(content, {vhost, name: queue}, context, again) {
             }}, "Replay\u2026"))),
     ];
     replace(content,
-        messages.length === 0 ? h("p", {class: "quiet"}, "No message is ready here.") : [
+        messages.length === 0 ? h("p", {class: "quiet"}, "The queue has no ready messages.") : [
             messages.length === MOST ? h("p", {class: "quiet"}, `Of the ${number(MOST)} oldest messages:`) : null,
             h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": `Dead letters in ${queue}`}, h("table", {class: "list"},
-                h("thead", null, h("tr", null, ["Reason", "Died in", "Came over", "Messages", "Deaths or attempts", "Oldest"].map(
+                h("thead", null, h("tr", null, ["Reason", "Died in", "Dead letter exchange", "Messages", "Deaths or attempts", "Oldest"].map(
                     (label, index) => h("th", {scope: "col", class: index === 3 || index === 4 ? "numeric" : null}, label)),
-                h("th", {scope: "col"}, h("span", {class: "unseen"}, "What to do")))),
+                h("th", {scope: "col"}, h("span", {class: "unseen"}, "Actions")))),
                 h("tbody", null, found.map(group => h("tr", null, cells(group)))))),
             examples,
         ]);
@@ -117,7 +117,7 @@ async function replay(vhost, queue, group, context) {
         if (found.error) replace(told, found.error.reason ?? found.error.message);
         else replace(told, outcomeOf(found, found.moved, "replay"));
     };
-    replace(text, isMarked ? null : h("p", null, "These were dead-lettered without marks of their first death, so that all dead letters of the queue go back."),
+    replace(text, isMarked ? null : h("p", null, "These messages do not record their first death, so all dead letters of the queue are replayed."),
         told, h("h3", null, "What would change, of the first one"), table, bar);
     tell();
     const change = key => event => {
@@ -127,9 +127,9 @@ async function replay(vhost, queue, group, context) {
     const answer = await ask({
         title: "Replay", submit: "Replay", text,
         fields: group.isTask ? [] : [
-            {name: "to", label: "Back to", type: "select", options: [["queue", "the queue where each died first"],
-                ["exchange", "the exchange it was published to"]], onchange: change("to")},
-            {name: "x_death", label: "Headers about deaths", type: "select", options: [["keep", "stay"], ["clean", "are taken away"]],
+            {name: "to", label: "Back to", type: "select", options: [["queue", "the queue in which each message died first"],
+                ["exchange", "the exchange to which it was published"]], onchange: change("to")},
+            {name: "x_death", label: "Headers about deaths", type: "select", options: [["keep", "stay"], ["clean", "are removed"]],
                 onchange: change("x_death")},
         ],
         run: async given => {

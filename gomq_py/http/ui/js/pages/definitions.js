@@ -28,7 +28,7 @@ function exporting(options) {
         save.href = `/api/definitions${choice.value ? "/" + at(choice.value) : ""}`;
     };
     aim();
-    return panel("Out", h("p", {class: "quiet"}, "Virtual hosts, users with the hashes of their passwords, rights, policies, parameters, exchanges, queues, "
+    return panel("Export", h("p", {class: "quiet"}, "Virtual hosts, users with the hashes of their passwords, rights, policies, parameters, exchanges, queues, "
         + "bindings; no messages. RabbitMQ and LavinMQ read it, too."), h("div", {class: "row"}, choice, save));
 }
 
@@ -37,7 +37,7 @@ function importing(options, context) {
     const file = h("input", {type: "file", accept: ".json,application/json", "aria-label": "File of definitions", onchange: async () => {
         const [chosen] = file.files;
         if (!chosen) return;
-        if (chosen.size > MOST_OCTETS) return toast(`The file is larger than the broker takes, ${number(MOST_OCTETS)} octets.`, "bad");
+        if (chosen.size > MOST_OCTETS) return toast(`The file is larger than the limit, ${number(MOST_OCTETS)} bytes.`, "bad");
         text.value = await chosen.text();
         return forget();
     }});
@@ -59,9 +59,9 @@ function importing(options, context) {
         try {
             value = JSON.parse(text.value);
         } catch (error) {
-            throw new Error(`That is no JSON: ${error.message}`);
+            throw new Error(`Not JSON: ${error.message}`);
         }
-        if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("Definitions are an object.");
+        if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("Definitions must be a JSON object.");
         return value;
     };
     compare.addEventListener("click", async () => {
@@ -84,13 +84,13 @@ function importing(options, context) {
             toast("Imported", report?.refused?.length ? undefined : "good");
         });
     });
-    return panel("In", h("p", {class: "quiet"}, "What is there stays; what is missing is made. Nothing is ever deleted."),
+    return panel("Import", h("p", {class: "quiet"}, "Missing objects are created. Existing queues, exchanges and bindings stay; users, permissions, policies and parameters are replaced. Nothing is deleted."),
         h("div", {class: "row"}, file, choice), text, h("div", {class: "row"}, compare, go), result);
 }
 
 function differences({counts, differences: rows}) {
     const kinds = Object.entries(counts);
-    if (!kinds.length) return h("p", null, "Nothing would change: all of it is there.");
+    if (!kinds.length) return h("p", null, "Nothing would change: everything exists already.");
     return [
         h("p", {class: "row"}, kinds.map(([kind, many]) => badge(`${number(many)} ${kind}`, KINDS[kind]))),
         h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "What would change"}, h("table", {class: "list"},

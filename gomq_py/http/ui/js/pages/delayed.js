@@ -23,7 +23,7 @@ export async function show(root, {vhost, name: exchange}, context) {
         return;
     }
     const list = table({
-        id: "delayed", caption: "Exchanges that delay", context, order: "next_due", empty: "No exchange delays messages.",
+        id: "delayed", caption: "Exchanges with delayed messages", context, order: "next_due", empty: "No exchange has delayed messages.",
         key: row => `${row.vhost}\n${row.exchange}`, href: row => link("delayed", row.vhost, row.exchange),
         load: () => get(context.vhost ? at("delayed", context.vhost) : "delayed", {signal: context.signal}),
         columns: [
@@ -55,7 +55,7 @@ async function messagesOf(root, vhost, exchange, context) {
         before = now;
         replace(list, found.length ? found.map((message, index) => h("div", {class: "due"},
             h("p", {class: "quiet"}, "due ", time(message.due), ` (in ${duration(Math.max(0, (message.due - Date.now()) / 1000))})`),
-            messageView(withOctets({exchange, position: index, ...message})))) : h("p", {class: "nothing"}, "It holds no message."));
+            messageView(withOctets({exchange, position: index, ...message})))) : h("p", {class: "nothing"}, "No delayed messages."));
     };
     root.append(h("div", {class: "head"}, h("h1", null, "Delayed by ", nameLink(link("exchanges", vhost, exchange), exchange)), told,
         h("span", {class: "grow"}), size), list);

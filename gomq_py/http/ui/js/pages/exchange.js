@@ -26,18 +26,18 @@ export async function show(root, params, context) {
     const isOurs = exchangeName === "" || exchangeName.startsWith("amq.");
     root.append(h("div", {class: "head"}, h("h1", null, name(ofExchange(exchangeName))), badge(given.exchange.type), h("span", {class: "grow"}),
         isOurs || !context.session.may("configure", vhost, exchangeName) ? null : h("button", {type: "button", class: "danger", onclick: async () => {
-            if (await confirmed(`Delete ${exchangeName}`, "It goes with its bindings.", () => send("DELETE", path), {typed: exchangeName})) go("#/exchanges");
+            if (await confirmed(`Delete ${exchangeName}`, "The exchange and its bindings are deleted.", () => send("DELETE", path), {typed: exchangeName})) go("#/exchanges");
         }}, "Delete\u2026")), h("p", {class: "quiet"}, "in ", vhostLink(vhost)));
     await tabs(root, context, [
         {key: "overview", label: "Overview", show: (part, inner) => overview(part, inner, given)},
-        {key: "bindings", label: "Bindings from it", show: (part, inner) => outgoing(part, inner, given)},
-        ...exchangeName === "" ? [] : [{key: "incoming", label: "Bindings to it", show: (part, inner) => incoming(part, inner, given)}],
+        {key: "bindings", label: "Bindings", show: (part, inner) => outgoing(part, inner, given)},
+        ...exchangeName === "" ? [] : [{key: "incoming", label: "Bound to", show: (part, inner) => incoming(part, inner, given)}],
     ]);
 }
 
 async function overview(root, context, {path}) {
     const range = rangeChoice(context, () => draw().catch(context.fail));
-    const flow = lineChart({title: "Messages a second", unit: rate});
+    const flow = lineChart({title: "Messages per second", unit: rate});
     const place = h("div");
     root.append(h("div", {class: "row"}, h("span", {class: "grow"}), range.element), flow.element, place);
 
@@ -46,10 +46,10 @@ async function overview(root, context, {path}) {
         const exchange = await get(path, {signal: context.signal, query: samplesQuery(seconds)});
         const stats = exchange.message_stats ?? {};
         flow.update([{label: "In", points: rates(stats.publish_in_details)}, {label: "Out", points: rates(stats.publish_out_details)}], seconds);
-        replace(place, panel("What it is", facts([["Type", exchange.type], ["Features", features(exchange)], ["Published to it", number(stats.publish_in ?? 0)],
-            ["Sent on to queues", number(stats.publish_out ?? 0)], ["Policy", exchange.policy ? policyLink(exchange.vhost, exchange.policy) : "none"],
+        replace(place, panel("Details", facts([["Type", exchange.type], ["Features", features(exchange)], ["Published in", number(stats.publish_in ?? 0)],
+            ["Published out", number(stats.publish_out ?? 0)], ["Policy", exchange.policy ? policyLink(exchange.vhost, exchange.policy) : "none"],
             ["Set aside", exchange.messages_set_aside ? number(exchange.messages_set_aside) : null]]),
-        h("h3", null, "Arguments"), argumentsList(exchange.arguments), h("h3", null, "In force by policies"), argumentsList(exchange.effective_policy_definition)));
+        h("h3", null, "Arguments"), argumentsList(exchange.arguments), h("h3", null, "Effective policy definition"), argumentsList(exchange.effective_policy_definition)));
     }
     await context.every(EVERY_MS, draw);
 }
@@ -64,7 +64,7 @@ const unbinding = context => ({label: "Unbind", kind: "danger", needs: row => ma
 
 async function outgoing(root, context, {path, vhost, name: source}) {
     const list = table({
-        id: "exchange-bindings", caption: "Bindings from it", context, order: "destination", empty: "Nothing is bound to it.",
+        id: "exchange-bindings", caption: "Bindings", context, order: "destination", empty: "No bindings.",
         key: row => `${row.destination_type}\n${row.destination}\n${row.properties_key}`, load: query => get(`${path}/bindings/source`, {signal: context.signal, query}),
         columns: [
             {key: "to", label: "To", sort: "destination", cell: row => row.destination_type === "queue" ? queueLink(row.vhost, row.destination) : exchangeLink(row.vhost, row.destination)},
@@ -81,7 +81,7 @@ async function outgoing(root, context, {path, vhost, name: source}) {
 
 async function incoming(root, context, {path, vhost, name: destination}) {
     const list = table({
-        id: "exchange-incoming", caption: "Bindings to it", context, order: "source", empty: "It is bound to no exchange.",
+        id: "exchange-incoming", caption: "Bound to", context, order: "source", empty: "The exchange is bound to no other exchange.",
         key: row => `${row.source}\n${row.properties_key}`, load: query => get(`${path}/bindings/destination`, {signal: context.signal, query}),
         columns: [{key: "from", label: "From exchange", sort: "source", cell: row => exchangeLink(row.vhost, row.source)}, ...KEY_COLUMNS],
         buttons: !context.session.may("write", vhost, destination) ? [] : [h("button", {type: "button", class: "primary", onclick: async () => {

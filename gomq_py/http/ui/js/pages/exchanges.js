@@ -5,6 +5,7 @@ import {h, name} from "../core/dom.js";
 import {ask} from "../core/dialog.js";
 import {link} from "../core/router.js";
 import {table} from "../core/table.js";
+import {argumentField, argumentsFrom, hintsOf} from "./hints.js";
 import {ARGUMENTS_FIELD, NAME_FIELD, confirmed, each, exchangeLink, features, policyLink, speed, vhostField} from "./parts.js";
 
 export const title = () => "Exchanges";
@@ -29,7 +30,7 @@ export async function show(root, params, context) {
         buttons: context.session.maySome("configure", context.vhost) ? [h("button", {type: "button", class: "primary",
             onclick: () => declare(context).then(done => done && list.refresh(), context.fail)}, "Declare\u2026")] : [],
         actions: [{label: "Delete\u2026", kind: "danger", needs: mayDelete, run: rows => confirmed("Delete exchanges",
-            ["These go, with their bindings:", h("ul", {class: "some"}, rows.map(row => h("li", null, name(row.name))))],
+            ["These exchanges and their bindings are deleted:", h("ul", {class: "some"}, rows.map(row => h("li", null, name(row.name))))],
             () => each(rows, row => send("DELETE", at("exchanges", row.vhost, row.name)), "Deleted"), {typed: "delete"})}],
     });
     root.append(h("h1", null, title()), list.element);
@@ -37,16 +38,18 @@ export async function show(root, params, context) {
 }
 
 async function declare(context) {
-    const {exchange_types: types} = await get("overview", {signal: context.signal});
+    const [{exchange_types: types}, vhost, hints] = await Promise.all([get("overview", {signal: context.signal}), vhostField(context), hintsOf("exchange")]);
     return ask({
         title: "Declare an exchange", submit: "Declare", fields: [
-            await vhostField(context), NAME_FIELD, {name: "type", label: "Type", type: "select", options: types.map(one => one.name), value: "topic"},
-            {name: "alternate", label: "Alternate exchange", hint: "gets what is not routed"}, {name: "durable", label: "Durable", type: "check", value: true},
-            {name: "auto_delete", label: "Auto-delete", type: "check"}, {name: "internal", label: "Internal: only exchanges publish to it", type: "check"}, ARGUMENTS_FIELD,
+            vhost, NAME_FIELD, {name: "type", label: "Type", type: "select", of: "kinds", options: types.map(one => one.name), value: "topic"},
+            argumentField(hints, "alternate-exchange", {label: "Alternate exchange"}),
+            argumentField(hints, "x-delayed-type", {label: "Delayed type", type: "select", options: ["topic", "direct", "fanout", "headers"]}),
+            {name: "durable", label: "Durable", type: "check", value: true, hint: "It is there after a restart."},
+            {name: "auto_delete", label: "Auto-delete", type: "check", hint: "It is deleted with its last binding."},
+            {name: "internal", label: "Internal", type: "check", hint: "Only exchanges publish to it."},
+            {...ARGUMENTS_FIELD, hints},
         ],
-        run: async ({vhost, name: exchange, alternate, arguments: given, ...rest}) => {
-            const arguments_ = alternate ? {...given, "alternate-exchange": alternate} : given;
-            await send("PUT", at("exchanges", vhost, exchange), {...rest, arguments: arguments_});
-        },
+        run: given => send("PUT", at("exchanges", given.vhost, given.name), {type: given.type, durable: given.durable, auto_delete: given.auto_delete,
+            internal: given.internal, arguments: argumentsFrom(hints, given, given.type)}),
     });
 }

@@ -30,18 +30,18 @@ export async function show(root, params, context) {
             {key: "status", label: "Status", sort: "status", cell: row => h("span", null, badge(row.status, KINDS[row.status]),
                 row.blocked ? badge("blocked", "warn") : null)},
             {key: "uri", label: "Address", sort: "uri", cell: row => name(row.uri)},
-            {key: "unconfirmed", label: "On the way", sort: "unconfirmed", numeric: true, cell: row => number(row.unconfirmed)},
+            {key: "unconfirmed", label: "Unconfirmed", sort: "unconfirmed", numeric: true, cell: row => number(row.unconfirmed)},
             {key: "rate", label: "Rate", sort: "rate", numeric: true, cell: row => rate(row.rate)},
             {key: "moved", label: "Moved", sort: "moved", numeric: true, cell: row => number(row.moved)},
             {key: "refused", label: "Refused", sort: "refused", numeric: true, hidden: true, cell: row => number(row.refused)},
             {key: "set_aside", label: "Set aside", sort: "set_aside", numeric: true, hidden: true, cell: row => number(row.set_aside)},
             {key: "reconnects", label: "Reconnects", sort: "reconnects", numeric: true, hidden: true, cell: row => number(row.reconnects)},
-            {key: "error", label: "What is wrong", cell: row => row.error || row.note
+            {key: "error", label: "Error", cell: row => row.error || row.note
                 ? h("span", {class: row.error ? "fault-text" : "note"}, name(row.error ?? row.note)) : ""},
         ],
         actions: mayChange ? [{label: "Restart", run: async rows => {
             for (const one of rows) {
-                await tell(() => send("PUT", `${at("federation-links", "vhost", one.vhost, one.id)}/restart`), `${one.upstream} connects anew`);
+                await tell(() => send("PUT", `${at("federation-links", "vhost", one.vhost, one.id)}/restart`), `${one.upstream} reconnects`);
             }
         }}] : null,
     });
@@ -59,7 +59,7 @@ export async function show(root, params, context) {
             {key: "uri", label: "Address", cell: row => name([row.value?.uri].flat().join(", "))},
             {key: "settings", label: "Settings", cell: row => h("span", {class: "note"}, name(
                 Object.entries(row.value ?? {}).filter(([key]) => key !== "uri").map(([key, value]) => `${key} = ${JSON.stringify(value)}`).join(", ")))},
-            {key: "reason", label: "What is wrong", cell: row => row.state
+            {key: "reason", label: "Error", cell: row => row.state
                 ? h("span", null, badge(row.state, KINDS[row.state]), " ", h("span", {class: "fault-text"}, name(row.reason))) : ""},
         ],
         buttons: [h("button", {type: "button", class: "primary", onclick: async () => {
@@ -68,7 +68,7 @@ export async function show(root, params, context) {
         actions: [{label: "Delete\u2026", kind: "danger", run: async rows => {
             await ask({
                 title: "Delete upstreams", submit: "Delete", danger: true,
-                text: h("p", null, "Their links end: ", rows.map((one, index) => [index ? ", " : "", name(one.name)]), "."),
+                text: h("p", null, "Their links are closed: ", rows.map((one, index) => [index ? ", " : "", name(one.name)]), "."),
                 run: async () => {
                     for (const one of rows) await send("DELETE", at("parameters", COMPONENT, one.vhost, one.name));
                 },
@@ -84,16 +84,16 @@ async function add(context) {
     const vhosts = (await get("vhosts", {query: {columns: "name"}, signal: context.signal})).map(one => one.name);
     const answer = await ask({
         title: "Add an upstream", submit: "Add",
-        text: h("p", {class: "quiet"}, "Exchanges and queues take from it once a policy names it: federation-upstream = NAME."),
+        text: h("p", {class: "quiet"}, "A policy with federation-upstream = NAME connects exchanges or queues to this upstream."),
         fields: [
             {name: "name", label: "Name", required: true},
             {name: "vhost", label: "Virtual host", type: "select", options: vhosts, value: context.vhost || vhosts[0]},
             {name: "uri", label: "URI", required: true, placeholder: "amqps://user:password@broker.example.com"},
-            {name: "ack-mode", label: "A message leaves its source", type: "select",
-                options: [["on-confirm", "when it is confirmed: nothing is lost"], ["on-publish", "when it is sent"], ["no-ack", "at once: may lose"]]},
-            {name: "prefetch-count", label: "Messages on the way", type: "number", min: 1, max: 65535},
-            {name: "max-hops", label: "Links that a message goes over at most", type: "number", min: 0},
-            {name: "more", label: "More keys", type: "textarea", hint: "lines of name = value"},
+            {name: "ack-mode", label: "Acknowledgement", type: "select",
+                options: [["on-confirm", "on-confirm: no message is lost"], ["on-publish", "on-publish"], ["no-ack", "no-ack: messages may be lost"]]},
+            {name: "prefetch-count", label: "Prefetch", type: "number", min: 1, max: 65535},
+            {name: "max-hops", label: "Maximum hops", type: "number", min: 0},
+            {name: "more", label: "More keys", type: "textarea", hint: "One setting on each line: name = value."},
         ],
         run: async given => {
             const {name: called, vhost, more, ...value} = given;

@@ -22,7 +22,7 @@ export async function show(root, {notice, done}) {
             done();
         } catch (error) {
             replace(fault, error.status === 401 && error.reason === "Login failed"
-                ? "The broker does not know this name with this password." : error.reason ?? error.message);
+                ? "Wrong name or password." : error.reason ?? error.message);
             password.select();
         } finally {
             button.disabled = false;

@@ -74,10 +74,10 @@ export async function showMessages(root, {vhost, name: queue}, context) {
             whole: wholeOf, actions,
         }));
         if (add) list.append(...views);
-        else replace(list, views.length ? views : h("p", {class: "nothing"}, isSearch ? "No message fits." : "No message is ready here."));
+        else replace(list, views.length ? views : h("p", {class: "nothing"}, isSearch ? "No message matches." : "The queue has no ready messages."));
         more.hidden = next === null;
         replace(told, isSearch ? `${count(shown.length, "message")} found among ${number(until)}` : count(shown.length, "message"),
-            next === null ? "" : isSearch ? ", and there are more to look at" : ", and there are more");
+            next === null ? "" : isSearch ? "; more messages can be searched" : "; there are more");
         for (const one of [exporting, opening]) one.disabled = !shown.length;
     };
     const wholeOf = message => whole(vhost, queue, message, context.signal);
@@ -112,7 +112,7 @@ export async function showMessages(root, {vhost, name: queue}, context) {
             start();
         }}, h("div", {class: "inline-form"},
             field("From position", offset, "narrow"), field("Messages", size), field("Body contains", text), field("Routing key", key),
-            field("Header", headers), field("Path in the body", path), h("button", {type: "submit", class: "primary"}, "Look")), fault),
+            field("Header", headers), field("Path in the body", path), h("button", {type: "submit", class: "primary"}, "Show messages")), fault),
         h("div", {class: "row"}, told, h("span", {class: "grow"}), opening, exporting,
             h("a", {class: "button", href: href(`/queues/${at(vhost, queue)}/move`)}, "Move, copy, replay\u2026"),
             h("button", {type: "button", class: "danger", onclick: async () => {

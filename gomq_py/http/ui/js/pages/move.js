@@ -32,18 +32,18 @@ export async function show(root, {vhost, name: queue}, context) {
         fields = form([
             ...(kind === "replay" ? [
                 {name: "to", label: "Back to", type: "select", options: [
-                    ["queue", "the queue where each died first"], ["exchange", "the exchange it was published to"]]},
-                {name: "x_death", label: "Headers about deaths", type: "select", options: [["keep", "stay"], ["clean", "are taken away"]]},
+                    ["queue", "the queue in which each message died first"], ["exchange", "the exchange to which it was published"]]},
+                {name: "x_death", label: "Headers about deaths", type: "select", options: [["keep", "stay"], ["clean", "are removed"]]},
             ] : [
                 {name: "destination", label: "To the queue", required: true, list: "move-queues", value: query.to ?? ""},
                 {name: "destination_vhost", label: "In the virtual host", type: "select", value: vhost, options: vhosts.map(
                     one => [one, visible(one)]), onchange: event => suggest(event.target.value).catch(() => {})},
             ]),
-            {name: "exchange", label: "Only those of the exchange", placeholder: "any", hint: "* and ? stand for anything"},
-            {name: "routing_key", label: "Only with the routing key", placeholder: "any", hint: "* and ? stand for anything"},
+            {name: "exchange", label: "Only with the exchange", placeholder: "any", hint: "* and ? are wildcards"},
+            {name: "routing_key", label: "Only with the routing key", placeholder: "any", hint: "* and ? are wildcards"},
             {name: "headers", label: "Only with these headers, a line each", type: "textarea", rows: 2, hint: "name = value",
                 value: query.headers ?? ""},
-            {name: "count", label: "At most", type: "number", min: 1, step: 1, placeholder: "all", hint: "messages, the oldest first"},
+            {name: "count", label: "At most", type: "number", min: 1, step: 1, placeholder: "all", hint: "Messages, the oldest first; empty: all."},
         ]);
         replace(holder, fields.element);
     };
@@ -94,7 +94,7 @@ export async function show(root, {vhost, name: queue}, context) {
             outcomeOf(result, result.done, kind)));
     };
 
-    const kinds = h("div", {class: "row", role: "radiogroup", "aria-label": "What to do"}, [["move", "Move"], ["copy", "Copy"],
+    const kinds = h("div", {class: "row", role: "radiogroup", "aria-label": "Actions"}, [["move", "Move"], ["copy", "Copy"],
         ["replay", "Replay dead letters"]].map(([value, label]) => h("label", {class: "check"}, h("input", {
         type: "radio", name: "kind", value, checked: value === kind, onchange: () => {
             kind = value;

@@ -21,7 +21,7 @@ const of = (kind, context, query) => get(context.vhost ? at("mqtt", kind, contex
 
 function clients(context) {
     return table({
-        id: "mqtt-clients", caption: "MQTT clients", context, order: "client_id", empty: "No client is connected over MQTT.",
+        id: "mqtt-clients", caption: "MQTT clients", context, order: "client_id", empty: "There are no MQTT clients.",
         key: row => `${row.vhost}\n${row.client_id}\n${row.name}`,
         href: row => link("connections", row.name),
         load: query => of("connections", context, query),
@@ -45,7 +45,7 @@ function clients(context) {
 async function kick(rows) {
     await ask({
         title: "Close connections", submit: "Close", danger: true,
-        text: h("p", null, "Sessions that are to be kept stay: ", rows.map((one, index) => [index ? ", " : "", name(one.client_id)]), "."),
+        text: h("p", null, "Persistent sessions stay: ", rows.map((one, index) => [index ? ", " : "", name(one.client_id)]), "."),
         run: async () => {
             for (const one of rows) await send("DELETE", `${at("mqtt", "sessions", one.vhost, one.client_id)}/connection`);
         },
@@ -64,18 +64,18 @@ function sessions(context) {
             {key: "connected", label: "State", sort: "connected", cell: row => row.connected ? badge("connected", "good") : badge("away")},
             {key: "protocol", label: "Protocol", sort: "protocol", hidden: true, cell: row => row.protocol},
             {key: "messages", label: "Messages", sort: "messages", numeric: true, cell: row => number(row.messages)},
-            {key: "message_bytes", label: "Octets", sort: "message_bytes", numeric: true, cell: row => octets(row.message_bytes)},
+            {key: "message_bytes", label: "Bytes", sort: "message_bytes", numeric: true, cell: row => octets(row.message_bytes)},
             {key: "subscriptions", label: "Subscriptions", sort: "subscriptions", numeric: true, cell: row => h("button", {
                 type: "button", onclick: () => showSubscriptions(row, context)}, number(row.subscriptions))},
-            {key: "durable", label: "Kept", sort: "expiry", cell: row => !row.durable ? "until it leaves" : row.expiry === null ? "for ever"
-                : `${duration(row.expiry)} after it left`},
+            {key: "durable", label: "Expiry", sort: "expiry", cell: row => !row.durable ? "at disconnect" : row.expiry === null ? "never"
+                : `${duration(row.expiry)} after disconnect`},
         ],
         actions: [
             {label: "Kick\u2026", needs: row => row.connected, run: kick},
             {label: "End\u2026", kind: "danger", run: async rows => {
                 await ask({
                     title: "End sessions", submit: "End", danger: true,
-                    text: h("p", null, "With their subscriptions and what waits for their clients: ",
+                    text: h("p", null, "Their subscriptions and waiting messages are deleted: ",
                         rows.map((one, index) => [index ? ", " : "", name(one.client_id)]), "."),
                     run: async () => {
                         for (const one of rows) await send("DELETE", at("mqtt", "sessions", one.vhost, one.client_id));
@@ -101,7 +101,7 @@ async function showSubscriptions(row, context) {
         title: `Subscriptions of ${row.client_id}`, submit: "Done",
         text: rows.length ? h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Subscriptions"}, h("table", {class: "list"},
             h("thead", null, h("tr", null, h("th", {scope: "col"}, "Filter"), h("th", {scope: "col", class: "numeric"}, "QoS"),
-                h("th", {scope: "col"}, "Options"), h("th", {scope: "col"}, h("span", {class: "unseen"}, "What to do")))),
-            h("tbody", null, rows))) : h("p", {class: "quiet"}, "There are none."),
+                h("th", {scope: "col"}, "Options"), h("th", {scope: "col"}, h("span", {class: "unseen"}, "Actions")))),
+            h("tbody", null, rows))) : h("p", {class: "quiet"}, "There are no subscriptions."),
     });
 }

@@ -24,7 +24,7 @@ export async function show(root, params, context) {
     const body = h("tbody");
     const told = h("span", {class: "quiet", role: "status"});
     const more = h("button", {type: "button", hidden: true}, "More");
-    const nothing = h("p", {class: "nothing", hidden: true}, "Nothing is retained here.");
+    const nothing = h("p", {class: "nothing", hidden: true}, "There are no retained messages.");
 
     async function load(after, keeps = false) {
         const vhost = choice.value;
@@ -44,11 +44,11 @@ export async function show(root, params, context) {
         const path = at("mqtt", "retained", one.vhost, one.topic);
         const tr = h("tr", null, h("th", {scope: "row"}, name(one.topic)), h("td", {class: "numeric"}, octets(one.payload_bytes)),
             h("td", null, h("div", {class: "row"},
-                h("button", {type: "button", onclick: () => look(path, one.topic).catch(error => context.fail(error))}, "Look"),
+                h("button", {type: "button", onclick: () => look(path, one.topic).catch(error => context.fail(error))}, "View"),
                 h("button", {type: "button", class: "danger", onclick: async () => {
                     const answer = await ask({
                         title: "Delete the retained message", submit: "Delete", danger: true,
-                        text: h("p", null, "New subscribers of ", name(one.topic), " will get nothing at once."),
+                        text: h("p", null, "New subscribers of ", name(one.topic), " will get no retained message."),
                         run: () => send("DELETE", path),
                     });
                     if (answer !== null) tr.remove();
@@ -60,8 +60,8 @@ export async function show(root, params, context) {
         await ask({
             title: topic, submit: "Done",
             text: h("div", {class: "page"}, facts([
-                ["Published", time(found.timestamp)], ["Octets", octets(found.payload_bytes)], ["Ends", found.expires_at ? time(found.expires_at) : null],
-                ["Encoding", found.payload_encoding === "base64" ? badge("base64: no text") : "text"],
+                ["Published", time(found.timestamp)], ["Size", octets(found.payload_bytes)], ["Ends", found.expires_at ? time(found.expires_at) : null],
+                ["Encoding", found.payload_encoding === "base64" ? badge("base64 (not UTF-8)") : "text"],
             ]), h("pre", {class: "payload", tabindex: "0"}, found.payload.split("\n").map(visible).join("\n")),
             Object.keys(found.properties).length ? h("details", null, h("summary", null, "Properties"),
                 h("pre", {class: "payload"}, visible(JSON.stringify(found.properties, null, 2)).replaceAll("\u240a", "\n"))) : null),
@@ -73,8 +73,8 @@ export async function show(root, params, context) {
     }}, choice, from, h("button", {type: "submit"}, "Show"), told),
     h("div", {class: "listing"}, h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Topics"}, h("table", {class: "list"},
         h("caption", {class: "unseen"}, "Topics with a retained message"),
-        h("thead", null, h("tr", null, h("th", {scope: "col"}, "Topic"), h("th", {scope: "col", class: "numeric"}, "Octets"),
-            h("th", {scope: "col"}, h("span", {class: "unseen"}, "What to do")))), body)), nothing, h("div", {class: "row"}, more)));
+        h("thead", null, h("tr", null, h("th", {scope: "col"}, "Topic"), h("th", {scope: "col", class: "numeric"}, "Bytes"),
+            h("th", {scope: "col"}, h("span", {class: "unseen"}, "Actions")))), body)), nothing, h("div", {class: "row"}, more)));
     if (vhosts.length) await load(context.query.after ?? "");
 }
 

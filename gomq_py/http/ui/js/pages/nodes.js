@@ -33,14 +33,14 @@ function view(node, place, context) {
     const processor = lineChart({title: "Processor", unit: percent});
     const disk = lineChart({title: "Free disk", unit: octets});
     const sockets = lineChart({title: "Descriptors and connections", unit: number});
-    const churn = lineChart({title: "Opened and closed a second", unit: rate});
+    const churn = lineChart({title: "Opened and closed per second", unit: rate});
     const head = h("div"), totals = h("div"), more = h("div", {class: "grid"});
     place.append(head, totals, h("div", {class: "grid"}, memory.element, processor.element, disk.element, sockets.element, churn.element), more);
 
     return (one, seconds) => {
         replace(head, h("div", {class: "head"}, h("h2", null, name(one.name)), one.running ? badge("running", "good") : badge("down", "bad"),
             one.mem_alarm ? badge("memory alarm", "bad") : null, one.disk_free_alarm ? badge("disk alarm", "bad") : null, h("span", {class: "grow"}),
-            context.session.can("administrator") ? h("button", {type: "button", title: "Collect garbage and give memory back: holds everybody up for a moment",
+            context.session.can("administrator") ? h("button", {type: "button", title: "Collect garbage and return memory to the system; the broker pauses for some milliseconds",
                 onclick: () => tell(() => send("POST", `nodes/${at(one.name)}/gc_collect`), "Collected")}, "Collect garbage") : null));
         replace(totals, figures([["up", duration(one.uptime / 1000)], ["memory", octets(one.mem_used)], ["memory limit", octets(one.mem_limit)],
             ["disk free", octets(one.disk_free)], ["alarm below", octets(one.disk_free_limit)], ["descriptors", `${number(one.fd_used)} of ${number(one.fd_total)}`],
@@ -52,8 +52,8 @@ function view(node, place, context) {
         churn.update([["connection_created", "Connections opened"], ["connection_closed", "closed"], ["channel_created", "Channels opened"], ["channel_closed", "closed"],
             ["queue_created", "Queues created"], ["queue_deleted", "deleted"]].map(([key, label]) => ({label, points: rates(one[`${key}_details`])})), seconds);
         const failed = Object.keys(one.failed_jobs ?? {}).length;
-        replace(more, panel("What it is", facts([["Process", one.os_pid], ["Data folder", name(one.db_dir)], ["Log", name(one.log_files.join(", "))],
-            ["Cycle collections", number(one.gc_num)]])),
-        panel("Background work that failed", failed ? argumentsList(one.failed_jobs) : h("p", {class: "quiet"}, "None has since the start.")));
+        replace(more, panel("Details", facts([["Process", one.os_pid], ["Data folder", name(one.db_dir)], ["Log", name(one.log_files.join(", "))],
+            ["Garbage collections", number(one.gc_num)]])),
+        panel("Failed background jobs", failed ? argumentsList(one.failed_jobs) : h("p", {class: "quiet"}, "None since the start.")));
     };
 }

@@ -6,5 +6,5 @@ export const title = () => "Operator policies";
 
 export function show(root, params, context) {
     return showFamily(root, context, {id: "operator-policies", heading: title(), path: "operator-policies", tag: "administrator",
-        what: "Limits that hold whatever arguments and policies say: of two numbers, the lower."});
+        what: "Limits set by an operator. If an argument or policy gives another number, the lower one applies."});
 }

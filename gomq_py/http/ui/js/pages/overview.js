@@ -16,11 +16,11 @@ export const title = () => "Overview";
 export async function show(root, params, context) {
     const range = rangeChoice(context, () => draw().catch(context.fail));
     const totals = h("div");
-    const wrong = h("section", {class: "panel", "aria-label": "What is wrong now"}, h("h2", null, "What is wrong now"), h("p", {class: "quiet"}, "Looking\u2026"));
+    const wrong = h("section", {class: "panel", "aria-label": "Problems"}, h("h2", null, "Problems"), h("p", {class: "quiet"}, "Looking\u2026"));
     const depth = lineChart({title: "Messages in queues", unit: short});
-    const flow = lineChart({title: "Messages a second", unit: rate});
+    const flow = lineChart({title: "Messages per second", unit: rate});
     const data = lineChart({title: "Data", unit: octetRate});
-    const churn = context.session.can("monitoring") ? lineChart({title: "Opened and closed a second", unit: rate}) : null;
+    const churn = context.session.can("monitoring") ? lineChart({title: "Opened and closed per second", unit: rate}) : null;
     const listeners = h("div");
     root.append(h("div", {class: "head"}, h("h1", null, "Overview"), h("span", {class: "grow"}), range.element), totals, wrong,
         h("div", {class: "grid"}, depth.element, flow.element, data.element, churn?.element ?? ""), listeners);
@@ -65,13 +65,13 @@ function drawFindings(place, findings) {
     const state = JSON.stringify(findings);
     if (place.dataset.state === state) return;
     place.dataset.state = state;
-    const heading = h("h2", null, "What is wrong now");
+    const heading = h("h2", null, "Problems");
     replace(place, heading, findings.length ? h("ul", {class: "findings"}, findings.map(one => {
         const href = placeOf(one);
-        return h("li", {class: one.level}, h("span", {class: `badge ${one.level === "bad" ? "bad" : "warn"}`}, one.level === "bad" ? "wrong" : "soon"),
+        return h("li", {class: one.level}, h("span", {class: `badge ${one.level === "bad" ? "bad" : "warn"}`}, one.level === "bad" ? "error" : "warning"),
             h("div", null, h("p", null, h("b", null, href ? nameLink(href, one.subject) : name(one.subject)), " ", name(one.text)),
                 one.remedy ? h("p", {class: "quiet"}, name(one.remedy)) : null));
-    })) : h("p", {class: "fine"}, "Nothing was found."));
+    })) : h("p", {class: "fine"}, "No problems."));
 }
 
 function drawListeners(place, answer) {

@@ -35,8 +35,8 @@ export function state(text) {
 }
 
 const FEATURES = [
-    ["durable", "D", "durable"], ["auto_delete", "AD", "deleted when nobody uses it any more"], ["exclusive", "Excl", "of one connection"],
-    ["internal", "I", "only exchanges publish to it"],
+    ["durable", "D", "durable"], ["auto_delete", "AD", "auto-delete: deleted after its last use"], ["exclusive", "Excl", "exclusive to one connection"],
+    ["internal", "I", "internal: only exchanges publish to it"],
 ];
 const ARGUMENTS = {
     "x-message-ttl": "TTL", "x-expires": "Exp", "x-max-length": "Lim", "x-max-length-bytes": "Lim B", "x-dead-letter-exchange": "DLX",
@@ -81,7 +81,7 @@ export async function vhostField(context) {
 
 export const NAME_FIELD = {name: "name", label: "Name", required: true};
 export const ARGUMENTS_FIELD = {
-    name: "arguments", label: "Arguments", type: "arguments", hint: "One a line: x-message-ttl = 60000. Values are JSON; other text is taken as it is.",
+    name: "arguments", label: "Arguments", type: "arguments", hint: "One argument on each line: x-message-ttl = 60000. Numbers, true, lists and objects are read as JSON, everything else as text.",
 };
 
 /** Ask before something goes that does not come back; with its name typed where that is much. */
@@ -142,7 +142,7 @@ export function closeConnections(names) {
 /** A table of few rows: heads are texts, cells text or nodes. */
 export function plainTable(label, heads, rows) {
     return h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": label}, h("table", null, h("thead", null, h("tr", null,
-        heads.map(one => h("th", {scope: "col"}, one || h("span", {class: "unseen"}, "What to do"))))), h("tbody", null, rows.map(row => h("tr", null, row.map(cell => h("td", null, cell)))))));
+        heads.map(one => h("th", {scope: "col"}, one || h("span", {class: "unseen"}, "Actions"))))), h("tbody", null, rows.map(row => h("tr", null, row.map(cell => h("td", null, cell)))))));
 }
 
 const RIGHTS = ["configure", "write", "read"];
@@ -153,8 +153,8 @@ export async function permissionsPanel({user, vhost, rows, topics, context, chan
     const other = row => ofUser ? vhostLink(row.vhost) : userLink(context.session, row.user);
     const mayChange = context.session.can("administrator");
     const remove = (path, row) => mayChange ? h("button", {type: "button", class: "plain danger", onclick: async () => {
-        if (await tell(() => send("DELETE", path(row)), "Taken away")) await renew();
-    }}, "Take away") : "";
+        if (await tell(() => send("DELETE", path(row)), "Removed")) await renew();
+    }}, "Remove") : "";
     // They may be the user's own.
     const renew = async () => {
         await resume();
@@ -181,11 +181,11 @@ export async function permissionsPanel({user, vhost, rows, topics, context, chan
     return h("div", {class: "grid"}, h("section", {class: "panel"}, h("div", {class: "head"}, h("h2", null, "Permissions"), h("span", {class: "grow"}), button("Set\u2026", set)),
         rows.length ? plainTable("Permissions", [head, ...RIGHTS, ""], rows.map(row => [other(row), ...RIGHTS.map(right => pattern(row[right])),
             remove(one => at("permissions", one.vhost, one.user), row)]))
-            : h("p", {class: "quiet"}, ofUser ? "None: may enter no virtual host." : "None: nobody may enter.")),
+            : h("p", {class: "quiet"}, ofUser ? "None: the user can open no virtual host." : "None: no user can open this virtual host.")),
     h("section", {class: "panel"}, h("div", {class: "head"}, h("h2", null, "Topic permissions"), h("span", {class: "grow"}), button("Set\u2026", setTopic)),
         topics.length ? plainTable("Topic permissions", [head, "Exchange", "write", "read", ""], topics.map(row => [other(row), name(row.exchange),
             pattern(row.write), pattern(row.read), remove(one => at("topic-permissions", one.vhost, one.user, one.exchange), row)]))
-            : h("p", {class: "quiet"}, "None: routing keys are not looked at.")));
+            : h("p", {class: "quiet"}, "None: routing keys are not checked.")));
 }
 
 /** Limits of a user or a virtual host; path is where each is put. */
@@ -198,6 +198,6 @@ export function limitsPanel({title, limits, kinds, path, changed, mayChange = tr
         mayChange ? h("button", {type: "button", onclick: set}, "Set\u2026") : null),
     rows.length ? plainTable(title, ["Limit", "At most", ""], rows.map(([kind, value]) => [kind, value < 0 ? "no limit" : number(value), mayChange
         ? h("button", {type: "button", class: "plain danger", onclick: async () => {
-            if (await tell(() => send("DELETE", `${path}/${at(kind)}`), "Taken away")) await changed();
-        }}, "Take away") : ""])) : h("p", {class: "quiet"}, "None."));
+            if (await tell(() => send("DELETE", `${path}/${at(kind)}`), "Removed")) await changed();
+        }}, "Remove") : ""])) : h("p", {class: "quiet"}, "None."));
 }

@@ -5,6 +5,7 @@ import {h, name} from "../core/dom.js";
 import {ask} from "../core/dialog.js";
 import {table} from "../core/table.js";
 import {count, number} from "../core/format.js";
+import {hintsOf} from "./hints.js";
 import {NAME_FIELD, argumentsList, confirmed, each, plainTable, vhostField} from "./parts.js";
 
 const APPLIES = ["all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges"];
@@ -20,7 +21,7 @@ export function show(root, params, context) {
 export async function showFamily(root, context, {id, heading, path, tag, what}) {
     const mayChange = context.session.can(tag);
     const list = table({
-        id, caption: heading, context, order: "name", empty: "There are none.", key: row => `${row.vhost}\n${row.name}`, text: row => `${row.name}\n${row.pattern}`,
+        id, caption: heading, context, order: "name", empty: "There are no policies.", key: row => `${row.vhost}\n${row.name}`, text: row => `${row.name}\n${row.pattern}`,
         load: query => get(context.vhost ? at(path, context.vhost) : path, {signal: context.signal, query}),
         columns: [
             {key: "name", label: "Name", sort: "name", cell: row => mayChange ? h("button", {type: "button", class: "link", onclick: async () => {
@@ -35,18 +36,20 @@ export async function showFamily(root, context, {id, heading, path, tag, what}) 
         buttons: mayChange ? [h("button", {type: "button", class: "primary", onclick: async () => {
             if (await edit(null)) await list.refresh();
         }}, "Add\u2026")] : [],
-        actions: mayChange ? [{label: "Delete\u2026", kind: "danger", run: rows => confirmed("Delete policies", ["What they overrode is in force again:",
+        actions: mayChange ? [{label: "Delete\u2026", kind: "danger", run: rows => confirmed("Delete policies", ["These policies are deleted; policies of lower priority may then apply:",
             h("ul", {class: "some"}, rows.map(row => h("li", null, name(row.name))))], () => each(rows, row => send("DELETE", at(path, row.vhost, row.name)), "Deleted"))}] : null,
     });
 
     async function edit(row) {
-        const vhost = row ? null : await vhostField(context);
+        const isOperator = path === "operator-policies";
+        const [vhost, hints] = await Promise.all([row ? null : vhostField(context), hintsOf("policy", one => one.operator || !isOperator)]);
         return ask({
-            title: row ? `Change ${row.name}` : "Add a policy", submit: "Put in force", fields: [
+            title: row ? `Change ${row.name}` : "Add a policy", submit: "Save", fields: [
                 ...row ? [] : [vhost, NAME_FIELD], {name: "pattern", label: "Pattern (regular expression)", value: row?.pattern ?? "", required: true},
                 {name: "apply-to", label: "Applies to", type: "select", options: APPLIES, value: row?.["apply-to"] ?? "queues"},
                 {name: "priority", label: "Priority", type: "number", value: row?.priority ?? 0},
-                {name: "definition", label: "Definition", type: "arguments", rows: 5, value: row?.definition ?? {}, hint: "One a line: max-length = 10000"},
+                {name: "definition", label: "Definition", type: "arguments", rows: 5, value: row?.definition ?? {}, hint: "One key on each line: max-length = 10000",
+                    hints: hints.map(one => ({...one, kinds: []}))},
             ],
             preview: {label: "Preview", run: async ({vhost: chosen, name: given, ...rest}) => changes(
                 await send("POST", `${at(path, row?.vhost ?? chosen, row?.name ?? (given || "new"))}/preview`, rest))},
@@ -61,9 +64,9 @@ export async function showFamily(root, context, {id, heading, path, tag, what}) 
 function changes({matched, changed, changes: some}) {
     const shown = value => value === null || value === undefined ? h("span", {class: "quiet"}, "\u2013") : h("code", null, name(JSON.stringify(value)));
     return h("div", {class: "page"},
-        h("p", null, `It fits ${count(matched.queues, "queue")} and ${count(matched.exchanges, "exchange")}; ${number(changed)} would change.`),
+        h("p", null, `It matches ${count(matched.queues, "queue")} and ${count(matched.exchanges, "exchange")}; ${number(changed)} would change.`),
         some.length ? plainTable("What would change", ["Name", "Setting", "Before", "After"], some.flatMap(one => one.settings.length
             ? one.settings.map((setting, index) => [index ? "" : name(one.name), name(setting.key), shown(setting.before), shown(setting.after)])
-            : [[name(one.name), h("span", {class: "quiet"}, "the policy alone"), one.policy_before ?? "", one.policy_after ?? ""]])) : null,
+            : [[name(one.name), h("span", {class: "quiet"}, "no setting, only the policy's name"), one.policy_before ?? "", one.policy_after ?? ""]])) : null,
         some.length < changed ? h("p", {class: "quiet"}, `The first ${number(some.length)} are shown.`) : null);
 }

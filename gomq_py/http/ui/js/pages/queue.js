@@ -53,7 +53,7 @@ function drawHead(head, {vhost, name: queueName, queue, path}, context, load) {
     const may = verb => context.session.may(verb, vhost, queueName);
     const mayConfigure = may("configure"), mayRead = may("read");
     replace(head, h("h1", null, name(queueName)), badge(queue.type), state(queue.state), h("span", {class: "grow"}),
-        mayConfigure && queue.state === "running" ? act("Pause", () => send("PUT", `${path}/pause`), "Paused: nothing is delivered") : null,
+        mayConfigure && queue.state === "running" ? act("Pause", () => send("PUT", `${path}/pause`), "Paused: no messages are delivered") : null,
         mayConfigure && queue.state === "paused" ? act("Resume", () => send("PUT", `${path}/resume`), "Resumed") : null,
         mayConfigure && queue.state === "stopped" ? act("Restart", () => send("PUT", `${path}/restart`), "Restarted") : null,
         queue.type === "stream" ? h("a", {class: "button", href: `${link("streams", vhost, queueName)}/timeline`}, "Timeline")
@@ -63,7 +63,7 @@ function drawHead(head, {vhost, name: queueName, queue, path}, context, load) {
             if (await purge(vhost, queueName, queue.messages_ready)) await load().catch(context.fail);
         }}, "Purge\u2026") : null,
         mayConfigure ? h("button", {type: "button", class: "danger", onclick: async () => {
-            const text = ["It goes with its messages and bindings."];
+            const text = ["The queue, its messages and its bindings are deleted."];
             if (await confirmed(`Delete ${queueName}`, text, () => send("DELETE", path), {typed: queueName})) go("#/queues");
         }}, "Delete\u2026") : null);
 }
@@ -72,7 +72,7 @@ async function overview(root, context, given, load) {
     const range = rangeChoice(context, () => draw().catch(context.fail));
     const totals = h("div");
     const depth = lineChart({title: "Messages", unit: short});
-    const flow = lineChart({title: "Messages a second", unit: rate});
+    const flow = lineChart({title: "Messages per second", unit: rate});
     const more = h("div");
     root.append(h("div", {class: "row"}, h("span", {class: "grow"}), range.element), totals, h("div", {class: "grid"}, depth.element, flow.element), more);
 
@@ -81,24 +81,24 @@ async function overview(root, context, given, load) {
         const queue = await load(seconds);
         const stats = queue.message_stats;
         replace(totals, figures([
-            ["ready", number(queue.messages_ready)], ["unacknowledged", number(queue.messages_unacknowledged)], ["in all", number(queue.messages)],
+            ["ready", number(queue.messages_ready)], ["unacknowledged", number(queue.messages_unacknowledged)], ["total", number(queue.messages)],
             ["consumers", number(queue.consumers)], ["in", rate(stats.publish_details.rate)], ["out", rate(stats.deliver_get_details.rate)],
-            ["in bodies", octets(queue.message_bytes)], queue.messages_set_aside ? ["set aside", number(queue.messages_set_aside)] : null,
+            ["message bytes", octets(queue.message_bytes)], queue.messages_set_aside ? ["set aside", number(queue.messages_set_aside)] : null,
         ]));
         depth.update([{label: "Ready", points: curve(queue.messages_ready_details)},
             {label: "Unacked", points: curve(queue.messages_unacknowledged_details)}], seconds);
         flow.update(FLOWS.map(([key, label]) => ({label, points: rates(stats[`${key}_details`])})), seconds);
-        replace(more, panel("What it is", facts([
+        replace(more, panel("Details", facts([
             ["Features", features(queue)],
             ["Policy", queue.policy ? policyLink(queue.vhost, queue.policy) : "none"],
             ["Operator policy", queue.operator_policy ? policyLink(queue.vhost, queue.operator_policy, "operator-policies") : "none"],
-            ["Octets ready", octets(queue.message_bytes_ready)], ["Octets unacknowledged", octets(queue.message_bytes_unacknowledged)],
+            ["Bytes ready", octets(queue.message_bytes_ready)], ["Bytes unacknowledged", octets(queue.message_bytes_unacknowledged)],
             ["Published", number(stats.publish)], ["Delivered", number(stats.deliver_get)], ["Acknowledged", number(stats.ack)],
             ["Redelivered", number(stats.redeliver)],
             ["Exclusive to", queue.owner_pid_details?.name ? name(queue.owner_pid_details.name) : null],
             ["Single active consumer", queue.single_active_consumer_tag ? name(queue.single_active_consumer_tag) : null],
             ...groups(queue.message_groups),
-            ["Set aside, and why", queue.messages_set_aside ? argumentsList(queue.set_aside_reasons) : null],
+            ["Set aside, by reason", queue.messages_set_aside ? argumentsList(queue.set_aside_reasons) : null],
         ])));
     }
     await context.every(EVERY_MS, draw);
@@ -108,17 +108,17 @@ async function overview(root, context, given, load) {
 function groups(shown) {
     if (!shown) return [];
     return [
-        ["Groups out", `${number(shown.groups_out)} with ${number(shown.messages_out)} messages`],
+        ["Groups with unacknowledged messages", `${number(shown.groups_out)} with ${number(shown.messages_out)} messages`],
         ["Messages waiting in their group", `${number(shown.messages_waiting)} of ${number(shown.groups_waiting)} groups`],
         ["Longest wait", shown.messages_waiting ? duration(shown.longest_wait_s) : "none"],
         ["Deepest group", shown.deepest_group === null ? "none" : `${visible(shown.deepest_group)}: ${number(shown.deepest_group_messages)}`],
-        ["Too many wait", shown.is_full ? "others are not looked for" : null],
+        ["Limit of waiting messages", shown.is_full ? "reached: further groups are not looked for" : null],
     ];
 }
 
 async function consumers(root, context, given, load) {
     const list = table({
-        id: "queue-consumers", caption: "Consumers", context, order: "consumer_tag", empty: "Nobody consumes.",
+        id: "queue-consumers", caption: "Consumers", context, order: "consumer_tag", empty: "There are no consumers.",
         key: row => `${row.channel_details.name}\n${row.consumer_tag}`, href: row => link("channels", row.channel_details.name),
         load: async () => (await load()).consumer_details,
         columns: [
@@ -130,7 +130,7 @@ async function consumers(root, context, given, load) {
             {key: "exclusive", label: "Exclusive", cell: row => row.exclusive ? "yes" : ""},
             {key: "arguments", label: "Arguments", cell: row => argumentsList(row.arguments, "")},
         ],
-        actions: [{label: "Cancel\u2026", kind: "danger", run: rows => confirmed("Cancel consumers", "Their clients are told.", async () => {
+        actions: [{label: "Cancel\u2026", kind: "danger", run: rows => confirmed("Cancel consumers", "Their clients get basic.cancel.", async () => {
             for (const row of rows) {
                 const {connection_name: connection, number: channel} = row.channel_details;
                 await send("DELETE", at("consumers", given.vhost, connection, channel, row.consumer_tag));
@@ -143,7 +143,7 @@ async function consumers(root, context, given, load) {
 
 async function bindings(root, context, given) {
     const list = table({
-        id: "queue-bindings", caption: "Bindings", context, order: "source", empty: "Nothing is bound.",
+        id: "queue-bindings", caption: "Bindings", context, order: "source", empty: "No bindings.",
         key: row => `${row.source}\n${row.properties_key}`, load: query => get(`${given.path}/bindings`, {signal: context.signal, query}),
         columns: [
             {key: "source", label: "From exchange", sort: "source", cell: row => exchangeLink(row.vhost, row.source)},
@@ -166,15 +166,15 @@ async function effective(root, {queue}) {
     const policy = queue.effective_policy_definition ?? {};
     const own = queue.arguments ?? {};
     const rows = [...Object.entries(own).map(([key, value]) => [key, value, "argument"]),
-        ...Object.entries(policy).map(([key, value]) => [key, value, `x-${key}` in own ? "policy; the argument may hold as well" : "policy"])];
-    root.append(h("div", {class: "grid"}, panel("In force", rows.length ? h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "In force"}, h("table", null,
-        h("thead", null, h("tr", null, ["What", "Value", "From"].map(one => h("th", {scope: "col"}, one)))),
+        ...Object.entries(policy).map(([key, value]) => [key, value, `x-${key}` in own ? "policy; the argument may also apply" : "policy"])];
+    root.append(h("div", {class: "grid"}, panel("Effective settings", rows.length ? h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Effective settings"}, h("table", null,
+        h("thead", null, h("tr", null, ["Setting", "Value", "Source"].map(one => h("th", {scope: "col"}, one)))),
         h("tbody", null, rows.map(([key, value, from]) => h("tr", null, h("th", {scope: "row"}, name(key)), h("td", null, name(JSON.stringify(value))), h("td", null, from))))))
-        : h("p", {class: "quiet"}, "Neither arguments nor policies: the usual.")),
+        : h("p", {class: "quiet"}, "No arguments and no policies: defaults apply.")),
     panel("Policies", facts([
-        ["Policy", queue.policy ? policyLink(queue.vhost, queue.policy) : "none fits"],
-        ["Operator policy", queue.operator_policy ? policyLink(queue.vhost, queue.operator_policy, "operator-policies") : "none fits"],
-    ]), h("p", {class: "quiet"}, "Where argument, policy and operator policy give a number for the same thing, the lowest holds."))));
+        ["Policy", queue.policy ? policyLink(queue.vhost, queue.policy) : "none"],
+        ["Operator policy", queue.operator_policy ? policyLink(queue.vhost, queue.operator_policy, "operator-policies") : "none"],
+    ]), h("p", {class: "quiet"}, "If argument, policy and operator policy give a number for the same setting, the lowest one applies."))));
 }
 
 async function offsets(root, context, {vhost, name: stream}) {
@@ -187,12 +187,12 @@ async function offsets(root, context, {vhost, name: stream}) {
         const readers = whole.consumers ?? [];
         const stored = whole.offsets ?? [];
         replace(place, panel("Offsets", facts([["First", number(whole.first_offset)], ["Next", number(whole.next_offset)],
-            ["On the disk before", number(whole.synced_offset)], ["Epoch", h("code", null, whole.epoch)], ["Segments", number(whole.segments)]])),
-        panel("Who reads", readers.length ? plainTable("Who reads", ["Consumer", "Offset", "Lag"], readers.map(
-            one => [name(one.consumer_tag), number(one.offset), count(one.lag)])) : h("p", {class: "quiet"}, "Nobody.")),
-        stored.length ? panel("Kept positions", plainTable("Kept positions", ["Consumer", "Offset", "Kept"], stored.map(
+            ["On disk before", number(whole.synced_offset)], ["Epoch", h("code", null, whole.epoch)], ["Segments", number(whole.segments)]])),
+        panel("Readers", readers.length ? plainTable("Readers", ["Consumer", "Offset", "Lag"], readers.map(
+            one => [name(one.consumer_tag), number(one.offset), count(one.lag)])) : h("p", {class: "quiet"}, "None.")),
+        stored.length ? panel("Stored offsets", plainTable("Stored offsets", ["Consumer", "Offset", "Stored"], stored.map(
             one => [name(one.consumer_tag), number(one.offset), time(one.updated_ms)]))) : null,
-        panel("Segments", plainTable("Segments", ["Number", "From", "To", "Messages", "Octets", "First", "Age"], segments.map(one => [
+        panel("Segments", plainTable("Segments", ["Number", "From", "To", "Messages", "Bytes", "First", "Age"], segments.map(one => [
             number(one.number), number(one.first_offset), number(one.next_offset - 1), number(one.count), octets(one.bytes),
             time(one.first_timestamp_ms || null), one.first_timestamp_ms ? ago(one.first_timestamp_ms) : "\u2013"]))));
     });

@@ -6,6 +6,7 @@ import {ask} from "../core/dialog.js";
 import {octets} from "../core/format.js";
 import {link} from "../core/router.js";
 import {table} from "../core/table.js";
+import {argumentField, argumentsFrom, hintsOf} from "./hints.js";
 import {ARGUMENTS_FIELD, NAME_FIELD, confirmed, count, each, features, policyLink, queueLink, speed, state, vhostField} from "./parts.js";
 
 export const title = () => "Queues";
@@ -23,7 +24,7 @@ export const COLUMNS = [
     {key: "ready", label: "Ready", sort: "messages_ready", numeric: true, early: true, cell: row => count(row.messages_ready)},
     {key: "unacked", label: "Unacked", sort: "messages_unacknowledged", numeric: true, cell: row => count(row.messages_unacknowledged)},
     {key: "total", label: "Total", sort: "messages", numeric: true, hidden: true, cell: row => count(row.messages)},
-    {key: "growth", label: "Growth", sort: "messages_details.rate", numeric: true, title: "messages more (or fewer) a second",
+    {key: "growth", label: "Growth", sort: "messages_details.rate", numeric: true, title: "change of the number of messages per second",
         cell: row => growth(row.messages_details?.rate)},
     {key: "in", label: "In", sort: "message_stats.publish_details.rate", numeric: true, cell: row => speed(rateOf(row, "publish"))},
     {key: "out", label: "Out", sort: "message_stats.deliver_get_details.rate", numeric: true, cell: row => speed(rateOf(row, "deliver_get"))},
@@ -31,7 +32,7 @@ export const COLUMNS = [
     {key: "redelivered", label: "Redelivered", sort: "message_stats.redeliver_details.rate", numeric: true, hidden: true,
         cell: row => speed(rateOf(row, "redeliver"))},
     {key: "consumers", label: "Consumers", sort: "consumers", numeric: true, early: true, cell: row => count(row.consumers)},
-    {key: "bytes", label: "Octets", sort: "message_bytes", numeric: true, hidden: true, cell: row => octets(row.message_bytes)},
+    {key: "bytes", label: "Bytes", sort: "message_bytes", numeric: true, hidden: true, cell: row => octets(row.message_bytes)},
     {key: "aside", label: "Set aside", sort: "messages_set_aside", numeric: true, hidden: true, cell: row => count(row.messages_set_aside)},
 ];
 
@@ -55,9 +56,9 @@ export async function show(root, params, context) {
             {label: "Pause", needs: row => mayConfigure(row) && row.state === "running", run: rows => each(rows, row => send("PUT", `${path(row)}/pause`), "Paused")},
             {label: "Resume", needs: row => mayConfigure(row) && row.state === "paused", run: rows => each(rows, row => send("PUT", `${path(row)}/resume`), "Resumed")},
             {label: "Purge\u2026", kind: "danger", needs: row => context.session.may("read", row.vhost, row.name) && row.type !== "stream", run: rows => confirmed("Purge queues",
-                [`Every ready message of these ${rows.length} queues goes:`, names(rows)],
+                [`All ready messages of these ${rows.length} queues are dropped:`, names(rows)],
                 () => each(rows, row => send("DELETE", `${path(row)}/contents`), "Purged"), {submit: "Purge", typed: "purge"})},
-            {label: "Delete\u2026", kind: "danger", needs: mayConfigure, run: rows => confirmed("Delete queues", ["These go, with their messages and bindings:", names(rows)],
+            {label: "Delete\u2026", kind: "danger", needs: mayConfigure, run: rows => confirmed("Delete queues", ["These queues, their messages and their bindings are deleted:", names(rows)],
                 () => each(rows, row => send("DELETE", path(row)), "Deleted"), {typed: "delete"})},
         ],
     });
@@ -69,30 +70,27 @@ const names = rows => h("ul", {class: "some"}, rows.map(row => h("li", null, nam
 
 /** Ask for a new queue or stream. */
 export async function declare(context, type = "classic") {
+    const [vhost, hints] = await Promise.all([vhostField(context), hintsOf("queue")]);
+    const field = (argument, label, given) => argumentField(hints, argument, {label, ...given});
+    const number = {type: "number", min: 0};
     return ask({
         title: "Declare a queue", submit: "Declare", fields: [
-            await vhostField(context), NAME_FIELD,
-            {name: "type", label: "Type", type: "select", value: type, options: [["classic", "Classic"], ["quorum", "Quorum (a durable queue of this node)"], ["stream", "Stream"]]},
-            {name: "durable", label: "Durable", type: "check", value: true}, {name: "auto_delete", label: "Auto-delete", type: "check"},
-            {name: "ttl", label: "Message TTL (ms)", type: "number", min: 0}, {name: "length", label: "Maximum length", type: "number", min: 0},
-            {name: "overflow", label: "Overflow", type: "select", options: [["", "drop the oldest messages"], ["reject-publish", "refuse new messages"],
-                ["reject-publish-dlx", "dead-letter new messages"]]},
-            {name: "dlx", label: "Dead letters to exchange"}, {name: "dlk", label: "with routing key"},
-            {name: "limit", label: "Delivery limit", type: "number", min: 0}, ARGUMENTS_FIELD,
+            vhost, NAME_FIELD,
+            {name: "type", label: "Type", code: "x-queue-type", type: "select", of: "kinds", value: type,
+                options: [["classic", "Classic"], ["quorum", "Quorum (a durable queue of this node)"], ["stream", "Stream"]]},
+            {name: "durable", label: "Durable", type: "check", value: true, hint: "It is there after a restart."},
+            {name: "auto_delete", label: "Auto-delete", type: "check", hint: "It is deleted when its last consumer ends.", kinds: ["classic"]},
+            field("x-message-ttl", "Message TTL (ms)", number), field("x-max-length", "Maximum length (messages)", number),
+            field("x-overflow", "Overflow", {type: "select", options: [["", "drop-head (default)"], "reject-publish", "reject-publish-dlx"]}),
+            field("x-dead-letter-exchange", "Dead letter exchange"), field("x-dead-letter-routing-key", "Dead letter routing key"),
+            field("x-delivery-limit", "Delivery limit", {type: "number"}), field("x-max-age", "Maximum age"),
+            {...ARGUMENTS_FIELD, hints: hints.filter(one => one.name !== "x-queue-type")},
         ],
         run: async given => {
-            const arguments_ = {...given.arguments};
-            const set = (key, value) => {
-                if (value !== null && value !== "") arguments_[key] = value;
-            };
-            if (given.type !== "classic") set("x-queue-type", given.type);
-            set("x-message-ttl", given.ttl);
-            set("x-max-length", given.length);
-            set("x-overflow", given.overflow);
-            set("x-dead-letter-exchange", given.dlx);
-            set("x-dead-letter-routing-key", given.dlk);
-            set("x-delivery-limit", given.limit);
-            await send("PUT", at("queues", given.vhost, given.name), {durable: given.durable, auto_delete: given.auto_delete, arguments: arguments_});
+            const arguments_ = argumentsFrom(hints, given, given.type);
+            if (given.type !== "classic") arguments_["x-queue-type"] = given.type;
+            await send("PUT", at("queues", given.vhost, given.name), {
+                durable: given.durable, auto_delete: given.auto_delete && given.type === "classic", arguments: arguments_});
         },
     });
 }

@@ -14,7 +14,7 @@ const until = row => row.end === null ? "" : time(row.end);
 
 export async function show(root, params, context) {
     const list = table({
-        id: "schedules", caption: "Schedules", context, order: "next", empty: "No message repeats.",
+        id: "schedules", caption: "Schedules", context, order: "next", empty: "There are no schedules.",
         key: row => `${row.vhost}\n${row.exchange}\n${row.name}`, text: row => `${row.name}\n${row.exchange}`,
         load: () => get(context.vhost ? at("schedules", context.vhost) : "schedules", {signal: context.signal}),
         columns: [
@@ -29,10 +29,10 @@ export async function show(root, params, context) {
             {key: "size", label: "Body", sort: "payload_bytes", numeric: true, cell: row => octets(row.payload_bytes)},
             {key: "user", label: "User", sort: "user", cell: row => row.user === null ? "" : name(row.user)},
         ],
-        actions: [{label: "Delete\u2026", kind: "danger", run: rows => confirmed("Delete schedules", [`${number(rows.length)} will not be sent any more:`,
+        actions: [{label: "Delete\u2026", kind: "danger", run: rows => confirmed("Delete schedules", [`These ${number(rows.length)} messages will not be sent any more:`,
             h("ul", {class: "some"}, rows.map(row => h("li", null, name(row.name))))],
         () => each(rows, row => send("DELETE", at("schedules", row.vhost, row.exchange, row.name)), "Deleted"))}],
     });
-    root.append(h("h1", null, "Schedules"), h("p", {class: "quiet"}, "Messages that delayed exchanges send again and again, set by the header x-schedule."), list.element);
+    root.append(h("h1", null, "Schedules"), h("p", {class: "quiet"}, "Messages that a delayed exchange repeats. The header x-schedule of a message makes a schedule."), list.element);
     await list.start();
 }

@@ -9,7 +9,7 @@ import {addStyle} from "../core/style.js";
 import {table} from "../core/table.js";
 
 const KINDS = {running: "good", starting: "warn", paused: "warn", waiting: "warn", error: "bad", terminated: "bad", stopped: "bad"};
-const ACK_MODES = [["on-confirm", "when it is confirmed: nothing is lost"], ["on-publish", "when it is sent"], ["no-ack", "at once: fast, and may lose"]];
+const ACK_MODES = [["on-confirm", "on-confirm: no message is lost"], ["on-publish", "on-publish"], ["no-ack", "no-ack: fast; messages may be lost"]];
 
 export const title = () => "Shovels";
 
@@ -30,15 +30,15 @@ export async function show(root, params, context) {
             {key: "state", label: "State", sort: "state", cell: row => badge(row.state, KINDS[row.state])},
             {key: "from", label: "From", cell: row => end(row, "src")},
             {key: "to", label: "To", cell: row => end(row, "dest")},
-            {key: "lag", label: "Lag", sort: "lag", numeric: true, title: "Messages that are ready at the source", cell: row => number(row.lag)},
+            {key: "lag", label: "Lag", sort: "lag", numeric: true, title: "Ready messages at the source", cell: row => number(row.lag)},
             {key: "rate", label: "Rate", sort: "rate", numeric: true, cell: row => rate(row.rate)},
             {key: "moved", label: "Moved", sort: "moved", numeric: true, cell: row => number(row.moved)},
-            {key: "unconfirmed", label: "On the way", sort: "unconfirmed", numeric: true, hidden: true, cell: row => number(row.unconfirmed)},
+            {key: "unconfirmed", label: "Unconfirmed", sort: "unconfirmed", numeric: true, hidden: true, cell: row => number(row.unconfirmed)},
             {key: "refused", label: "Refused", sort: "refused", numeric: true, hidden: true, cell: row => number(row.refused)},
             {key: "set_aside", label: "Set aside", sort: "set_aside", numeric: true, cell: row => number(row.set_aside)},
             {key: "reconnects", label: "Reconnects", sort: "reconnects", numeric: true, hidden: true, cell: row => number(row.reconnects)},
             {key: "type", label: "Set by", sort: "type", hidden: true, cell: row => row.type === "static" ? "configuration" : "parameter"},
-            {key: "error", label: "What is wrong", cell: row => row.error ? h("span", {class: "fault-text"}, name(row.error)) : ""},
+            {key: "error", label: "Error", cell: row => row.error ? h("span", {class: "fault-text"}, name(row.error)) : ""},
         ],
         buttons: mayChange ? [h("button", {type: "button", class: "primary", onclick: async () => {
             if (await add(context)) await list.refresh();
@@ -46,11 +46,11 @@ export async function show(root, params, context) {
         actions: mayChange ? [
             {label: "Pause", needs: row => row.state !== "paused", run: each("pause", "is paused")},
             {label: "Resume", needs: row => row.state === "paused", run: each("resume", "goes on")},
-            {label: "Restart", run: each("restart", "connects anew")},
+            {label: "Restart", run: each("restart", "reconnects")},
             {label: "Delete\u2026", kind: "danger", needs: row => row.type !== "static", run: async rows => {
                 await ask({
                     title: "Delete shovels", submit: "Delete", danger: true,
-                    text: h("p", null, "They end, with their definitions: ", rows.map((one, index) => [index ? ", " : "", name(one.name)]), "."),
+                    text: h("p", null, "The shovels stop and their definitions are deleted: ", rows.map((one, index) => [index ? ", " : "", name(one.name)]), "."),
                     run: async () => {
                         for (const one of rows) await send("DELETE", path(one));
                     },
@@ -75,7 +75,7 @@ async function add(context) {
     const vhosts = (await get("vhosts", {query: {columns: "name"}, signal: context.signal})).map(one => one.name);
     const answer = await ask({
         title: "Add a shovel", submit: "Add",
-        text: h("p", {class: "quiet"}, "A URI without a host, amqp://, is this broker. Passwords are kept, and shown to nobody."),
+        text: h("p", {class: "quiet"}, "A URI without a host, amqp://, means this broker. Passwords are stored and never shown."),
         fields: [
             {name: "name", label: "Name", required: true},
             {name: "vhost", label: "Virtual host", type: "select", options: vhosts, value: context.vhost || vhosts[0]},
@@ -83,14 +83,14 @@ async function add(context) {
             {name: "src-queue", label: "From: queue", hint: "or an exchange"},
             {name: "src-exchange", label: "From: exchange"},
             {name: "src-exchange-key", label: "From: routing key"},
-            {name: "dest-uri", label: "To: URI", value: "amqp://", required: true, hint: "with https it posts to a web server"},
+            {name: "dest-uri", label: "To: URI", value: "amqp://", required: true, hint: "An https URI posts messages to a web server."},
             {name: "dest-queue", label: "To: queue"},
             {name: "dest-exchange", label: "To: exchange"},
             {name: "dest-exchange-key", label: "To: routing key"},
-            {name: "ack-mode", label: "A message leaves its source", type: "select", options: ACK_MODES},
-            {name: "src-prefetch-count", label: "Messages on the way", type: "number", min: 0, max: 65535, value: "1000"},
-            {name: "src-delete-after", label: "Ends after", hint: "never, queue-length, or a number of messages", value: "never"},
-            {name: "more", label: "More keys", type: "textarea", hint: "lines of name = value, such as reconnect-delay = 5"},
+            {name: "ack-mode", label: "Acknowledgement", type: "select", options: ACK_MODES},
+            {name: "src-prefetch-count", label: "Prefetch", type: "number", min: 0, max: 65535, value: "1000"},
+            {name: "src-delete-after", label: "Delete after", hint: "never, queue-length, or a number of messages", value: "never"},
+            {name: "more", label: "More keys", type: "textarea", hint: "One setting on each line, such as reconnect-delay = 5."},
         ],
         run: async given => {
             const {name: called, vhost, more, ...value} = given;

@@ -76,17 +76,17 @@ export async function showTimeline(root, {vhost, name: stream}, context) {
     const drawReaders = () => {
         const rows = [
             ...(whole.consumers ?? []).map(one => ({...one, is: badge("reads", "good")})),
-            ...(whole.offsets ?? []).map(one => ({...one, is: badge("kept position"), kept: true, lag: Math.max(0, whole.next_offset - one.offset)})),
+            ...(whole.offsets ?? []).map(one => ({...one, is: badge("stored offset"), kept: true, lag: Math.max(0, whole.next_offset - one.offset)})),
         ];
-        replace(readers, rows.length ? h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Who reads"}, h("table", {class: "list"},
-            h("caption", {class: "unseen"}, "Who reads"),
-            h("thead", null, h("tr", null, h("th", {scope: "col"}, "Consumer"), h("th", {scope: "col"}, "Is"), h("th", {scope: "col", class: "numeric"}, "At offset"),
-                h("th", {scope: "col", class: "numeric"}, "Behind"), h("th", {scope: "col"}, h("span", {class: "unseen"}, "What to do")))),
+        replace(readers, rows.length ? h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Readers"}, h("table", {class: "list"},
+            h("caption", {class: "unseen"}, "Readers"),
+            h("thead", null, h("tr", null, h("th", {scope: "col"}, "Consumer"), h("th", {scope: "col"}, "Kind"), h("th", {scope: "col", class: "numeric"}, "At offset"),
+                h("th", {scope: "col", class: "numeric"}, "Behind"), h("th", {scope: "col"}, h("span", {class: "unseen"}, "Actions")))),
             h("tbody", null, rows.map(one => h("tr", null, h("th", {scope: "row"}, name(one.consumer_tag)), h("td", null, one.is),
                 h("td", {class: "numeric"}, number(one.offset)), h("td", {class: "numeric"}, number(one.lag)),
-                h("td", null, h("div", {class: "row"}, h("button", {type: "button", onclick: () => load(one.offset)}, "Look there"),
+                h("td", null, h("div", {class: "row"}, h("button", {type: "button", onclick: () => load(one.offset)}, "Show from there"),
                     one.kept ? h("button", {type: "button", onclick: async () => {
-                        if (await tell(() => send("DELETE", `${path}/offsets/${at(one.consumer_tag)}`), "Forgotten: it begins anew")) await refresh();
+                        if (await tell(() => send("DELETE", `${path}/offsets/${at(one.consumer_tag)}`), "Deleted: the consumer begins anew")) await refresh();
                     }}, "Forget") : null))))))) : null);
     };
     scrub.addEventListener("input", () => {
@@ -101,7 +101,7 @@ export async function showTimeline(root, {vhost, name: stream}, context) {
             event.preventDefault();
             load(Number(offset.value) || 0);
         }}, facts, density, scrub, h("div", {class: "inline-form"},
-            h("label", {class: "field"}, h("span", {class: "label"}, "From offset"), offset), h("button", {type: "submit", class: "primary"}, "Look"),
+            h("label", {class: "field"}, h("span", {class: "label"}, "From offset"), offset), h("button", {type: "submit", class: "primary"}, "Show"),
             h("label", {class: "field"}, h("span", {class: "label"}, "From time"), moment),
             h("button", {type: "button", onclick: async () => {
                 if (!moment.value) return;

@@ -28,7 +28,7 @@ export async function show(root, params, context) {
         replace(names, all.exchanges.filter(one => one.name).map(one => h("option", {value: one.name})));
         if (hits) addHits(graph, hits, all, vhost);
         replace(picture, graph.nodes.length ? drawing(graph.nodes, graph.edges, hits) : h("p", {class: "nothing"}, filter.value
-            ? "Nothing fits the filter." : "No exchange leads to a queue yet."));
+            ? "Nothing matches the filter." : "No exchange is bound to a queue yet."));
         replace(told, `${count(graph.shown.exchanges, "exchange")}, ${count(graph.shown.queues, "queue")}`,
             graph.cut || !all.complete ? " are shown; there are more, which a filter finds" : "");
     };
@@ -123,7 +123,7 @@ function graphOf({exchanges, queues, bindings, consumers}, vhost, filter) {
         if (!shown.has(from) || !shown.has(to)) continue;
         const id = edgeId(from, to);
         const label = edges.get(id)?.label;
-        const own = one.routing_key === "" ? "no key" : one.routing_key;
+        const own = one.routing_key === "" ? "(empty key)" : one.routing_key;
         edges.set(id, {from, to, label: label && label.length > 500 ? label : label ? `${label}, ${own}` : own});
     }
     const perQueue = new Map();
@@ -177,7 +177,7 @@ function addHits(graph, hits, all, vhost) {
     const known = new Set(graph.edges.map(one => edgeId(one.from, one.to)));
     for (const id of hits.edges) {
         const [from, to] = JSON.parse(id);
-        if (!known.has(id)) graph.edges.push({from, to, label: "leads there"});
+        if (!known.has(id)) graph.edges.push({from, to, label: "routes"});
     }
 }
 
@@ -185,9 +185,9 @@ function explained(found, vhost) {
     const of = (type, called) => type === "client" ? name(called) : called === "" ? "(default)" : nameLink(hrefOf(type, vhost, called), called);
     return h("section", {class: "panel", "data-outcome": "route"},
         h("div", {class: "row"}, found.unroutable ? badge("unroutable", "bad") : badge(count(found.matches.length, "destination"), "good"),
-            h("span", null, found.unroutable ? "No queue would get it: it would be dropped, or returned where it is mandatory." : "A copy would go to each of these."),
-            found.complete ? null : badge("not all was looked at", "warn")),
-        found.delayed.map(one => h("p", null, "The exchange ", name(one.exchange), ` would hold it until ${time(one.due)}.`)),
+            h("span", null, found.unroutable ? "No queue would get the message: it would be dropped, or returned if it is mandatory." : "Each of these would get a copy."),
+            found.complete ? null : badge("incomplete: too many bindings", "warn")),
+        found.delayed.map(one => h("p", null, "The exchange ", name(one.exchange), ` would delay it until ${time(one.due)}.`)),
         found.matches.length ? h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Destinations"}, h("table", {class: "list"},
             h("caption", {class: "unseen"}, "Destinations"),
             h("thead", null, h("tr", null, ["Destination", "Why", "By way of", "State", "Messages", "Consumers"].map(one => h("th", {scope: "col"}, one)))),

@@ -24,7 +24,7 @@ export async function show(root, params, context) {
         {name: "exchange", label: "Exchange", placeholder: "(default)", value: "amq.topic"},
         {name: "key", label: "Routing key"},
         {name: "content_type", label: "Content type", value: "text/plain"},
-        {name: "mandatory", label: "Mandatory", type: "check", value: true, hint: "comes back where no queue takes it"},
+        {name: "mandatory", label: "Mandatory", type: "check", value: true, hint: "returned if no queue takes it"},
         {name: "headers", label: "Headers, a line each", type: "textarea", rows: 2},
         {name: "body", label: "Body", type: "textarea", rows: 3},
     ]);
@@ -50,7 +50,7 @@ export async function show(root, params, context) {
         const isByHand = noAcks.get(content.consumerTag) === "hand";
         const node = messageView(message, {actions: isByHand ? () => [h("span", {class: "row settle"},
             settled(message, node, "Acknowledge", () => open().ack(content.deliveryTag)),
-            settled(message, node, "Give back", () => open().reject(content.deliveryTag, true)),
+            settled(message, node, "Requeue", () => open().reject(content.deliveryTag, true)),
             settled(message, node, "Reject", () => open().reject(content.deliveryTag, false)))] : undefined});
         if (!content.isReturn && !isByHand && noAcks.get(content.consumerTag) !== "none") client.ack(content.deliveryTag);
         box.add(node);

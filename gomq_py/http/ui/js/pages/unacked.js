@@ -24,14 +24,14 @@ export async function show(root, {vhost, name: queue}, context) {
     }
     const list = table({
         id: "unacked", caption: "Unacknowledged, by consumer", context, order: "oldest_seconds", reversed: true,
-        empty: "Nobody holds a message.", key: row => `${row.channel}\n${row.consumer_tag}\n${row.vhost}\n${row.queue}`,
+        empty: "There are no unacknowledged messages.", key: row => `${row.channel}\n${row.consumer_tag}\n${row.vhost}\n${row.queue}`,
         href: row => link("unacked", row.vhost, row.queue),
         load: () => get(context.vhost ? at("unacked", context.vhost) : "unacked", {signal: context.signal}),
         columns: [
             {key: "queue", label: "Queue", sort: "queue", cell: row => nameLink(link("unacked", row.vhost, row.queue), row.queue)},
             {key: "vhost", label: "Virtual host", sort: "vhost", cell: row => name(row.vhost)},
             {key: "tag", label: "Consumer", sort: "consumer_tag", cell: tagOf},
-            {key: "count", label: "Holds", sort: "count", numeric: true, cell: row => number(row.count)},
+            {key: "count", label: "Unacked", sort: "count", numeric: true, cell: row => number(row.count)},
             {key: "prefetch", label: "Prefetch", sort: "prefetch_count", numeric: true, cell: row => row.prefetch_count || "no limit"},
             {key: "oldest", label: "Oldest", sort: "oldest_seconds", numeric: true, cell: row => age(row.oldest_seconds)},
             {key: "channel", label: "Channel", sort: "channel", cell: row => nameLink(link("channels", row.channel), row.channel)},
@@ -46,7 +46,7 @@ export async function show(root, {vhost, name: queue}, context) {
 export async function showUnacked(root, {vhost, name: queue}, context) {
     const list = table({
         id: "queue-unacked", caption: "Unacknowledged messages", context, order: "unacked_for_seconds", reversed: true,
-        empty: "Nobody holds a message of this queue.", key: row => `${row.channel_name}\n${row.delivery_tag}`,
+        empty: "The queue has no unacknowledged messages.", key: row => `${row.channel_name}\n${row.delivery_tag}`,
         load: () => get(`${at("queues", vhost, queue)}/unacked`, {signal: context.signal}),
         columns: [
             {key: "tag", label: "Consumer", sort: "consumer_tag", cell: tagOf},
@@ -54,11 +54,11 @@ export async function showUnacked(root, {vhost, name: queue}, context) {
             {key: "since", label: "Held for", sort: "unacked_for_seconds", numeric: true, cell: row => age(row.unacked_for_seconds)},
             {key: "channel", label: "Channel", sort: "channel_name", cell: row => nameLink(link("channels", row.channel_name), row.channel_name)},
         ],
-        actions: [{label: "Give back\u2026", kind: "danger", run: async rows => {
+        actions: [{label: "Requeue\u2026", kind: "danger", run: async rows => {
             await ask({
-                title: "Give messages back", submit: "Give back", danger: true,
-                text: "The next consumer gets them. Whoever holds them is not told, and may work on them still: so it may be done twice. "
-                    + "What it says of them later is passed over.",
+                title: "Requeue messages", submit: "Requeue", danger: true,
+                text: "The messages become ready again, and another consumer gets them. Their present consumer is not told and may still work on them, so they may be processed twice. "
+                    + "Its later acknowledgements are ignored.",
                 run: async () => {
                     for (const row of rows) {
                         await send("POST", `${at("unacked", vhost, queue)}/return`, {channel: row.channel_name, delivery_tag: row.delivery_tag});

@@ -35,8 +35,8 @@ export async function show(root, params, context) {
         const known = TAGS.map(([tag]) => tag);
         const changed = await ask({
             title: "Password and tags", submit: "Change", text: "Sessions and tokens of this user end.", fields: [
-                {name: "password", label: "New password", type: "password", autocomplete: "new-password", hint: "empty: stays as it is"},
-                {name: "remove", label: "Take the password away", type: "check"},
+                {name: "password", label: "New password", type: "password", autocomplete: "new-password", hint: "Empty: unchanged."},
+                {name: "remove", label: "Remove the password", type: "check"},
                 {name: "tags", label: "Tags, with commas between them", value: user.tags.join(","), hint: `known: ${known.filter(Boolean).join(", ")}`},
             ],
             run: ({password, remove, tags}) => {

@@ -8,8 +8,8 @@ import {table} from "../core/table.js";
 import {NAME_FIELD, argumentsList, confirmed, each} from "./parts.js";
 
 export const TAGS = [
-    ["", "no tag: clients alone"], ["management", "management: the page, what its permissions reach"],
-    ["policymaker", "policymaker: policies and parameters, too"], ["monitoring", "monitoring: sees everything"],
+    ["", "no tag: no access to this page"], ["management", "management: this page, as far as the permissions reach"],
+    ["policymaker", "policymaker: also policies and parameters"], ["monitoring", "monitoring: sees everything"],
     ["administrator", "administrator: everything"],
 ];
 
@@ -51,7 +51,7 @@ export async function show(root, params, context) {
 function add() {
     return ask({
         title: "Add a user", submit: "Add", fields: [
-            NAME_FIELD, {name: "password", label: "Password", type: "password", autocomplete: "new-password", hint: "empty: can only log in by a certificate or token"},
+            NAME_FIELD, {name: "password", label: "Password", type: "password", autocomplete: "new-password", hint: "Empty: login only with a certificate or token."},
             {name: "tags", label: "Tag", type: "select", options: TAGS, value: "management"},
             {name: "everything", label: "All permissions in the virtual host /", type: "check"},
         ],

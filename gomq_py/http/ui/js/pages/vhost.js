@@ -19,7 +19,7 @@ export async function show(root, params, context) {
     const mark = h("span", {class: "row"}), totals = h("div"), rights = h("div", {class: "page"});
     const buttons = h("span", {class: "row"});
     const depth = lineChart({title: "Messages", unit: short});
-    const flow = lineChart({title: "Messages a second", unit: rate});
+    const flow = lineChart({title: "Messages per second", unit: rate});
     const data = lineChart({title: "Data", unit: octetRate});
     let shown = "";
     root.append(h("div", {class: "head"}, h("h1", null, name(params.name)), mark, h("span", {class: "grow"}), range.element, buttons),
@@ -55,7 +55,7 @@ export async function show(root, params, context) {
             if (await tell(() => send(method, `${path}/deletion/protection`))) await draw().catch(context.fail);
         }}, one.protected_from_deletion ? "Unprotect" : "Protect"),
         one.protected_from_deletion ? null : h("button", {type: "button", class: "danger", onclick: async () => {
-            const text = "Everything in it goes: exchanges, queues, messages, permissions; connections are closed.";
+            const text = "The virtual host is deleted with its exchanges, queues, messages and permissions; its connections are closed.";
             if (await confirmed(`Delete ${params.name}`, text, () => send("DELETE", path), {typed: params.name})) go("#/vhosts");
         }}, "Delete\u2026"));
     }

@@ -13,7 +13,7 @@ export const title = () => "Virtual hosts";
 export async function show(root, params, context) {
     const isAdministrator = context.session.can("administrator");
     const list = table({
-        id: "vhosts", caption: "Virtual hosts", context, order: "name", empty: "There are none that you may enter.", href: row => link("vhosts", row.name), text: row => row.name,
+        id: "vhosts", caption: "Virtual hosts", context, order: "name", empty: "You have permissions in no virtual host.", href: row => link("vhosts", row.name), text: row => row.name,
         load: query => get("vhosts", {signal: context.signal, query}),
         columns: [
             {key: "name", label: "Name", sort: "name", cell: row => vhostLink(row.name)},
@@ -37,7 +37,7 @@ export async function show(root, params, context) {
             if (done) await list.refresh();
         }}, "Add\u2026")] : [],
         actions: isAdministrator ? [{label: "Delete\u2026", kind: "danger", needs: row => !row.protected_from_deletion, run: rows => confirmed("Delete virtual hosts",
-            ["These go, with everything in them:", h("ul", {class: "some"}, rows.map(row => h("li", null, name(row.name))))], async () => {
+            ["These virtual hosts are deleted, with everything in them:", h("ul", {class: "some"}, rows.map(row => h("li", null, name(row.name))))], async () => {
                 for (const row of rows) await send("DELETE", at("vhosts", row.name));
             }, {typed: "delete"})}] : null,
     });

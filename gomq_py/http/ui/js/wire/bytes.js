@@ -148,7 +148,7 @@ export class Frames {
         for (;;) {
             const size = this.size(octets.subarray(at));
             if (size > this.most) {
-                throw new WireError(`a frame of ${size} octets, where ${this.most} are the most`);
+                throw new WireError(`a frame of ${size} bytes: more than ${this.most}`);
             }
             if (!size || size > octets.length - at) {
                 break;
