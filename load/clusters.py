@@ -160,7 +160,7 @@ def document(found, octets, version, options):
         circumstances(
             {GomqBroker.name: version},
             f"medians of {options.rounds} rounds of {options.seconds:g} s, in turn; ratios to the broker "
-            "alone in brackets, with the most that each may be", options.load_before), "",
+            "alone in brackets, with the limit of each", options.load_before), "",
         "| load | alone | one follower | two followers |", "|---|---|---|---|",
     ]
     for load in loads:

@@ -327,21 +327,21 @@ COSTS = (
     Cost("login", "connect and log in, CPU time (5000 connections)", 120, "us", connections),
     Cost(
         "login-together", "the same, 8 at once, by a client that costs little", 120, "us", many_logins),
-    Cost("gone", "memory kept 2 s after they have gone", 10e6, "octets", connections),
+    Cost("gone", "memory kept 2 s after they have closed", 10e6, "octets", connections),
     Cost("logins", "log in and close, 32 clients at once, a second", 7000, "/s", many_logins, is_least=True),
     Cost("handshake", "a TLS handshake, CPU time", 1000, "us", many_handshakes),
     Cost("handshakes", "TLS handshakes, 4 clients at once, a second", 1000, "/s", many_handshakes, True),
     Cost("waiting", "1 million waiting messages of 16 octets", 2e6, "octets", waiting),
     Cost("unacked", "an unacked message", 24, "octets", waiting),
     Cost(
-        "pairs-share", "1000 publishers and 1000 consumers on 1000 queues: delivered of what was taken in",
+        "pairs-share", "1000 publishers and 1000 consumers on 1000 queues: share of messages delivered",
         90, "%", pairs, is_least=True, ours=True,
     ),
     Cost(
-        "pairs-served", "queues of which anything was delivered within 5 s there", 90, "%", pairs,
+        "pairs-served", "queues there with a delivery within 5 s", 90, "%", pairs,
         is_least=True, ours=True,
     ),
-    Cost("pairs-memory", "the most anonymous memory that takes", 60e6, "octets", pairs, ours=True),
+    Cost("pairs-memory", "peak of anonymous memory there", 60e6, "octets", pairs, ours=True),
     Cost("perf-test", "RabbitMQ's PerfTest without options: median latency", 40, "ms", perf_test),
     *(
         Cost(

@@ -235,7 +235,7 @@ def passed_over(broker, count):
             connection.channel().queue_delete("passed")
     return [
         Figure(
-            f"{count:,} messages of a stuck group, published and looked at",
+            f"{count:,} messages of a stuck group, published and examined",
             f"{_per_message(count, elapsed_s, cpu_s, MOST_US['passed'])}, "
             f"{octets:.1f} octets of memory each (at most {MOST_PASSED_OCTETS})"),
     ]
@@ -426,7 +426,7 @@ def document(runs, figures, version, options):
         ),
         "",
         (
-            "| queue, 16 octets, 1 publisher, 1 consumer unless it says otherwise | CPU us per message "
+            "| queue, 16 octets, 1 publisher, 1 consumer unless stated otherwise | CPU us per message "
             "| beside its plain twin | at most |"
         ),
         "|---|---|---|---|",

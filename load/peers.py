@@ -19,5 +19,5 @@ LAVINMQ = {
 }
 ABOUT = (
     "LavinMQ 2.9.1 was measured in November 2026 on two other processors, with another generator and nearly "
-    "the same loads: at 10 000 a second it wrote what was due together. What is not there was not measured."
+    "the same loads: at 10 000 a second it wrote several messages together. Empty cells were not measured."
 )

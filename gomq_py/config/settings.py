@@ -219,7 +219,8 @@ OPTIONS: tuple[Option, ...] = (
           flags=("--amqps-port",), environment=("AMQPS_PORT",)),
     _amqp("unix_path", PATH, "", "Unix socket of AMQP; empty for none.", name="amqp_unix_path",
           flags=("--amqp-unix-path",)),
-    _amqp("unix_mode", MODE, 0o660, "Permissions of that socket, in octal; who may write to it may connect.",
+    _amqp("unix_mode", MODE, 0o660,
+          "Permissions of that socket, in octal; users with write permission may connect.",
           name="amqp_unix_mode"),
     _amqp("heartbeat", integer(0, 65535), 60,
           "Seconds between heartbeats that are proposed to clients; 0 proposes none.", reloadable=True,
@@ -296,7 +297,8 @@ OPTIONS: tuple[Option, ...] = (
     _mqtt("tls_port", PORT, 8883, "Port of MQTT over TLS; opens only with tls_cert.", name="mqtts_port",
           flags=("--mqtts-port",), environment=("MQTTS_PORT",)),
     _mqtt("unix_path", PATH, "", "Unix socket of MQTT; empty for none.", flags=("--mqtt-unix-path",)),
-    _mqtt("unix_mode", MODE, 0o660, "Permissions of that socket, in octal; who may write to it may connect."),
+    _mqtt("unix_mode", MODE, 0o660,
+          "Permissions of that socket, in octal; users with write permission may connect."),
     _mqtt("default_vhost", TEXT, "/", "Virtual host of clients that name none.", shared=True),
     _mqtt("exchange", TEXT, "amq.topic",
           "Topic exchange for MQTT publishes and subscriptions, in each virtual host without its own "
@@ -454,7 +456,7 @@ OPTIONS: tuple[Option, ...] = (
     _clustering("etcd_tls_key", PATH, "", "Key of that certificate; empty: it is in the same file."),
     _clustering("on_leader_elected", TEXT, "", "Command that runs when this node becomes the leader.",
                 flags=("--clustering-on-leader-elected",)),
-    _clustering("on_leader_lost", TEXT, "", "Command that runs when it no longer is.",
+    _clustering("on_leader_lost", TEXT, "", "Command that runs when this node stops being the leader.",
                 flags=("--clustering-on-leader-lost",)),
     _clustering("lease_ttl", integer(2, 3600), 5,
                 "Seconds without contact to etcd after which an elected leader is replaced. It delivers and "

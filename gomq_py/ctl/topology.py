@@ -23,8 +23,8 @@ def add_vhost(session, name, **described):
 
 def _trace_command(word):
     @command(
-        f"trace_{word}", help=f"Switch the virtual host's tracing {word}, which sends copies of all "
-        "messages to the exchange amq.rabbitmq.trace.")
+        f"trace_{word}", help=f"Switch tracing {word}: copies of all messages of the virtual host to the "
+        "exchange amq.rabbitmq.trace.")
     def run(session):
         session.api.get("vhosts", session.vhost)  # a PUT would create it
         session.api.put("vhosts", session.vhost, body={"tracing": word == "on"})

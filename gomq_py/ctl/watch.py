@@ -62,7 +62,12 @@ def _rows(session, sort, most):
     page = session.api.get(
         "queues", session.vhost, page=1, page_size=most, sort=COLUMNS[sort],
         sort_reverse=str(sort != "name").lower(), columns=",".join(COLUMNS.values()))
-    return [{column: at(row, field) for column, field in COLUMNS.items()} for row in page["items"]]
+    return [{column: _rounded(at(row, field)) for column, field in COLUMNS.items()} for row in page["items"]]
+
+
+def _rounded(value):
+    """A rate with one decimal; any other value as it is."""
+    return round(value, 1) if isinstance(value, float) else value
 
 
 def _head(api):
@@ -77,5 +82,6 @@ def _head(api):
         f"{overview['node']}: {totals.get('messages_ready', 0)} ready, "
         f"{totals.get('messages_unacknowledged', 0)} unacked, "
         f"{overview['object_totals'].get('connections', 0)} connections; "
-        f"{at(rates, 'publish_details.rate', 0)} in/s, {at(rates, 'deliver_get_details.rate', 0)} out/s"
+        f"{_rounded(at(rates, 'publish_details.rate', 0))} in/s, "
+        f"{_rounded(at(rates, 'deliver_get_details.rate', 0))} out/s"
         + (f"; ALARM: {', '.join(alarms)}" if alarms else ""))

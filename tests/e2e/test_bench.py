@@ -198,7 +198,7 @@ def test_features_are_measured_beside_their_plain_twins():
     printed = finished.stdout
     assert all(f"\n| {row.title} | " in printed for row in features.ROWS)
     assert {*features.TWINS} <= {row.key for row in features.ROWS}
-    assert "| 2,000 messages of a stuck group, published and looked at | " in printed
+    assert "| 2,000 messages of a stuck group, published and examined | " in printed
     assert "| 50 schedules of a second each, a message that goes out | " in printed
 
 
