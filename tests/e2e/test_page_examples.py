@@ -2,6 +2,8 @@
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
+from functools import cache
 
 import pytest
 
@@ -35,9 +37,11 @@ def examples(page):
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory):
-    with BrokerProcess(tmp_path_factory.mktemp("examples") / "data", mqtt_port=0) as process:
-        yield process
+def broker_of(tmp_path_factory):
+    """Returns the broker of a page: pages give queues of one name other arguments."""
+    with ExitStack() as stack:
+        yield cache(lambda page: stack.enter_context(
+            BrokerProcess(tmp_path_factory.mktemp("examples") / "data", mqtt_port=0)))
 
 
 @pytest.mark.parametrize("page, number, printed", [
@@ -45,7 +49,8 @@ def broker(tmp_path_factory):
     for page, outputs in PRINTED.items()
     for number, printed in (outputs.items() if isinstance(outputs, dict) else enumerate(outputs))
 ])
-def test_example_does_what_its_page_says(broker, page, number, printed):
+def test_example_does_what_its_page_says(broker_of, page, number, printed):
+    broker = broker_of(page)
     example = examples(page)[number]
     assert AMQP in example or MQTT in example
 

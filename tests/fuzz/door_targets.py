@@ -129,7 +129,8 @@ class _Broker:
         self._feed = Feed(self.node.broker.events)
         self.shown = HTTPNode(
             self.node.broker, self.node.hub.clients, settings, lambda: [], "gomq@fuzz", rates, self._index,
-            self._feed, shovels, federation, Doctor())
+            self._feed, shovels, federation, Doctor(),
+            backup=lambda: SimpleNamespace(figures=dict, begin=dict))
 
     def stop(self):
         self._feed.close()
