@@ -99,7 +99,9 @@ class Ledger:
         with self._lock:
             self._in_hand.pop((queue, number), None)
             self._gone[queue].add(number)
-            if rejected and queue in self._lettered:
+            if not rejected:  # maybe after a reject that a kill, or the connection's end, has lost
+                self._letters.discard((queue, number))
+            elif queue in self._lettered:
                 self._letters.add((queue, number))
 
     def settled(self, queue, numbers):

@@ -245,6 +245,27 @@ def test_the_ledger_finds_what_is_lost():
     assert book.breaches == ["q: confirmed and lost: [0] of 1"]
 
 
+def test_the_ledger_finds_what_was_rejected_and_is_nowhere():
+    book, number = ledger()
+    book.will_settle("q", number, rejected=True)
+
+    book.close({"q": [], "dead": []})
+
+    assert book.breaches == ["q: 0 was rejected and is neither there nor among the dead letters"]
+
+
+def test_a_message_may_be_acked_after_a_reject_that_was_lost():
+    book, number = ledger()
+    book.will_settle("q", number, rejected=True)
+    book.broker_died(1)
+    book.delivered("c", "q", body_of(number, 10), True, 1)
+    book.will_settle("q", number)
+
+    book.close({"q": [], "dead": []})
+
+    assert book.breaches == []
+
+
 def test_the_ledger_finds_what_comes_back():
     book, number = ledger()
     book.will_settle("q", number)
