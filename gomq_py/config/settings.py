@@ -208,8 +208,7 @@ OPTIONS: tuple[Option, ...] = (
           reloadable=True),
     _main("ssl_cert_login_san_type", choice("dns", "ip", "email", "uri"), "dns",
           "Kind of the subject alternative name, if that part is one.", reloadable=True),
-    _main("ssl_cert_login_san_index", COUNT, 0,
-          "Position among names of that kind.", reloadable=True),
+    _main("ssl_cert_login_san_index", COUNT, 0, "Position among names of that kind.", reloadable=True),
     # -- amqp ------------------------------------------------------------------------------------------------
     _amqp("bind", TEXT, "127.0.0.1", "Address to listen on; :: or 0.0.0.0 for all.", name="amqp_bind",
           flags=("--amqp-bind",), environment=("AMQP_BIND",)),
@@ -328,8 +327,7 @@ OPTIONS: tuple[Option, ...] = (
           "whose session no other user has begun.", reloadable=True, shared=True),
     _mqtt("max_inflight_messages", integer(1, 65535), 65535,
           "Unacknowledged messages of QoS 1 and 2 to one client, or fewer if the client asks for fewer. "
-          "Also the unanswered publishes of one MQTT 5 client.",
-          reloadable=True),
+          "Also the unanswered publishes of one MQTT 5 client.", reloadable=True),
     _mqtt("max_packet_size", integer(1, 268435455), 268435455,
           "Largest packet in bytes that a client may send. MQTT 5 clients are told; a larger packet ends "
           "the connection. 268435455 is the largest of MQTT. For the CONNECT packet max_octets_before_login "
