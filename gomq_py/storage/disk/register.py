@@ -25,9 +25,8 @@ class NullRegister:
     told = 0  # also while a replicator is attached: no promise waits for that one
 
     def attach(self, replicator):
-        """Report changes to ``replicator`` from now on. Returns the LateRegister that does so, to be filled.
-        """
-        register = LateRegister((replicator,))
+        """Report changes to ``replicator`` from now on. Returns the FillingRegister that does so."""
+        register = FillingRegister((replicator,))
         for verb in ("replicators", "id_of", *VERBS):
             setattr(self, verb, getattr(register, verb))
         return register
@@ -196,7 +195,7 @@ class Register:
             self._ids[renamed] = file_id
 
 
-class LateRegister(Register):
+class FillingRegister(Register):
     """A register that begins while the folder is in use. While ``is_filling``, the caller reports what a
     listing has found, and no replicator may have a copy yet; then a change of an unknown file means
     ``diverged``. Threads may report a change that they had made before the listing.
