@@ -146,13 +146,13 @@ def test_a_task_that_waits_for_its_time_does_not_die_of_restarts(shared_broker, 
     ran = []
 
     def run(count):
+        already = len(ran)
         app = Dispatcher(
             shared_broker.amqp_url, queue=queue, exchange=f"{queue}.x", delivery_limit=2, concurrency=10)
         call = app.task(rate="1/h", name="call")(ran.append)
         for number in range(count):
             call.delay(number)
         [worker] = [each for each in app.workers() if each.config.interval_s]
-        already = len(ran)
         wait_until(lambda: len(ran) > already and worker.running_count)
         app.close()
 
