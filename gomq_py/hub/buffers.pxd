@@ -17,5 +17,7 @@ cdef class HubBuffers:
     @cython.locals(polled_at=double)
     cdef bint is_next_poll(self) except -1
     cpdef bytearray scratch(self)
+    @cython.locals(spares=list)
     cpdef bytearray take_spare(self, bint is_small)
+    @cython.locals(spares=list)
     cpdef give_spare(self, bytearray spare)

@@ -37,6 +37,7 @@ SCRATCH_OCTETS = 64 * 1024
 # most get at once; SPARES of each size are kept.
 SMALL_SPARE_OCTETS, SPARE_OCTETS = 2 * 1024, 64 * 1024
 SPARES = 64
+SMALL_SPARES = 8
 # One body of the usual largest size (max_message_size), or several of usual sizes.
 KEPT_OCTETS = 160 * 1024 * 1024
 KEPT_MS = 5000
@@ -84,7 +85,8 @@ class HubBuffers:
         self.input_at = octets.pointer(self.input)
         self.output_at = octets.pointer(self.output)
         self._scratch = None
-        self._small_spares = []
+        # A few from the start: a list that gets empty gives its memory back, and asks for it again each time.
+        self._small_spares = [bytearray(SMALL_SPARE_OCTETS) for _ in range(SMALL_SPARES)]
         self._spares = []
 
     def count_end(self):

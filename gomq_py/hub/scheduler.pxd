@@ -16,28 +16,37 @@ cdef class Job:
 cdef class TurnTaker:
     cdef public object name
     cdef public bint touched
+    cdef public TurnTaker next
     cpdef write_out(self)
     cpdef Py_ssize_t turn(self) except -1
+
+cdef class Waiting:
+    cdef TurnTaker first, last
+    cdef Py_ssize_t count
+    cdef int add(self, TurnTaker taker) except -1
+    @cython.locals(first=TurnTaker, last=TurnTaker, count=Py_ssize_t)
+    cdef int add_all(self, Waiting other) except -1
+    cdef TurnTaker take_all(self)
 
 cdef class Scheduler:
     cdef public uint64_t now_ms
     cdef public bint walking
     cdef readonly bint is_shut
-    cdef list touched, resting
-    cdef object late, jobs, budget, quiet, loop, clock, timer, turns_clock
+    cdef Waiting touched, late
+    cdef list resting
+    cdef object jobs, budget, quiet, loop, clock, timer, turns_clock
     cdef readonly object failed_jobs
     cdef bint armed, closed
     cpdef touch(self, TurnTaker taker)
     cpdef later(self, TurnTaker taker)
     cpdef begin(self, uint64_t now_ms)
     cpdef finish(self)
-    @cython.locals(budget=Py_ssize_t, taker=TurnTaker, touched=list)
+    @cython.locals(budget=Py_ssize_t, taker=TurnTaker, following=TurnTaker, late=Waiting)
     cdef _finish(self)
-    @cython.locals(taker=TurnTaker, touched=list)
     cdef _put_behind(self)
     cdef _arm(self)
     cdef _let_go(self)
     cpdef write_out(self)
     cdef _write_out_late(self)
     @cython.locals(taker=TurnTaker)
-    cdef _write_out(self, list takers)
+    cdef _write_out(self, Waiting waiting)

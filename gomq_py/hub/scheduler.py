@@ -109,14 +109,16 @@ class Job:
 class TurnTaker:
     """An object that does further work once per batch (the messages of one read), such as a queue.
 
-    ``touched`` belongs to the scheduler: True while the TurnTaker waits for its turn.
+    ``touched`` and ``next`` belong to the scheduler: True while the TurnTaker waits for its turn, and the one
+    that waits behind it.
     """
 
-    __slots__ = ("name", "touched")
+    __slots__ = ("name", "touched", "next")
 
     def __init__(self, name):
         self.name = name
         self.touched = False
+        self.next = None
 
     def write_out(self):
         """Write all messages received so far into files, where they survive a kill of the process. Called at
@@ -129,6 +131,43 @@ class TurnTaker:
         Returns about how many octets were written to sockets.
         """
         return 0
+
+
+class Waiting:
+    """The TurnTakers that wait for a turn, in order. A TurnTaker waits in one Waiting at a time."""
+
+    # Linked by the TurnTakers themselves: a list would be allocated and freed in each batch.
+    __slots__ = ("first", "last", "count")
+
+    def __init__(self):
+        self.first = self.last = None
+        self.count = 0
+
+    def add(self, taker):
+        """Let ``taker`` wait, too, behind all others."""
+        if self.last is None:
+            self.first = taker
+        else:
+            self.last.next = taker
+        self.last = taker
+        self.count += 1
+
+    def add_all(self, other):
+        """Let the TurnTakers of another Waiting wait here, behind all others."""
+        last = other.last
+        count = self.count + other.count
+        first = other.take_all()
+        if first is not None:
+            self.add(first)
+            self.last = last
+            self.count = count
+
+    def take_all(self):
+        """Let nobody wait any more. Returns the first TurnTaker, or None; ``next`` leads to the others."""
+        first = self.first
+        self.first = self.last = None
+        self.count = 0
+        return first
 
 
 class Scheduler:
@@ -157,8 +196,8 @@ class Scheduler:
         self.now_ms = self.clock()
         self.walking = self.armed = self.closed = self.is_shut = False
         self.resting = []  # jobs that rest while it is shut
-        self.touched = []
-        self.late = deque()
+        self.touched = Waiting()
+        self.late = Waiting()
         self.jobs = deque()
         self.loop = loop
         self.timer = None
@@ -172,7 +211,7 @@ class Scheduler:
         """Let the TurnTaker have a turn at the end of the batch; outside a batch, after the next poll."""
         if not taker.touched:
             taker.touched = True
-            self.touched.append(taker)
+            self.touched.add(taker)
             if not self.walking and not self.armed:
                 self._arm()
 
@@ -180,7 +219,7 @@ class Scheduler:
         """Let the TurnTaker have a turn after the next poll of the loop."""
         if not taker.touched:
             taker.touched = True
-            self.late.append(taker)
+            self.late.add(taker)
             if not self.armed:
                 self._arm()
 
@@ -205,7 +244,7 @@ class Scheduler:
         self.is_shut = False
         resting, self.resting = self.resting, []
         self.jobs.extend(resting)
-        if (self.jobs or self.late or self.touched) and not self.armed:
+        if (self.jobs or self.late.count or self.touched.count) and not self.armed:
             self._arm()
 
     def close(self):
@@ -225,76 +264,74 @@ class Scheduler:
         self.walking = False
         if self.closed:
             self._let_go()
-        if self.late:
+        if self.late.count:
             self._write_out_late()
-        if self.touched:
-            if self.is_shut or self.late and len(self.touched) > FEW_TURNS:
+        if self.touched.count:
+            if self.is_shut or self.late.count and self.touched.count > FEW_TURNS:
                 self._put_behind()
             else:
                 self._finish()
 
     def write_out(self):
         """Call ``write_out()`` of all TurnTakers that wait for a turn: their messages then survive a kill."""
-        self._write_out(list(self.touched))
+        self._write_out(self.touched)
         self._write_out_late()
 
     def _write_out_late(self):
         """Call ``write_out()`` of the TurnTakers whose turn comes after the next poll."""
         # The present batch may have acked messages of these TurnTakers, and once the client has an answer, no
         # kill may bring them back.
-        self._write_out(list(self.late))
+        self._write_out(self.late)
 
-    def _write_out(self, takers):
-        for taker in takers:
+    def _write_out(self, waiting):
+        taker = waiting.first
+        while taker is not None:
             try:
                 taker.write_out()
             except Exception:
                 LOG.exception("writing out %r failed", taker.name)
+            taker = taker.next
 
     def _put_behind(self):
         """Write out many touched TurnTakers, and put them behind earlier waiting TurnTakers."""
         # A turn then writes more at once: in a flood to 5000 sinks, the messages of six polls instead of one.
-        touched = self.touched
-        self.touched = []
-        for taker in touched:
-            taker.touched = False
-            try:
-                taker.write_out()
-            except Exception:
-                LOG.exception("writing out %r failed", taker.name)
-            self.later(taker)
+        self._write_out(self.touched)
+        if self.touched.count:
+            self.late.add_all(self.touched)
+            if not self.armed:
+                self._arm()
 
     def _finish(self):
         budget = BUDGET_OCTETS
-        touched = self.touched
-        self.touched = []
         clock = None
-        if len(touched) > FEW_TURNS:
+        if self.touched.count > FEW_TURNS:
             clock = self.turns_clock
             clock.begin()
         # Takers without a turn come before those that have had one and ask for another: otherwise two queues
         # that write as much as they may would have all turns of each poll.
         late = None
-        if self.late:
+        if self.late.count:
             late = self.late
-            self.late = deque()
-        for taker in touched:
-            if self.closed:
-                return
+            self.late = Waiting()
+        following = self.touched.take_all()
+        while following is not None and not self.closed:
+            taker = following
+            following = taker.next
+            taker.next = None
             taker.touched = False
             try:
                 taker.write_out()
                 if budget > 0 and not self.is_shut and (clock is None or not clock.is_over()):
                     budget -= taker.turn()
-                else:
+                elif not taker.touched:
                     taker.touched = True
                     if late is None:
-                        late = deque()
-                    late.append(taker)
+                        late = Waiting()
+                    late.add(taker)
             except Exception as error:
                 self.quiet.error((taker.name, "turn"), "turn of %r failed", taker.name, exc_info=error)
         if late is not None and not self.closed:
-            late.extend(self.late)
+            late.add_all(self.late)
             self.late = late
             if not self.armed:
                 self._arm()
@@ -303,7 +340,7 @@ class Scheduler:
         if self.closed:
             self._let_go()
             return
-        if self.is_shut and not self.jobs and not self.touched:  # what waits in ``late`` waits for open()
+        if self.is_shut and not self.jobs and not self.touched.count:  # what waits in ``late`` waits for open()
             return
         if self.timer is None:
             if self.loop is None:
@@ -316,9 +353,9 @@ class Scheduler:
 
     def _let_go(self):
         """Drop all waiting work."""
-        # New lists replace the old ones, because a caller may be iterating over an old list.
-        self.touched = []
-        self.late = deque()
+        self.touched.take_all()
+        self.late.take_all()
+        # New ones replace the old ones, because a caller may be iterating over them.
         self.jobs = deque()
         self.resting = []
 
@@ -329,16 +366,11 @@ class Scheduler:
         if self.is_shut:
             self._put_behind()
         else:
-            late = self.late
-            self.late = deque()
-            touched = self.touched
-            self.touched = []
-            touched.extend(late)
-            self.touched = touched
+            self.touched.add_all(self.late)
             self._finish()
         if self.jobs:
             self._run_jobs()
-        if (self.jobs or self.late or self.touched) and not self.armed:
+        if (self.jobs or self.late.count or self.touched.count) and not self.armed:
             self._arm()
 
     def _run_jobs(self):
