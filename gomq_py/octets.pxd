@@ -224,6 +224,10 @@ cdef extern from *:
     uint32_t crc32c "gomq_crc32c"(uint32_t, const unsigned char*, Py_ssize_t, Py_ssize_t) noexcept nogil
 
 
+cdef inline bytes part(const unsigned char* p, Py_ssize_t i, Py_ssize_t count):
+    return p[i:i + count]
+
+
 cdef inline unsigned char* pointer(object buffer) except NULL:
     # The export ends with this call: the owner keeps the buffer alive and unresized for as long as the
     # pointer is used. Written by hand, because a typed memoryview would put its 20 000 lines of C into every

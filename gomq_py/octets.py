@@ -66,6 +66,11 @@ def copy(target, target_at, source, source_at, count):
     target[target_at:target_at + count] = source[source_at:source_at + count]
 
 
+def part(p, i, count):
+    """Return ``count`` octets from ``p[i]`` on as bytes."""
+    return bytes(p[i:i + count])
+
+
 def same(a, a_at, b, b_at, count):
     """True if ``count`` octets in ``a`` and ``b`` are equal."""
     return a[a_at:a_at + count] == b[b_at:b_at + count]

@@ -1,4 +1,5 @@
 from libc.stdint cimport uint64_t
+from gomq_py cimport octets
 from gomq_py.hub cimport scheduler as _scheduler
 from gomq_py.storage.message cimport Message
 cimport cython

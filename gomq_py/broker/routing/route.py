@@ -4,6 +4,7 @@ The broker makes a Route for a publisher, whose connection caches the Route. The
 path (the "fast lane") then publishes to all destinations (to_all) without looking at bindings. Messages
 without a route go through broker.verbs.publishing. Never switches.
 """
+from gomq_py import octets
 from gomq_py.hub import scheduler as _scheduler
 
 # A destination's answer to a message that must wait until a thread has made files for it.
@@ -150,8 +151,7 @@ class RememberedRoutes:
 
     def find(self, at, start, length):
         """The route for the key at ``at[start:start + length]``; None: use the general publish path."""
-        # bytes() would cost 1000 instructions for an object that is bytes already.
-        return self.find_key(b"" + at[start:start + length])
+        return self.find_key(octets.part(at, start, length))
 
     def find_key(self, key):
         """Return the route for this key; None: use the general publish path."""

@@ -132,7 +132,7 @@ class Interests:
         """The Interest in the topic with the routing key ``at[start:start + length]``; ``at``: a buffer."""
         if length == self.last_length and octets.same(at, start, self.last_key, 0, length):
             return self.last
-        key = b"" + at[start:start + length]  # as in RememberedRoutes.find
+        key = octets.part(at, start, length)
         if self.found is None:
             self.found = {}
         interest = self.found.get(key)

@@ -63,7 +63,7 @@ class GroupKey:
     def _key(self, p, at, length):
         if length == 0:
             return None
-        whole = b"" + p[at:at + length]  # compiled, a call of bytes() would cost as much as the rest
+        whole = octets.part(p, at, length)
         if length <= WHOLE_KEY_OCTETS:
             return whole
         return blake2b(whole, digest_size=WHOLE_KEY_OCTETS + 1).digest()  # longer than a key kept whole
