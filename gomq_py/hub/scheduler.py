@@ -340,8 +340,8 @@ class Scheduler:
         if self.closed:
             self._let_go()
             return
-        if self.is_shut and not self.jobs and not self.touched.count:  # what waits in ``late`` waits for open()
-            return
+        if self.is_shut and not self.jobs and not self.touched.count:
+            return  # what waits in ``late`` waits for open()
         if self.timer is None:
             if self.loop is None:
                 self.loop = gevent.get_hub().loop
