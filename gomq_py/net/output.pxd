@@ -3,6 +3,8 @@ from gomq_py.net cimport receiving
 from gomq_py.hub.buffers cimport HubBuffers
 cimport cython
 
+cdef Py_ssize_t SEND_OCTETS
+
 cdef class Output:
     cdef readonly HubBuffers buffers
     cdef readonly uint64_t sent_octets

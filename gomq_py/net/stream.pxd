@@ -39,6 +39,7 @@ cdef class Stream:
     cdef Py_ssize_t _read(self) except -1
     @cython.locals(count=Py_ssize_t, here=Py_ssize_t)
     cdef Py_ssize_t _read_direct(self) except -1
+    @cython.locals(count=Py_ssize_t)
     cdef Py_ssize_t _receive(self, room, receive=*) except -1
     @cython.locals(output=Output, position=Py_ssize_t, now_s=double, now_ms=uint64_t, lane=Lane)
     cdef int _walk(self, Py_ssize_t start, Py_ssize_t end, bytes tail) except -1
