@@ -29,6 +29,7 @@ from gomq_py.amqp.wire.methods import (
     ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk,
     ConnectionTune, ConnectionTuneOk,
 )
+from gomq_py.connections.login import LoginFailed
 from gomq_py.content.fields import decode_table
 from gomq_py.errors import Malformed
 
@@ -39,15 +40,8 @@ LOCALES = b"en_US"
 OPEN_OK_FRAME = method_frame(0, ConnectionOpenOk())
 
 
-class HandshakeError(Exception):
-    """The handshake has failed; the connection must end. The text is for the log.
-
-    ``reply``: octets to send before the end; usually none, as in RabbitMQ.
-    """
-
-    def __init__(self, text, reply=b""):
-        super().__init__(text)
-        self.reply = reply
+class HandshakeError(LoginFailed):
+    """The handshake has failed. ``reply`` is usually empty, as in RabbitMQ."""
 
 
 class Limits(NamedTuple):
@@ -65,9 +59,6 @@ class Send(NamedTuple):
     """A step of the handshake for its caller: send ``octets`` to the client."""
 
     octets: bytes
-
-
-NOTHING_TO_SEND = Send(b"")
 
 
 class Login(NamedTuple):
@@ -143,15 +134,13 @@ class Handshake:
                     return None
                 kind, channel, payload = frame
                 method_class, identity, handler = AWAITED.get(self.state, NOTHING)
-                step = None
+                handle, arguments = self._other, (kind, channel, payload)
                 if kind == FRAME_METHOD and channel == 0 and payload[:4] == identity:
                     try:
-                        method = method_class.decode(payload)
+                        handle, arguments = handler, (self, method_class.decode(payload))
                     except AMQPError:
                         pass  # _other() decodes it again, and reports the error
-                    else:
-                        step = handler(self, method)
-                step = step or self._other(kind, channel, payload)
+                step = handle(*arguments)
                 if step is not None:
                     return step
         except AMQPError as error:
@@ -258,7 +247,6 @@ class Handshake:
         self.limits = limits_of(method.channel_max, frame_max, method.heartbeat)
         self._reader.frame_max = frame_max
         moved(self, OF_HANDSHAKE, TUNED)
-        return NOTHING_TO_SEND
 
     def _open(self, method):
         return opening(method.virtual_host)

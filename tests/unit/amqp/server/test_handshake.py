@@ -108,7 +108,7 @@ def test_handshake_byte_by_byte_gives_the_same_steps():
         if step is not None:
             steps.append(type(step))
 
-    assert steps == [Send, Login, Send, Open]
+    assert steps == [Send, Login, Open]
 
 
 # mechanisms
