@@ -133,12 +133,12 @@ class Handshake:
                 if frame is None:
                     return None
                 kind, channel, payload = frame
-                method_class, identity, handler = AWAITED.get(self.state, NOTHING)
+                decode, identity, handler = AWAITED.get(self.state, NOTHING)
                 handle, arguments = self._other, (kind, channel, payload)
                 if kind == FRAME_METHOD and channel == 0 and payload[:4] == identity:
                     try:
-                        handle, arguments = handler, (self, method_class.decode(payload))
-                    except AMQPError:
+                        handle, arguments = handler, (self, decode(payload))
+                    except (AMQPError, Malformed):
                         pass  # _other() decodes it again, and reports the error
                 step = handle(*arguments)
                 if step is not None:
@@ -285,6 +285,21 @@ def close_frame(error):
     ))
 
 
+def start_ok(payload):
+    """Decode a payload of connection.start-ok. Raises AMQPError, Malformed."""
+    # The clients of a fleet send the same properties. The octets behind them, the password, are not kept.
+    end = 8 + int.from_bytes(payload[4:8], "big")
+    method = ConnectionStartOk.decode(payload[:4] + EMPTY_TABLE + payload[end:])
+    method.client_properties = client_properties_of(payload[4:end])
+    return method
+
+
+@lru_cache(64)
+def client_properties_of(octets):
+    """The table in these octets, a dict that connections share and nobody changes. Raises Malformed."""
+    return decode_table(octets)[0]
+
+
 def plain_credentials(response):
     """Return (username, password) of a SASL PLAIN response: NUL, name, NUL, password (RFC 4616). As in
     RabbitMQ, an authorization identity is refused. Raises HandshakeError.
@@ -317,12 +332,13 @@ def amqplain_credentials(response):
 # few know AMQPLAIN.
 EXTERNAL = "EXTERNAL"
 MECHANISMS = {"AMQPLAIN": amqplain_credentials, "PLAIN": plain_credentials}
-# The method awaited in each state, and its handler.
+EMPTY_TABLE = bytes(4)
+# The decoder of the method awaited in each state, the method's id, and its handler.
 AWAITED = {
-    state: (method, method.ID.to_bytes(4, "big"), handler) for state, method, handler in (
-        (STARTING, ConnectionStartOk, Handshake._start_ok),
-        (TUNING, ConnectionTuneOk, Handshake._tune_ok),
-        (OPENING, ConnectionOpen, Handshake._open),
+    state: (decode, method.ID.to_bytes(4, "big"), handler) for state, method, decode, handler in (
+        (STARTING, ConnectionStartOk, start_ok, Handshake._start_ok),
+        (TUNING, ConnectionTuneOk, ConnectionTuneOk.decode, Handshake._tune_ok),
+        (OPENING, ConnectionOpen, ConnectionOpen.decode, Handshake._open),
     )
 }
 NOTHING = (None, None, None)
