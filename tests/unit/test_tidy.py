@@ -40,7 +40,7 @@ FIGURES = {
     "attributes storage.segments.pool:SegmentPool": 27,
     "attributes storage.segments.segment:Segment": 38,
     "code lines amqp.server.fast_lane:FastLane.process": 64,
-    "lines amqp.server.connection": 531,
+    "lines amqp.server.connection": 537,
     "lines amqp.server.fast_lane": 556,
     "lines amqp.wire.methods": 535,
     "lines auth.users": 611,

@@ -175,6 +175,12 @@ class Connection(ClientConnection):
         """End all channels and delete the connection's exclusive queues, then call ``then()``. Channels in
         ``answering`` still have answers to send, and end afterwards.
         """
+        if not self.channels:  # usually no queues either: nothing for slices
+            try:
+                self.events.on_behalf_of(self, self.vhost.release_owner, self)
+            finally:
+                then()
+            return
         self.lend_nothing()  # messages given back by one channel must not be delivered on another
         channels = list(self.channels.values())
         self.channels.clear()

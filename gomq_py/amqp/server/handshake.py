@@ -14,7 +14,7 @@ frame may have at most ``frame_max_before`` octets, so that an unauthenticated p
 lifecycle.OF_HANDSHAKE is the table of its states and events.
 """
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gomq_py.amqp.server.refusals import check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.server.lifecycle import (
@@ -134,7 +134,8 @@ class Handshake:
                     return None
                 kind, channel, payload = frame
                 decode, identity, handler = AWAITED.get(self.state, NOTHING)
-                handle, arguments = self._other, (kind, channel, payload)
+                handle: Any = self._other
+                arguments: tuple = (kind, channel, payload)
                 if kind == FRAME_METHOD and channel == 0 and payload[:4] == identity:
                     try:
                         handle, arguments = handler, (self, decode(payload))

@@ -61,7 +61,7 @@ class LoginAttempt(ClientLogin):
         settings = connection.server.settings
         super().__init__(connection, settings.mqtt_login_timeout)
         self._most_octets = min(settings.mqtt_max_octets_before_login, settings.mqtt_max_packet_size)
-        self._octets = b""  # of a CONNECT that has only partly arrived
+        self._octets: bytes | bytearray = b""  # of a CONNECT that has only partly arrived
         self._certified_name = self.certified_name()
 
     def process(self, start, end, now_ms):
