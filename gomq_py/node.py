@@ -224,7 +224,7 @@ class Node:
             self._membership.open(self.hub, self.broker, self._find_listener)
         handlers = {AMQP: (*self._serving(AMQP), True)}
         if is_wanted(MQTT, self.settings, inherited):
-            handlers[MQTT] = (*self._serving(MQTT), False)
+            handlers[MQTT] = (*self._serving(MQTT), True)
         self.doors = Doors(
             self.settings, handlers, self._make_side_door, self.hub.slow_turns, list(inherited))
         self.doors.open()

@@ -18,12 +18,10 @@ import gevent
 
 from gomq_py.broker.signals.events import connection_closed
 from gomq_py.broker.verbs.token_life import EXPIRED, TokenLife
-from gomq_py.net.listener import format_address, format_own, host_of, telling_why
+from gomq_py.net.listener import format_address, format_own, host_of
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 
-# Time for a client to read the broker's last word.
-LAST_WORD_TIMEOUT_S = 5
 # Half of this lies between two looks at the socket of a client that an alarm holds.
 ALARM_LOOK_S = 60
 # Reason of an end without another known one.
@@ -35,6 +33,7 @@ class ClientConnection:
     ``local_user``: the user of a client in this process, without port. A subclass has:
 
         log                              the protocol's logger
+        LoginAttempt                     the protocol's ClientLogin
         goodbye                          the protocol's last message to a client
         door, protocol                   names for lists of connections
         channels                         by number, for lists
@@ -42,9 +41,9 @@ class ClientConnection:
     """
 
     __slots__ = (
-        "server", "hub", "admitted", "socket", "address", "peer", "name", "durability", "scheduler", "events",
-        "state", "user", "vhost", "access", "limits", "mechanism", "output", "stream", "lane", "slow_walk",
-        "connected_at", "blocked_reason", "why", "_has_taken_leave", "_when_gone", "_alarm_hold",
+        "server", "hub", "admitted", "socket", "address", "name", "durability", "scheduler", "events",
+        "state", "user", "vhost", "access", "limits", "mechanism", "login", "output", "stream", "lane",
+        "slow_walk", "connected_at", "blocked_reason", "why", "_has_taken_leave", "_when_gone", "_alarm_hold",
         "token_life", "_silent_checks", "_octets_seen", "__weakref__",
     )
 
@@ -57,20 +56,24 @@ class ClientConnection:
         self.admitted = admitted
         self.socket = socket
         self.address = address
-        self.peer = format_address(address)
-        self.name = f"{self.peer} -> {format_own(socket.getsockname())}"
+        self.name = f"{format_address(address)} -> {format_own(socket.getsockname())}"
         self.durability = server.broker.durability
         self.scheduler = self.hub.scheduler
         self.events = server.broker.events
         self.user = self.vhost = self.access = self.limits = None
         self.mechanism = ""
-        self.output = self.stream = self.lane = self.slow_walk = None
+        self.login = self.output = self.stream = self.lane = self.slow_walk = None
         self.connected_at = time.time()
         self.blocked_reason = None
         self.why = ""
         self._has_taken_leave = False
         self._when_gone = self._alarm_hold = self.token_life = None
         self._silent_checks = self._octets_seen = 0
+
+    @property
+    def peer(self):
+        """The client's address as text."""
+        return format_address(self.address)
 
     @property
     def peer_host(self):
@@ -90,6 +93,7 @@ class ClientConnection:
     # for the protocol to implement
 
     log: Any
+    LoginAttempt: Any
     door: str
     goodbye: str
 
@@ -125,11 +129,26 @@ class ClientConnection:
 
     # its life
 
+    def begin(self):
+        """Start reading the socket and the login. On an error, release all acquired resources."""
+        try:
+            self.open_stream()
+            login = self.login = self.LoginAttempt(self)
+            login.begin()
+            self.stream.begin(login, login, b"", self.over)
+        except BaseException:
+            if self.login is not None:
+                self.login.end()
+            if self.output is not None:
+                self.output.close()
+            self._gone()
+            raise
+
     def open_stream(self):
         """Make the connection's Stream, which reads the socket, and its Output, which writes to it."""
-        hub = self.hub
-        self.output = Output(self.socket, hub.buffers, self.server.settings.max_unread_output)
-        self.stream = Stream(self.socket, hub.buffers, self.output, hub.coalescer)
+        hub, buffers = self.hub, self.hub.buffers
+        self.output = Output(self.socket, buffers, self.server.settings.max_unread_output)
+        self.stream = Stream(self.socket, buffers, self.output, hub.coalescer)
 
     def enter(self, user, vhost, access, limits, mechanism):
         """Add the client, logged in as ``user`` to ``vhost``, to the hub's list of clients."""
@@ -189,8 +208,9 @@ class ClientConnection:
         """
         lingers = False
         try:
-            with telling_why(self.door, self.address, self.server.strangers):
-                lingers = self.finish()
+            lingers = self.finish()
+        except Exception:
+            self.log.exception("connection %s: fault while ending it", self.name)
         finally:
             if lingers:
                 self.hub.lingering.end_later(self.socket, self._gone)
@@ -220,13 +240,16 @@ class ClientConnection:
         self._stop()
 
     def cut_off(self):
-        """Read and write no more, because the hub is closed. The client is not informed; its unacked messages
-        stay in their queues.
+        """Read and write no more, and end an unfinished login, because the hub is closed. The client is not
+        informed; its unacked messages stay in their queues.
         """
         # before the output calls its waiters, which would have the stream read again
         self.stream.stop()
         self.output.close()
         self.hub.clients.forget(self)
+        login, self.login = self.login, None
+        if login is not None:
+            login.end()
 
     def how_it_broke(self):
         """Why a connection without ``why`` ended: the socket's error, or the client closed the socket."""

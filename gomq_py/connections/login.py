@@ -1,17 +1,50 @@
-"""Client login: checks a client's password for all protocols, and emits the events of logins.
+"""Client login: reads a client's octets until it is logged in, for all protocols, within a time limit, and
+emits the events of logins.
 
-The code of each protocol reads and answers the login; broker.verbs.entering decides.
+The code of each protocol parses and answers the login; broker.verbs.entering decides. Only the check of a
+costly password takes a greenlet.
 """
+import time
+from functools import partial
+
+import gevent
+
+from gomq_py.auth.certificates import certified_name
 from gomq_py.auth.errors import LoginRefused
+from gomq_py.auth.login_deadline import LoginDeadline
 from gomq_py.broker.signals.events import logged_in
-from gomq_py.broker.verbs.entering import check_credentials
+from gomq_py.broker.verbs.entering import check_at_once, check_credentials
+from gomq_py.hub.loop_socket import is_plain
 from gomq_py.net.listener import login_host
+from gomq_py.net.stream import Lane
+
+# Time for a client to read the broker's last word.
+LAST_WORD_TIMEOUT_S = 5
 
 
-class ClientLogin:
-    """Checks the login of one connection's client, which may take ``timeout_s``."""
+class LoginFailed(Exception):
+    """The login has failed; the connection must end. The text is for the log.
 
-    __slots__ = ("connection", "server", "broker", "clients", "host", "timeout_s")
+    ``reply``: octets to send before the end.
+    """
+
+    def __init__(self, text, reply=b""):
+        super().__init__(text)
+        self.reply = reply
+
+
+class ClientLogin(Lane):
+    """Logs in the client of one connection, which may take ``timeout_s``, and is the lane (parser) of its
+    stream until then. A subclass has process(), and:
+
+        _check(login, deadline)   check the credentials; returns the User; raises LoginFailed; may switch
+        _checked(user, login, left_s)
+                                  go on with the login, whose credentials are right, and which may take
+                                  ``left_s`` more
+        _refusal(error)           log why the login failed; return the octets to send
+    """
+
+    __slots__ = ("connection", "server", "broker", "clients", "host", "timeout_s", "_timer", "_ends_at_s")
 
     def __init__(self, connection, timeout_s):
         self.connection = connection
@@ -20,6 +53,40 @@ class ClientLogin:
         self.clients = connection.hub.clients
         self.host = login_host(connection.socket, connection.peer_host)
         self.timeout_s = timeout_s
+        self._timer = None
+        self._ends_at_s = time.monotonic() + timeout_s
+
+    def begin(self):
+        """Start the timer that limits the login to ``timeout_s``."""
+        self._start_timer(self.timeout_s)
+
+    def _start_timer(self, seconds):
+        # Not hub.timers: each login starts one, and `make bench` has a row for logins.
+        self._timer = gevent.get_hub().loop.timer(seconds)
+        self._timer.start(self._out_of_time)
+
+    def end(self):
+        """Stop the timer, after a successful or failed login."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
+            self._timer = None
+
+    @staticmethod
+    def has_plenty():
+        """Return False: reading must not be delayed, because the client waits for every answer."""
+        return False
+
+    def certified_name(self):
+        """The user name in the client's verified certificate; "" if it has none; None without certificate."""
+        socket = self.connection.socket
+        return None if is_plain(socket) else certified_name(socket, self.server.settings)
+
+    # credentials
+
+    def checked_at_once(self, username, password):
+        """Check a login without waiting; returns the User, or None if that takes a greenlet."""
+        return check_at_once(self.broker.logins, self.clients, username, password, self.host)
 
     def checked(self, username, password, deadline, protocol):
         """Check a login; returns the User. ``protocol``: name for events. Raises LoginRefused. May switch."""
@@ -30,11 +97,78 @@ class ClientLogin:
             self.tell("failure", username, protocol, str(error))
             raise
 
+    def check_later(self, login):
+        """Check the credentials in a greenlet, and go on with the login. The client is not read meanwhile."""
+        # It may wait for a password hash, an issuer's keys, or the delay after failed logins.
+        self.end()
+        connection = self.connection
+        hold = connection.stream.pause_reading("its password to be checked")
+        greenlet = gevent.spawn(self._check_credentials, login, hold)
+        greenlet.name = f"{connection.door} {connection.peer}"
+        if connection.admitted is not None:
+            connection.admitted.end_login = partial(self._give_up, greenlet)
+
+    def _check_credentials(self, login, hold):
+        """Check the credentials, answer, then release ``hold``, so that the client is read. May switch."""
+        connection = self.connection
+        deadline = LoginDeadline(max(0.0, self._ends_at_s - time.monotonic()), self._too_late())
+        try:
+            with deadline:
+                user = self._check(login, deadline)
+            self._checked(user, login, deadline.left_s)
+        except Exception as error:
+            connection.stream.stop(error)
+        finally:
+            if connection.admitted is not None:
+                connection.admitted.end_login = None
+            hold.release()
+
+    def _give_up(self, greenlet):
+        """Kill the greenlet of a login whose socket was shut down."""
+        greenlet.kill(block=False)
+        self.connection.stream.stop()
+
+    def _check(self, login, deadline):
+        raise NotImplementedError
+
+    def _checked(self, user, login, left_s):
+        raise NotImplementedError
+
     def tell(self, outcome, username, protocol, *error):
         """Emit the event of a login's ``outcome``, success or failure; no failure while the broker stops."""
-        if error and self.clients.is_closing:
+        events, key = self.broker.events, f"user.authentication.{outcome}"
+        if not events.is_heard(key) or error and self.clients.is_closing:
             return
         one = self.connection
-        self.broker.events.emit(
-            f"user.authentication.{outcome}", logged_in, one.name, username, one.socket,
+        events.emit(
+            key, logged_in, one.name, username, one.socket,
             (one.peer_host, one.peer_port), protocol, *error)
+
+    # failure
+
+    def _too_late(self):
+        return LoginFailed(f"no login within {self.timeout_s} s")
+
+    def _out_of_time(self):
+        self.end()
+        self.connection.stream.stop(self._too_late())
+
+    def say_last_word(self):
+        """Log why the login failed, and send the client the reason. Returns True if it was sent. May switch.
+        """
+        connection, error = self.connection, None
+        try:
+            connection.stream.finish()
+        except (LoginFailed, OSError) as why:
+            error = why.with_traceback(None)  # its traceback leads back here
+        reply = self._refusal(error)
+        if reply:
+            connection.output.write(reply)
+        is_sent = connection.output.wait_drained(LAST_WORD_TIMEOUT_S)
+        if reply and connection.output.error is not None:
+            connection.log.debug(
+                "connection %s: the refusal could not be sent: %s", connection.name, connection.output.error)
+        return is_sent and bool(reply)
+
+    def _refusal(self, error):
+        raise NotImplementedError

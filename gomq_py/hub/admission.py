@@ -21,7 +21,6 @@ import socket
 import struct
 import termios
 import time
-from collections import Counter
 from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
@@ -155,9 +154,9 @@ class Gate:
         self._per_address = f"{prefix}max_connections_per_address"
         self._most_pending = f"{prefix}max_pending_logins"
         self._pending: dict[AdmittedSocket, None] = {}
-        self._pending_of: Counter[str] = Counter()  # by network
+        self._pending_of: dict[str, int] = {}  # by network
         self._slow: dict[str, float] = {}  # network: until when
-        self._hosts: Counter[str] = Counter()
+        self._hosts: dict[str, int] = {}
 
     @property
     def pending_count(self) -> int:
@@ -168,7 +167,8 @@ class Gate:
         """True if a connection from ``host`` may be accepted. If too many are pending, shuts down a
         connection that has been pending for long, or returns False without such a connection.
         """
-        return not self._is_full() or self._drop_the_slowest(network_of(host))
+        is_full = len(self._pending) >= getattr(self._settings, self._most_pending)
+        return not is_full or self._drop_the_slowest(network_of(host))
 
     def refuses(self, host: str) -> bool:
         """True if a connection from ``host`` must be refused instead of waiting: too many are pending, and
@@ -180,7 +180,7 @@ class Gate:
         """Count an accepted socket as pending, and return its AdmittedSocket. Returns None if the connection
         is refused; then the caller must close the socket.
         """
-        if self.refuses(host):
+        if self._slow and self.refuses(host):
             self._log.warning(
                 ("refused", network_of(host), self._most_pending),
                 "connection from %s refused: as many as may wait for their login (%s), and others from there "
@@ -188,8 +188,7 @@ class Gate:
             return None
         admitted = self._admission.add(connection.fileno(), host)
         if admitted is not None:
-            self._pending[admitted] = None
-            self._pending_of[network_of(host)] += 1
+            self._begin_pending(admitted, host)
         return admitted
 
     def identify(self, connection: Any, host: str) -> AdmittedSocket | None:
@@ -201,7 +200,7 @@ class Gate:
         if self._admission.is_closed:
             return None
         limit = getattr(self._settings, self._per_address)
-        if limit and self._hosts[host] >= limit:
+        if limit and self._hosts.get(host, 0) >= limit:
             self._log.warning(
                 ("address", host, self._per_address), "connection from %s refused: it has %d already (%s)",
                 host or "this machine", limit, self._per_address)
@@ -209,10 +208,9 @@ class Gate:
         admitted = self._admitted.get(connection.fileno()) or self.enter(connection, host)
         if admitted is not None and not admitted.identified:
             if admitted.host != host and self._end_pending(admitted):  # it came through a proxy
-                self._pending[admitted] = None
-                self._pending_of[network_of(host)] += 1
+                self._begin_pending(admitted, host)
             admitted.host, admitted.identified = host, True
-            self._hosts[host] += 1
+            self._hosts[host] = self._hosts.get(host, 0) + 1
         return admitted
 
     def logged_in(self, admitted: AdmittedSocket) -> None:
@@ -230,6 +228,11 @@ class Gate:
             if not self._hosts[admitted.host]:
                 del self._hosts[admitted.host]
         self._end_pending(admitted)
+
+    def _begin_pending(self, admitted: AdmittedSocket, host: str) -> None:
+        network = network_of(host)
+        self._pending[admitted] = None
+        self._pending_of[network] = self._pending_of.get(network, 0) + 1
 
     def _end_pending(self, admitted: AdmittedSocket) -> bool:
         """Stop counting the connection as pending. Returns False if it was not pending."""

@@ -241,7 +241,7 @@ class Listener:
 
     def has_room_for(self, address: Any) -> bool:
         """Whether a client that another node has accepted may be served; not if too many wait for login."""
-        return self._socket.fileno() < 0 or not self._must_wait(address)
+        return self._socket.fileno() < 0 or not self._must_wait(host_of(address))
 
     def adopt(self, family: int, descriptor: int, address: Any) -> None:
         """Serve a client that another node has accepted, as if the client had connected here. ``descriptor``:
@@ -253,7 +253,7 @@ class Listener:
         if self._socket.fileno() < 0:
             connection.close()
         else:
-            self._let_in(connection, address, is_adopted=True)
+            self._let_in(connection, address, host_of(address), is_adopted=True)
 
     def abandon(self) -> None:
         """In a forked child: close the child's copy of the listening socket; the parent goes on to accept."""
@@ -288,32 +288,36 @@ class Listener:
                 continue
             exhausted = False
             self._waits_for_room = connection, address
-            while self._must_wait(address):  # later connections wait in the kernel
+            host = host_of(address)
+            while self._must_wait(host):  # later connections wait in the kernel
                 gevent.sleep(FULL_PAUSE_S)
             self._waits_for_room = None
-            self._let_in(connection, address)
+            self._let_in(connection, address, host)
 
-    def _must_wait(self, address: Any) -> bool:
-        """Whether an accepted connection must wait, because the gate neither has room nor refuses it."""
-        if self._gate is None:
-            return False
-        host = host_of(address)
-        return not self._gate.has_room(host) and not self._gate.refuses(host)
+    def _must_wait(self, host: str) -> bool:
+        """Whether a connection from ``host`` must wait, because the gate neither has room nor refuses it."""
+        gate = self._gate
+        return gate is not None and not gate.has_room(host) and not gate.refuses(host)
 
-    def _let_in(self, connection: Any, address: Any, is_adopted: bool = False) -> None:
+    def _let_in(self, connection: Any, address: Any, host: str, is_adopted: bool = False) -> None:
         """Serve an accepted connection or, if the gate refuses it, close it."""
         if self._is_unix and not is_adopted:
             self._accepted += 1
             address = unix_peer(connection, self._accepted)
         admitted = None
         if self._gate is not None:
-            admitted = self._gate.enter(connection, host_of(address))
+            admitted = self._gate.enter(connection, host)
             if admitted is None:
                 connection.close()
                 return
         inherited = NOTHING if is_adopted else self._inherited
         if type(connection) is LoopSocket:
-            self._serve_at_once(connection, address, admitted, inherited)
+            try:
+                self._serve(connection, address, admitted, inherited)
+            except Exception:  # the loop goes on accepting
+                LOG.exception(
+                    "%s connection from %s ended by a fault of the broker", self.protocol,
+                    format_address(address))
         else:
             greenlet = gevent.spawn(self._serve, connection, address, admitted, inherited)
             greenlet.name = f"{self.protocol} {format_address(address)}"
@@ -357,11 +361,12 @@ class Listener:
             except OSError:  # the greenlet gets the error again, unless it was this peer's alone
                 self._leave_to_greenlet()
                 return
-            if self._must_wait(address):
+            host = host_of(address)
+            if self._must_wait(host):
                 self._waits_for_room = connection, address
                 self._leave_to_greenlet()
                 return
-            self._let_in(connection, address)
+            self._let_in(connection, address, host)
             if gate is not None and gate.pending_count < 2:
                 return  # hardly any more have come; the loop tells at its next poll
 
@@ -388,16 +393,6 @@ class Listener:
                 self._leave(connection, admitted)
         if when_gone is not None:
             when_gone(self._gone, connection, admitted)
-
-    def _serve_at_once(
-        self, connection: Any, address: Any, admitted: AdmittedSocket | None, inherited: int,
-    ) -> None:
-        try:
-            self._serve(connection, address, admitted, inherited)
-        except Exception:  # the loop goes on accepting
-            LOG.exception(
-                "%s connection from %s ended by a fault of the broker", self.protocol,
-                format_address(address))
 
     def _leave(self, connection: Any, admitted: AdmittedSocket | None) -> None:
         if self._gate is not None and admitted is not None:

@@ -1,6 +1,7 @@
 """The server's side of one MQTT client, behind its login, without a socket: octets in by reads as net.stream
 hands them over, and what is sent.
 """
+import gevent
 from gevent import socket
 
 from gomq_py.broker.verbs.access import Access
@@ -13,6 +14,7 @@ from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 from tests.support.exact import fenced
 from tests.support.reads import TakingSocket, UnhurriedWalk
+from tests.support.waiting import wait_until
 
 NOW_MS = 1_700_000_000_000
 
@@ -44,7 +46,8 @@ class MQTTBench:
         connection.slow_walk = UnhurriedWalk(connection.stream, server.hub.slow_turns)
         connection.answers = subscribe.Answers(connection)
         server.hub.clients.register(connection)
-        assert connection._connect(greeting)
+        connection._connect(greeting)
+        wait_until(lambda: connection.lane is not None, sleep=gevent.sleep)
         self.take()
 
     def read(self, octets):

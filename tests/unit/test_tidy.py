@@ -17,7 +17,6 @@ LIMITS = {"lines": 500, "code lines": 45, "attributes": 25, "methods": 40, "comp
 # What is over its limit today. A figure may only fall, and its row falls with it.
 FIGURES = {
     "compiled modules": 65,
-    "methods amqp.server.connection:Connection": 42,
     "methods auth.users:Users": 42,
     "methods broker.queues.queue:Queue": 67,
     "methods broker.topology.vhost:VHost": 53,
@@ -41,7 +40,7 @@ FIGURES = {
     "attributes storage.segments.pool:SegmentPool": 27,
     "attributes storage.segments.segment:Segment": 38,
     "code lines amqp.server.fast_lane:FastLane.process": 64,
-    "lines amqp.server.connection": 552,
+    "lines amqp.server.connection": 537,
     "lines amqp.server.fast_lane": 556,
     "lines amqp.wire.methods": 535,
     "lines auth.users": 611,

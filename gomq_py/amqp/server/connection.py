@@ -24,7 +24,7 @@ from gomq_py.amqp.server.lifecycle import (
     CLOSING, CROSSED, ENDED, FAILED, HANDSHAKE, OF_CHANNEL, OF_CONNECTION, OPEN, OPENED, REOPENED, STOPPED,
     moved,
 )
-from gomq_py.amqp.server.login import DOOR, LOCAL, HandshakeLane, LoginAttempt, update_secret
+from gomq_py.amqp.server.login import DOOR, LOCAL, LoginAttempt, update_secret
 from gomq_py.amqp.server.publish import UNREAD, body_begins, body_ends, publish_later
 from gomq_py.amqp.server.refusals import (
     as_amqp, blamed, check_frame, described_frame, method_on_channel_0,
@@ -43,7 +43,8 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.broker.policies.limits import MAX_CHANNELS
 from gomq_py.broker.signals.events import connection_created
 from gomq_py.broker.verbs.publishing import remembered_route
-from gomq_py.connections.connection import LAST_WORD_TIMEOUT_S, ClientConnection, socket_failed
+from gomq_py.connections.connection import ClientConnection, socket_failed
+from gomq_py.connections.login import LAST_WORD_TIMEOUT_S
 from gomq_py.content.fields import decode_table
 from gomq_py.errors import Refused
 from gomq_py.hub.clients import SHUTDOWN
@@ -74,11 +75,12 @@ class Connection(ClientConnection):
 
     # With a ``__dict__`` where tests replace a method.
     __slots__ = (
-        "local_user", "door", "channels", "login", "client_properties", "capabilities", "default_prefetch",
+        "local_user", "door", "channels", "client_properties", "capabilities", "default_prefetch",
         "takes", "_answering", "_body", "_timers", "_octets_sent", "_checks_to_heartbeat", "__dict__",
     )
 
     log = LOG
+    LoginAttempt = LoginAttempt
     protocol = "AMQP 0-9-1"  # the protocol's name in lists of connections
     goodbye = "connection.close"
 
@@ -89,7 +91,6 @@ class Connection(ClientConnection):
         self.door = DOOR if local_user is None else LOCAL
         self.default_prefetch = server.settings.default_consumer_prefetch
         self.channels = {}
-        self.login = None
         self.client_properties = self.capabilities = NOTHING
         self.takes = False
         # channels that must answer, and be released, before connection.close-ok
@@ -98,22 +99,7 @@ class Connection(ClientConnection):
         self._timers: tuple = ()
         self._octets_sent = self._checks_to_heartbeat = 0
 
-    # begin and login
-
-    def begin(self):
-        """Start reading the socket and the login. On an error, release all acquired resources."""
-        try:
-            self.open_stream()
-            self.login = LoginAttempt(self)
-            self.login.begin()
-            self.stream.begin(HandshakeLane(self.login), self.login, b"", self.over)
-        except BaseException:
-            if self.login is not None:
-                self.login.end()
-            if self.output is not None:
-                self.output.close()
-            self._gone()
-            raise
+    # its login
 
     def let_in(self, user, vhost, handshake, has_rest):
         """Serve the client after its login. ``has_rest``: octets after connection.open have been read."""
@@ -189,6 +175,12 @@ class Connection(ClientConnection):
         """End all channels and delete the connection's exclusive queues, then call ``then()``. Channels in
         ``answering`` still have answers to send, and end afterwards.
         """
+        if not self.channels:  # usually no queues either: nothing for slices
+            try:
+                self.events.on_behalf_of(self, self.vhost.release_owner, self)
+            finally:
+                then()
+            return
         self.lend_nothing()  # messages given back by one channel must not be delivered on another
         channels = list(self.channels.values())
         self.channels.clear()
@@ -438,13 +430,6 @@ class Connection(ClientConnection):
             self.fail(blamed(InternalError("Unexpected error, please report"), method_id))
         elif channel.is_open():
             self._refuse(channel.id, blamed(as_amqp(error), method_id))
-
-    def cut_off(self):
-        """Stop reading and writing, and end an unfinished login, because the hub is closed."""
-        super().cut_off()
-        login, self.login = self.login, None
-        if login is not None:
-            login.end()
 
     def _refuse(self, channel_id, error):
         """Send ``error`` to the client as channel.close or connection.close."""

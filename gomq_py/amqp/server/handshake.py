@@ -14,7 +14,7 @@ frame may have at most ``frame_max_before`` octets, so that an unauthenticated p
 lifecycle.OF_HANDSHAKE is the table of its states and events.
 """
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gomq_py.amqp.server.refusals import check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.server.lifecycle import (
@@ -29,6 +29,7 @@ from gomq_py.amqp.wire.methods import (
     ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk,
     ConnectionTune, ConnectionTuneOk,
 )
+from gomq_py.connections.login import LoginFailed
 from gomq_py.content.fields import decode_table
 from gomq_py.errors import Malformed
 
@@ -39,15 +40,8 @@ LOCALES = b"en_US"
 OPEN_OK_FRAME = method_frame(0, ConnectionOpenOk())
 
 
-class HandshakeError(Exception):
-    """The handshake has failed; the connection must end. The text is for the log.
-
-    ``reply``: octets to send before the end; usually none, as in RabbitMQ.
-    """
-
-    def __init__(self, text, reply=b""):
-        super().__init__(text)
-        self.reply = reply
+class HandshakeError(LoginFailed):
+    """The handshake has failed. ``reply`` is usually empty, as in RabbitMQ."""
 
 
 class Limits(NamedTuple):
@@ -65,9 +59,6 @@ class Send(NamedTuple):
     """A step of the handshake for its caller: send ``octets`` to the client."""
 
     octets: bytes
-
-
-NOTHING_TO_SEND = Send(b"")
 
 
 class Login(NamedTuple):
@@ -142,16 +133,15 @@ class Handshake:
                 if frame is None:
                     return None
                 kind, channel, payload = frame
-                method_class, identity, handler = AWAITED.get(self.state, NOTHING)
-                step = None
+                decode, identity, handler = AWAITED.get(self.state, NOTHING)
+                handle: Any = self._other
+                arguments: tuple = (kind, channel, payload)
                 if kind == FRAME_METHOD and channel == 0 and payload[:4] == identity:
                     try:
-                        method = method_class.decode(payload)
-                    except AMQPError:
+                        handle, arguments = handler, (self, decode(payload))
+                    except (AMQPError, Malformed):
                         pass  # _other() decodes it again, and reports the error
-                    else:
-                        step = handler(self, method)
-                step = step or self._other(kind, channel, payload)
+                step = handle(*arguments)
                 if step is not None:
                     return step
         except AMQPError as error:
@@ -258,7 +248,6 @@ class Handshake:
         self.limits = limits_of(method.channel_max, frame_max, method.heartbeat)
         self._reader.frame_max = frame_max
         moved(self, OF_HANDSHAKE, TUNED)
-        return NOTHING_TO_SEND
 
     def _open(self, method):
         return opening(method.virtual_host)
@@ -297,6 +286,21 @@ def close_frame(error):
     ))
 
 
+def start_ok(payload):
+    """Decode a payload of connection.start-ok. Raises AMQPError, Malformed."""
+    # The clients of a fleet send the same properties. The octets behind them, the password, are not kept.
+    end = 8 + int.from_bytes(payload[4:8], "big")
+    method = ConnectionStartOk.decode(payload[:4] + EMPTY_TABLE + payload[end:])
+    method.client_properties = client_properties_of(payload[4:end])
+    return method
+
+
+@lru_cache(64)
+def client_properties_of(octets):
+    """The table in these octets, a dict that connections share and nobody changes. Raises Malformed."""
+    return decode_table(octets)[0]
+
+
 def plain_credentials(response):
     """Return (username, password) of a SASL PLAIN response: NUL, name, NUL, password (RFC 4616). As in
     RabbitMQ, an authorization identity is refused. Raises HandshakeError.
@@ -329,12 +333,13 @@ def amqplain_credentials(response):
 # few know AMQPLAIN.
 EXTERNAL = "EXTERNAL"
 MECHANISMS = {"AMQPLAIN": amqplain_credentials, "PLAIN": plain_credentials}
-# The method awaited in each state, and its handler.
+EMPTY_TABLE = bytes(4)
+# The decoder of the method awaited in each state, the method's id, and its handler.
 AWAITED = {
-    state: (method, method.ID.to_bytes(4, "big"), handler) for state, method, handler in (
-        (STARTING, ConnectionStartOk, Handshake._start_ok),
-        (TUNING, ConnectionTuneOk, Handshake._tune_ok),
-        (OPENING, ConnectionOpen, Handshake._open),
+    state: (decode, method.ID.to_bytes(4, "big"), handler) for state, method, decode, handler in (
+        (STARTING, ConnectionStartOk, start_ok, Handshake._start_ok),
+        (TUNING, ConnectionTuneOk, ConnectionTuneOk.decode, Handshake._tune_ok),
+        (OPENING, ConnectionOpen, ConnectionOpen.decode, Handshake._open),
     )
 }
 NOTHING = (None, None, None)

@@ -9,6 +9,7 @@ the event loop, when the change that they report is complete.
 import socket
 from collections import deque
 from contextvars import ContextVar
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -69,6 +70,7 @@ class Events(Job):
         self._waiting = deque()
         self._left_out = 0
         self._listeners = []
+        self._note_keys()
 
     @property
     def actor(self):
@@ -79,10 +81,16 @@ class Events(Job):
         Listeners are called even if the event exchange does not exist. The listener must not switch.
         """
         self._listeners.append((listener, keys))
+        self._note_keys()
 
     def unsubscribe(self, listener):
         """Stop calling ``listener``."""
         self._listeners = [one for one in self._listeners if one[0] != listener]
+        self._note_keys()
+
+    def _note_keys(self):
+        self._hears_all = any(keys is None for _, keys in self._listeners)
+        self._heard = frozenset(chain.from_iterable(keys or () for _, keys in self._listeners))
 
     def start(self, vhosts):
         """From this call on, publish events to the event exchange in ``vhosts["/"]``, if it exists."""
@@ -103,7 +111,12 @@ class Events(Job):
 
     def emit_for(self, actor, key, headers_of, *subjects):
         """Emit an event as caused by ``actor``. Other arguments as for emit()."""
-        self.on_behalf_of(actor, self.emit, key, headers_of, *subjects)
+        if self.is_heard(key):
+            self.on_behalf_of(actor, self.emit, key, headers_of, *subjects)
+
+    def is_heard(self, key):
+        """Whether emit() with this ``key`` has an effect: a listener or the exchange takes the event."""
+        return self._hears_all or key in self._heard or self._is_bound()
 
     def emit(self, key, headers_of, *subjects):
         """Report an event with the routing key ``key``. Listeners get the ``subjects``.
@@ -137,7 +150,9 @@ class Events(Job):
         self._scheduler.start(self)
 
     def _is_bound(self):
-        exchange = self._exchange()
+        # three times per login, so without a call of _exchange()
+        vhost = self._vhosts.get("/") if self._vhosts is not None else None
+        exchange = None if vhost is None else vhost.exchanges.get(NAME)
         return exchange is not None and exchange.binding_count > 0
 
     def _exchange(self):

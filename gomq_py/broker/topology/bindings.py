@@ -114,6 +114,8 @@ class Bindings:
         auto-delete exchanges that had no other binding. The destination gets no message from this call on.
         """
         bindings = list(self._to.pop(destination, ()))
+        if not bindings:
+            return
         bindings.reverse()
         sources = {}
 

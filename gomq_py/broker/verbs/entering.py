@@ -35,10 +35,17 @@ def check_credentials(logins, clients, username, password, host, deadline):
 
 
 def check_at_once(logins, clients, username, password, host):
-    """Log a client in if that needs no wait. Returns the User, otherwise None."""
-    if clients.refusing_logins or password is None:
+    """Log a client in if that needs no wait. Returns the User; None if it does, or if the login is refused.
+    """
+    if clients.refusing_logins:
         return None
-    user = logins.login_at_once(username, password, host)
+    if password is None:
+        try:
+            user = logins.login_certified(username, host)
+        except LoginRefused:  # check_credentials() will count and report it
+            return None
+    else:
+        user = logins.login_at_once(username, password, host)
     if user is not None and not clients.is_closing:
         clients.churn.logins_succeeded += 1
     return user

@@ -3,6 +3,7 @@
 The MQTT server calls this; subscriptions go to the vhost's MQTT exchange. Never switches. A durable change is
 in the log when a function returns, and on disk when ``durability.when_safe`` calls back.
 """
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from gomq_py.broker.features.arguments import QUEUE_TYPE
@@ -98,14 +99,23 @@ class Sessions:
             self.end(session)
             session = None
         was_there = session is not None
-        arguments = _arguments((user, of_token), expiry_s, version, kept or {})
+        kept = kept or {}
         if session is not None:
             self.vhost.queue(session.queue.name, session.queue.exclusive_owner)  # raises if closed
-            is_recorded = self.vhost.redefine_queue(session.queue, arguments)
+            is_recorded = self.vhost.redefine_queue(
+                session.queue, _arguments((user, of_token), expiry_s, version, kept))
             if session.queue.limits is not None:
                 session.queue.limits.used()
         else:
-            session = self._begin(client_id, arguments, expiry_s)
+            session = self._new(client_id)
+            try:
+                if expiry_s:
+                    self._create(client_id, _arguments((user, of_token), expiry_s, version, kept))
+                else:
+                    self._check_free(client_id)
+            except BaseException:
+                del self.by_client[client_id]
+                raise
             is_recorded = is_recorded or session.is_durable
         self._set_owner(session, user, of_token)
         if session.is_durable:
@@ -115,7 +125,7 @@ class Sessions:
             is_recorded = self.qos2_records.open() or is_recorded
         if session.is_durable and not session.is_safe:
             is_recorded = True  # written by an earlier connection that ended before the flush
-        session.expiry_s, session.version, session.kept = expiry_s, version, kept or {}
+        session.expiry_s, session.version, session.kept = expiry_s, version, kept
         session.connection = connection
         self.exchange.presence_changed(session)
         self.retained.session_connected(session)
@@ -271,7 +281,7 @@ class Sessions:
         return self.with_identifiers()
 
     def _set_owner(self, session, user, of_token):
-        if session.owner != (user, of_token):
+        if session.user != user or session.of_token != of_token:
             self._uncount(session)
             for topic_filter in session.subscriptions:
                 self.arranged(session, topic_filter, -1)
@@ -307,22 +317,8 @@ class Sessions:
             connection.taken_over()
             self.disconnect(session, connection)
 
-    def _begin(self, client_id, arguments, expiry_s):
-        session = self._new(client_id)
-        try:
-            if expiry_s:
-                self._create(client_id, arguments)
-            else:
-                self._check_free(client_id)
-        except BaseException:
-            del self.by_client[client_id]
-            raise
-        return session
-
     def _new(self, client_id):
-        from gomq_py.mqtt.model.session import Session  # most brokers have none
-
-        session = self.by_client[client_id] = Session(self, client_id)
+        session = self.by_client[client_id] = _session_class()(self, client_id)
         return session
 
     def _create(self, client_id, arguments, owner=None):
@@ -356,6 +352,13 @@ class Sessions:
         self.wills.session_ended(session.client_id)
         if connection is not None:
             connection.session_ended(reason)
+
+
+@lru_cache(1)
+def _session_class():
+    from gomq_py.mqtt.model.session import Session  # most brokers have none
+
+    return Session
 
 
 def _arguments(owner, expiry_s, version, kept):

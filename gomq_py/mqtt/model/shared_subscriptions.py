@@ -202,7 +202,8 @@ class SharedSubscriptions:
 
     def of(self, session):
         """A list of the SharedSubscriptions of which a session is a member."""
-        return [self.by_filter[topic_filter] for topic_filter in self._of.get(session, ())]
+        filters = self._of.get(session)
+        return [self.by_filter[topic_filter] for topic_filter in filters] if filters else []
 
     def renew(self, share):
         """Replace a SharedSubscription by a new one, and return the new one."""

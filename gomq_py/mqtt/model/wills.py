@@ -97,6 +97,11 @@ class Wills:
         """How many wills may still be published."""
         return self.kept.index.count
 
+    @property
+    def is_started(self):
+        """Whether start() has nothing more to do."""
+        return self._publish is not None and not self._recovered
+
     def start(self, publish, grace_ms):
         """Start publishing wills. Clients connected when the broker ended have ``grace_ms`` to come back."""
         self._grace_ms = grace_ms
@@ -117,7 +122,9 @@ class Wills:
         """Keep the Will (or None) of a User who has connected, in place of an earlier will. Returns whether
         the will is kept; it is on disk after the next flush.
         """
-        self._forget(client_id)
+        kept = self.kept
+        if will is not None or kept.index.count or kept.closed or self._missed:
+            self._forget(client_id)
         if will is None:
             return True
         self._users[client_id] = user
@@ -327,7 +334,9 @@ class Wills:
 
     def _unpublished(self, client_id):
         """The kept will of a client; None without one, or if published but not marked so."""
-        return None if client_id in self._unnoted else self._get(client_id)
+        if not self.kept.index.count or client_id in self._unnoted:
+            return None
+        return self._get(client_id)
 
     def _put(self, will):
         message = _message_of(will)

@@ -164,7 +164,7 @@ class BrokerTopics:
 
 def wants(session):
     """Whether a session has a filter for ``$SYS`` topics."""
-    return any(is_of_broker(one) for one in session.subscriptions)
+    return bool(session.subscriptions) and any(is_of_broker(one) for one in session.subscriptions)
 
 
 def is_of_broker(topic_filter):

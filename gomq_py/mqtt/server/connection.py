@@ -3,19 +3,17 @@
     socket > net.Stream > FastLane > Connection.packet() > HANDLERS
     output < answers, deliveries
 
-Only this module of the MQTT server turns errors into packets. One greenlet logs the client in and attaches
-the session, another ends the connection; code in between runs in the hub and must not switch. Each wait for
-the peer has a time limit.
+Only this module of the MQTT server turns errors into packets. Greenlets send only a connection's last
+packets; all other code here runs in the hub and must not switch. Each wait for the peer has a time limit.
 """
 from functools import partial
-from typing import Any, NamedTuple
-
-from gevent.event import AsyncResult
+from typing import NamedTuple
 
 from gomq_py.broker.signals import events, tracing
 from gomq_py.broker.verbs import publishing
 from gomq_py.broker.verbs.caller import Caller
-from gomq_py.connections.connection import LAST_WORD_TIMEOUT_S, ClientConnection, socket_failed
+from gomq_py.connections.connection import ClientConnection, socket_failed
+from gomq_py.connections.login import LAST_WORD_TIMEOUT_S
 from gomq_py.errors import Refused, ResourceLocked
 from gomq_py.hub.turns import SlowWalk
 from gomq_py.mqtt.model import administration
@@ -68,10 +66,11 @@ class Connection(ClientConnection):
     __slots__ = (
         "caller", "session", "sessions", "outbound", "answers", "version", "receive_maximum",
         "maximum_packet_size", "topic_alias_maximum", "client_id", "is_bridge", "is_leaving", "leave_code",
-        "_inbound", "_inbound_maximum", "_expiry_s", "_is_connected", "_until_safe",
+        "_inbound", "_inbound_maximum", "_expiry_s", "_is_connected",
     )
 
     log = LOG
+    LoginAttempt = LoginAttempt
     door = DOOR
     goodbye = "DISCONNECT"
 
@@ -89,42 +88,26 @@ class Connection(ClientConnection):
         self._inbound = self._expiry_s = None
         self._inbound_maximum = 0
         self._is_connected = False
-        self._until_safe: Any = None  # the event that begin() waits for
 
     # its life
 
-    def begin(self):
-        """Log the client in and attach its session. Returns whether the client is served; the end is then
-        reported through when_gone(). May switch.
-        """
-        login = LoginAttempt(self).run()
-        if login is None or self.hub.is_closed:
-            return False
-        greeting = Greeting(login.connect, self.server.settings)
+    def let_in(self, user, vhost, connect, mechanism):
+        """Serve the client after its login. CONNACK is sent when the session is on disk."""
+        greeting = Greeting(connect, self.server.settings)
         self.client_id = greeting.client_id
         self.version = greeting.version
         self.receive_maximum = greeting.receive_maximum
         self.maximum_packet_size = greeting.maximum_packet_size
         self.topic_alias_maximum = greeting.topic_alias_maximum
         self.is_bridge = greeting.is_bridge
-        self.open_stream()
+        self.login = None
         self.output.on_overflow = partial(self.abort, "the client does not read its answers")
         self.slow_walk = SlowWalk(self.stream, self.hub.slow_turns)
         self.answers = subscribe.Answers(self)
-        access = self.server.access_of(login.user, login.vhost, self.client_id)
-        self.enter(login.user, login.vhost, access, ShownLimits(greeting.keep_alive_s), login.mechanism)
-        self.caller = Caller(access, self.vhost, self, self.name, 0)
-        rest = login.rest
-        del login  # which holds the password
-        is_served = False
-        try:
-            is_served = self._connect(greeting)
-            if is_served:
-                self.stream.begin(self.lane, self, rest, self.over)
-        finally:
-            if not is_served:
-                self._take_leave()
-        return is_served
+        access = self.server.access_of(user, vhost, self.client_id)
+        self.enter(user, vhost, access, ShownLimits(greeting.keep_alive_s), mechanism)
+        self.caller = Caller(access, vhost, self, self.name, 0)
+        self._connect(greeting)
 
     @property
     def is_open(self):
@@ -159,39 +142,27 @@ class Connection(ClientConnection):
         return (0, 0) if self.outbound is None else self.outbound.unkept()
 
     def _has_left(self):
-        """Leave the session, in the hub. Returns False: a greenlet must still send the last packet."""
         try:
             self._leave_session()
         except Exception:
             LOG.exception("connection %s: fault while leaving its session", self.name)
-        return False
-
-    def _finish(self):
-        self.hub.slow_turns.has_time()  # so that the time of the end counts
-        self.why = self.why or self.how_it_broke()
-        try:
-            self._take_leave()
-        except Exception:
-            LOG.exception("connection %s: fault while ending it", self.name)
-        finally:
-            self._gone()
-
-    def _take_leave(self):
-        """Send the last packet; once it has left, the socket lingers (hub.lingering). May switch."""
-        if self.finish():
-            self.hub.lingering.end(self.socket)
+        return not self.output.pending_octets() and self.stream.error is None
 
     def _say_last_word(self):
+        if self.login is not None:
+            return self.login.say_last_word()
+        self.why = self.why or self.how_it_broke()
         self.stream.end()
         self._leave_session()
         return self.output.wait_drained(LAST_WORD_TIMEOUT_S) and self._has_taken_leave
 
     def _connect(self, greeting):
-        """Attach the session; send CONNACK once it is on disk. Returns False if refused. May switch."""
+        """Attach the session; send CONNACK, or refuse the client, once the session is on disk."""
         self.sessions = self.vhost.extras[EXTRA]
         settings = self.server.settings
-        if not self._takes_connack(greeting) or not will.check(self, greeting.will):
-            return False
+        if self.maximum_packet_size and not self._takes_connack(greeting) or (
+                greeting.will is not None and not will.check(self, greeting.will)):
+            return
         try:
             self._check_owner(settings.mqtt_client_id_validation == "owner")
             session, was_there, is_recorded = self.events.on_behalf_of(
@@ -201,43 +172,65 @@ class Connection(ClientConnection):
                 self.user.of_token, settings.mqtt_max_sessions_per_user)
         except Refused as error:
             self.refuse(session_code(error, self.version), error.text)
-            return False
+            return
         self.session = session
         session.may_get, session.may_get_all = partial(subscribe.may, self), partial(subscribe.may_all, self)
         session.interests.rights_changed()
         self.outbound = Outbound(self)
         self.outbound.start()
         if not will.begin(self, greeting.will):
-            return False
+            return
         if is_recorded or greeting.will is not None:
-            try:
-                self._wait_until_safe(greeting.will is not None)
-                session.is_safe = session.is_safe or self.state == OPEN
-            except Exception as error:
+            hold = self.stream.pause_reading("its session to be on disk")
+            wills = self.sessions.wills.kept
+            self.durability.when_safe(
+                partial(self._on_disk, greeting, was_there, hold),
+                lambda: greeting.will is not None and wills.failed)
+        elif self.state == OPEN:
+            self._connected(greeting, was_there)
+
+    def _on_disk(self, greeting, was_there, hold, error):
+        """Send CONNACK, because the session, and the will, is on disk; with an ``error``, refuse the client.
+        """
+        try:
+            if self.state != OPEN:
+                return  # it has ended meanwhile
+            if error is not None:
                 self.refuse(session_code(error, self.version), f"the session is not kept: {error}")
-        if self.state != OPEN:
-            return False
+                return
+            self.session.is_safe = True
+            self._connected(greeting, was_there)
+        except Exception:
+            LOG.exception("connection %s: fault while attaching its session", self.name)
+            self.fail(MQTTError("a fault of the broker"))
+        finally:
+            hold.release()
+
+    def _connected(self, greeting, was_there):
+        """Send CONNACK, and serve the client from now on."""
         self._is_connected = True
         self._inbound_maximum = greeting.inbound_maximum
         self.lane = FastLane(
-            self, self.hub.buffers, self.scheduler, self.server.lane_parts(self.version),
+            self, self.stream.buffers, self.scheduler, self.server.lane_parts(self.version),
             greeting.packet_limits)
         self.watch()
         self._choose_lanes()
+        protocol = self.protocol
         LOG.info(
             "connection %s: user '%s' opened vhost '%s' as %r (%s)", self.name, self.user.name,
-            self.vhost.name, self.client_id[:256], self.protocol,
+            self.vhost.name, self.client_id[:256], protocol,
         )
-        self.events.emit_for(self, "connection.created", events.connection_created, self, self.protocol)
+        self.events.emit_for(self, "connection.created", events.connection_created, self, protocol)
+        self.stream.go_on_with(self.lane, self)
         self.output.write(greeting.connack(was_there))
         self.outbound.begin()
-        self.server.broker_topics.connected(session)
-        return True
+        self.server.broker_topics.connected(self.session)
 
     def _takes_connack(self, greeting):
-        """Whether the client accepts a packet as large as its CONNACK; if not, closes the connection."""
+        """Whether a client with a ``maximum_packet_size`` accepts its CONNACK; if not, closes the connection.
+        """
         most = self.maximum_packet_size
-        if not most or fitting(greeting.connack(False), most):
+        if fitting(greeting.connack(False), most):
             return True
         self._close(f"it takes packets of {most} octets, its CONNACK has more", b"")
         return False
@@ -253,20 +246,6 @@ class Connection(ClientConnection):
         if is_locked:
             raise ResourceLocked(
                 f"the session of {self.client_id[:256]!r} is another user's (mqtt client_id_validation)")
-
-    def _wait_until_safe(self, has_will):
-        """Wait until the session, and the will if ``has_will``, is on disk or the connection ends. Raises the
-        disk's error, but not that of a queue's files. May switch.
-        """
-        wills = self.sessions.wills.kept
-        result = self._until_safe = AsyncResult()
-        self.durability.when_safe(
-            lambda error: result.set(None) if error is None else result.set_exception(error),
-            lambda: has_will and wills.failed)
-        try:
-            result.get()
-        finally:
-            self._until_safe = None
 
     def _leave_session(self):
         """Detach the session, which ends if it has no expiry. A second call changes nothing."""
@@ -316,6 +295,9 @@ class Connection(ClientConnection):
         if self.state == GONE:
             return
         self.state = GONE
+        if self.user is None:  # before its login
+            self.cut_off()
+            return
         if self.lane is not None:
             self.lane.close()
             self.vhost.totals.add_channel(self.lane)
@@ -420,8 +402,6 @@ class Connection(ClientConnection):
         if self.state == OPEN:
             self.state = CLOSING
             self.stream.stop()
-            if self._until_safe is not None:
-                self._until_safe.set(None)
 
     # signals
 

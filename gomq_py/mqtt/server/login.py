@@ -1,41 +1,32 @@
 """Login: reads CONNECT and decides whether the client may enter.
 
-Runs in the connection's greenlet. Refusals are written directly to the socket, because there is no other
-output yet. A client has ``mqtt_login_timeout`` to log in; until its login one small packet is kept.
-broker.verbs.entering decides; then the connection begins the session and sends CONNACK.
+A client has ``mqtt_login_timeout`` to log in; until its login one small packet is kept. broker.verbs.entering
+decides; then the connection begins the session and sends CONNACK.
 """
 import os
 from base64 import urlsafe_b64encode
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-import gevent
-from gevent import Timeout
-
-from gomq_py.auth.certificates import certified_name
 from gomq_py.auth.errors import LoginRefused
-from gomq_py.auth.login_deadline import LoginDeadline
 from gomq_py.broker.names import NAME_OCTETS_MAX
 from gomq_py.broker.verbs.entering import enter
-from gomq_py.connections.login import ClientLogin
+from gomq_py.connections.login import ClientLogin, LoginFailed
 from gomq_py.errors import AccessRefused, Refused
 from gomq_py.mqtt.model.session_kind import PREFIX
 from gomq_py.mqtt.model.sessions import NEVER
 from gomq_py.mqtt.server.flows import TOPIC_ALIASES
 from gomq_py.mqtt.server.refusals import client_id_code, connack_code
 from gomq_py.mqtt.wire import reason_codes
-from gomq_py.mqtt.wire.codec import decode_fixed_header, decode_packet, fitting, last_packet
+from gomq_py.mqtt.wire.codec import decode_body, decode_fixed_header, fitting, last_packet
 from gomq_py.mqtt.wire.constants import (
-    CLIENT, IDENTIFIER_MAX, MQTT_5, NO_VERSION, VARIABLE_MAX, VERSION_NAMES, PacketLimits,
+    CLIENT, DEFAULT_LIMITS, IDENTIFIER_MAX, MQTT_5, NO_VERSION, VARIABLE_MAX, VERSION_NAMES, PacketLimits,
 )
 from gomq_py.mqtt.wire.errors import MQTTError
 from gomq_py.mqtt.wire.packets import ConnackPacket
-from gomq_py.observability.log import logger
 
-LOG = logger("mqtt")
 # Name of this door in admission, limits and lists of connections.
 DOOR = "mqtt"
-READ_OCTETS = 16 * 1024
 # Octets of a client id: with its prefix it is the name of a queue.
 CLIENT_ID_OCTETS_MAX = NAME_OCTETS_MAX - len(PREFIX)
 # Global parameters that map ports, and user names from certificates, to vhosts.
@@ -48,110 +39,110 @@ PACKET_MAX = VARIABLE_MAX  # the largest value of the setting: no limit
 RECEIVE_MAXIMUM = 65_535  # §3.1.2.11.3: the default of a client that sends no value
 
 
-class LoginEnd(Exception):
-    """Ends a login that failed. ``reply``: octets to send before the close; the text goes into the log."""
-
-    def __init__(self, text, reply=b""):
-        super().__init__(text)
-        self.reply = reply
-
-
-class Login(NamedTuple):
-    """The result of a login: ``connect`` is the packet, ``rest`` the octets received behind it.
-    ``mechanism``: SASL name of the client's authentication.
+class Credentials(NamedTuple):
+    """A CONNECT whose credentials are checked: of ``user_name``, for ``vhost_name``. ``password``: octets, or
+    None if a certificate or nothing takes its place.
     """
 
-    user: Any
-    vhost: Any
     connect: Any
-    rest: bytes
-    mechanism: str
+    user_name: str
+    vhost_name: str
+    password: bytes | None
 
 
 class LoginAttempt(ClientLogin):
-    """Handles the login of one client."""
+    """Handles the login of one client. Success calls ``connection.let_in(user, vhost, connect, mechanism)``,
+    and passes the unused octets to the connection's FastLane.
+    """
 
-    __slots__ = ("_socket", "_most_octets", "_deadline", "_certified_name", "_octets")
+    __slots__ = ("_most_octets", "_octets", "_certified_name")
 
     def __init__(self, connection):
         settings = connection.server.settings
         super().__init__(connection, settings.mqtt_login_timeout)
-        self._socket = connection.socket
         self._most_octets = min(settings.mqtt_max_octets_before_login, settings.mqtt_max_packet_size)
-        self._deadline = LoginDeadline(self.timeout_s, LoginEnd(f"no login within {self.timeout_s} s"))
-        self._certified_name = certified_name(self._socket, settings)
-        self._octets = bytearray()
+        self._octets: bytes | bytearray = b""  # of a CONNECT that has only partly arrived
+        self._certified_name = self.certified_name()
 
-    def run(self):
-        """The Login, or None if the client was refused and the reason logged. May switch."""
-        name, host = self.connection.name, self.connection.peer_host
+    def process(self, start, end, now_ms):
+        """Handle the octets ``input[start:end]``. Returns the offset behind the used octets. Raises
+        LoginFailed.
+        """
+        connection = self.connection
+        connection.scheduler.begin(now_ms)
+        octets = connection.stream.buffers.input_view[start:end]
+        if self._octets:
+            self._octets += octets
+            octets = self._octets
         try:
-            with self._deadline:
-                connect = self._read_connect()
-                return self._log_in(connect)
-        except LoginEnd as end:
-            self.server.strangers.warning(
-                ("refused", host), "connection %s refused: %s", name, str(end)[:LOGGED_MAX])
-            self._try_to_send(end.reply)
-        except OSError as error:
-            self.server.strangers.info(
-                ("lost", host), "connection %s lost before it logged in: %s", name, error.strerror or error)
-        return None
-
-    def _read_connect(self):
-        """Read the CONNECT; octets behind it stay in ``_octets``. Raises LoginEnd, OSError. May switch."""
-        limits = PacketLimits(packet_octets=self._most_octets)
-        try:
-            while True:
-                head = decode_fixed_header(self._octets, 0, len(self._octets), NO_VERSION, CLIENT, limits)
-                if head is not None and head[2] <= len(self._octets):
-                    packet = decode_packet(bytes(self._octets[:head[2]]), NO_VERSION, CLIENT, limits)
-                    del self._octets[:head[2]]
-                    return packet
-                data = self._socket.recv(READ_OCTETS)
-                if not data:
-                    raise LoginEnd("the peer closed the socket before CONNECT")
-                self._octets += data
+            connect, used = self._read_connect(octets)
         except MQTTError as error:
-            raise LoginEnd(str(error), last_packet(error, NO_VERSION, connected=False)) from error
+            raise LoginFailed(str(error), last_packet(error, NO_VERSION, connected=False)) from error
+        if connect is None:
+            self._octets = self._octets or bytearray(octets)
+            return end
+        self.end()
+        end_of_connect = end - len(octets) + used
+        self._octets = b""
+        self._log_in(connect)
+        if end_of_connect < end and connection.lane is not None and not connection.stream.paused:
+            return connection.lane.process(end_of_connect, end, now_ms)
+        return end_of_connect
+
+    def finish(self):
+        """End the read: work that the login has caused has its turn."""
+        self.connection.scheduler.finish()
+
+    def _read_connect(self, octets):
+        """Return (CONNECT, its length); (None, 0) if octets are missing. Raises MQTTError."""
+        limits = _packet_limits(self._most_octets, DEFAULT_LIMITS.payload_octets)
+        head = decode_fixed_header(octets, 0, len(octets), NO_VERSION, CLIENT, limits)
+        if head is None or head[2] > len(octets):
+            return None, 0
+        return decode_body(bytes(octets[:head[2]]), head, NO_VERSION, CLIENT, limits), head[2]
 
     def _log_in(self, connect):
-        """Authenticate the client, find its vhost; return a Login. Raises LoginEnd, OSError. May switch."""
+        """Check the client's credentials: at once, or in a greenlet. Raises LoginFailed."""
         if "authentication_method" in connect.properties:
             refusal = _connack(connect, reason_codes.BAD_AUTHENTICATION_METHOD)
-            raise LoginEnd("CONNECT with an authentication method", refusal)
+            raise LoginFailed("CONNECT with an authentication method", refusal)
         try:
             vhost_name, user_name = self._named(connect)
-            user = self._checked(connect, user_name)
-            vhost = enter(
-                self.broker, self.clients, user, vhost_name, DOOR, self.server.settings.mqtt_max_connections)
-        except LoginRefused as error:
-            raise LoginEnd(str(error), _connack(connect, connack_code(error, connect.version))) from error
         except Refused as error:
-            raise LoginEnd(error.text, _connack(connect, connack_code(error, connect.version))) from error
+            raise _refused(connect, error, error.text) from error
+        password = None if connect.user_name is None else connect.password or b""
+        login = Credentials(connect, user_name, vhost_name, password)
+        user = self.checked_at_once(user_name, password)
+        if user is None:
+            self.check_later(login)
+        else:
+            self._checked(user, login, 0.0)
+
+    def _check(self, login, deadline):
+        """Check the credentials; returns the User. Raises LoginFailed. May switch."""
+        try:
+            return self.checked(
+                login.user_name, login.password, deadline, VERSION_NAMES[login.connect.version])
+        except LoginRefused as error:
+            raise _refused(login.connect, error, str(error)) from error
+
+    def _checked(self, user, login, _left_s):
+        """Admit the User to the vhost. Raises LoginFailed."""
+        connect = login.connect
+        self.tell("success", login.user_name, VERSION_NAMES[connect.version])
+        try:
+            vhost = enter(
+                self.broker, self.clients, user, login.vhost_name, DOOR,
+                self.server.settings.mqtt_max_connections)
+        except Refused as error:
+            raise _refused(connect, error, error.text) from error
         fault = client_id_fault(connect.client_identifier, user.name, self.server.settings)
         if fault:
-            raise LoginEnd(fault, _connack(connect, client_id_code(connect.version)))
-        if self.clients.is_closing:  # since the password was checked, which may switch
-            raise LoginEnd("the broker stops")
+            raise LoginFailed(fault, _connack(connect, client_id_code(connect.version)))
+        if self.clients.is_closing or self.connection.hub.is_closed:
+            raise LoginFailed("the broker stops")
         nameless = "EXTERNAL" if self._certified_name else "ANONYMOUS"
-        mechanism = nameless if connect.user_name is None else "PLAIN"
-        return Login(user, vhost, connect, bytes(self._octets), mechanism)
-
-    def _checked(self, connect, user_name):
-        """The User, after the password check; emits a login event. Raises LoginRefused. May switch."""
-        protocol = VERSION_NAMES[connect.version]
-        # None: a certificate, or nothing, takes the password's place
-        password = None if connect.user_name is None else connect.password or b""
-        # set no earlier: an address whose clients send no CONNECT is slow
-        admitted = self.connection.admitted
-        admitted.end_login = partial(gevent.kill, gevent.getcurrent())
-        try:
-            user = self.checked(user_name, password, self._deadline, protocol)
-        finally:
-            admitted.end_login = None
-        self.tell("success", user_name, protocol)
-        return user
+        self.connection.let_in(user, vhost, connect, nameless if connect.user_name is None else "PLAIN")
 
     def _named(self, connect):
         """Return (vhost name, user name) from CONNECT's VHOST:USER or USER, or certificate. Raises
@@ -169,16 +160,15 @@ class LoginAttempt(ClientLogin):
         """The vhost for a client that names no vhost: by certificate, else by port, else the default."""
         # RabbitMQ's global parameters map certificates and ports; their values may be invalid.
         vhost_name = self.server.settings.mqtt_default_vhost
-        keys = {PORTS_TO_VHOSTS: self._port(), CERTIFICATES_TO_VHOSTS: self._certified_name}
-        for parameter, key in keys.items():
+        for parameter, key_of in _MAPPINGS:
             found = self.broker.parameters.global_.get(parameter)
-            if isinstance(found, dict) and isinstance(found.get(key), str):
+            if isinstance(found, dict) and isinstance(found.get(key := key_of(self)), str):
                 vhost_name = found[key]
         return vhost_name
 
     def _port(self):
         """The local port of the connection as text; "" for a unix socket."""
-        address = self._socket.getsockname()
+        address = self.connection.socket.getsockname()
         return str(address[1]) if isinstance(address, tuple) else ""
 
     def _anonymous(self):
@@ -190,20 +180,22 @@ class LoginAttempt(ClientLogin):
             raise AccessRefused(f"CONNECT without a user name, and anonymous_user '{name}' does not exist")
         return name
 
-    def _try_to_send(self, octets):
-        """Send a refusal, if the client still reads, then read its further octets. May switch."""
-        # Unread octets would make the close a reset.
-        if not octets:
-            return
-        try:
-            sent = False
-            with Timeout(self.timeout_s, False):
-                self._socket.sendall(octets)
-                sent = True
-            if sent:
-                self.server.hub.lingering.end(self._socket)
-        except OSError as error:
-            LOG.debug("connection %s: the refusal could not be sent: %s", self.connection.name, error)
+    def _refusal(self, error):
+        """Log why the login failed, and return the octets to send. ``error``: a LoginFailed, an OSError, or
+        None if the client closed the socket.
+        """
+        name, host, strangers = self.connection.name, self.connection.peer_host, self.server.strangers
+        if isinstance(error, OSError):
+            strangers.info(
+                ("lost", host), "connection %s lost before it logged in: %s", name, error.strerror or error)
+            return b""
+        error = error or LoginFailed("the peer closed the socket before CONNECT")
+        strangers.warning(("refused", host), "connection %s refused: %s", name, str(error)[:LOGGED_MAX])
+        return error.reply
+
+
+_MAPPINGS = (
+    (PORTS_TO_VHOSTS, LoginAttempt._port), (CERTIFICATES_TO_VHOSTS, lambda login: login._certified_name))
 
 
 def client_id_fault(client_id, user_name, settings):
@@ -213,6 +205,10 @@ def client_id_fault(client_id, user_name, settings):
     if settings.mqtt_client_id_validation == "username" and client_id != user_name:
         return f"the client id of user '{user_name}' must be its name (mqtt client_id_validation)"
     return ""
+
+
+def _refused(connect, error, text):
+    return LoginFailed(text, _connack(connect, connack_code(error, connect.version)))
 
 
 def _connack(connect, code):
@@ -268,10 +264,14 @@ class Greeting:
         return most_s
 
     def connack(self, session_present):
-        packet = ConnackPacket(session_present=session_present, properties=self._properties)
-        return packet.encode(self.version)
+        return _accepting(self.version, session_present, *self._properties.items())
 
 
-@lru_cache(maxsize=1)
+@lru_cache(64)
+def _accepting(version, session_present, *properties):
+    return ConnackPacket(session_present=session_present, properties=dict(properties)).encode(version)
+
+
+@lru_cache(maxsize=2)
 def _packet_limits(most_octets, payload_octets):
     return PacketLimits(packet_octets=most_octets, payload_octets=payload_octets)

@@ -70,11 +70,12 @@ class MQTTServer:
         settings, sessions = self.settings, vhost.extras[EXTRA]
         sessions.retained.max_messages = settings.mqtt_max_retained_messages
         sessions.retained.max_octets = settings.mqtt_max_retained_octets
-        sessions.wills.start(partial(will.publish, self, vhost), settings.mqtt_will_grace * 1000)
+        if not sessions.wills.is_started:
+            sessions.wills.start(partial(will.publish, self, vhost), settings.mqtt_will_grace * 1000)
 
     def handle(self, socket, address):
-        """Log a client in, and serve it from then on without a greenlet. Returns a function that registers a
-        callback for the connection's end; None if the caller must close the socket. May switch.
+        """Serve a client on an accepted socket. Returns a function ``when_gone(callback)``, whose callback is
+        called at the connection's end; or None if the client is refused and the caller must close the socket.
         """
         if self.hub.clients.is_closing:
             return None
@@ -82,10 +83,5 @@ class MQTTServer:
         if admitted is None:
             return None
         connection = Connection(self, socket, address, admitted)
-        is_served = False
-        try:
-            is_served = connection.begin()
-        finally:
-            if not is_served:
-                self.gate.leave(admitted)
-        return connection.when_gone if is_served else None
+        connection.begin()
+        return connection.when_gone

@@ -23,8 +23,8 @@ _DELAY, _EXPIRY, _FORMAT = "will_delay_interval", "message_expiry_interval", "pa
 
 
 def check(connection, will):
-    """Check a CONNECT's will (or None). If it is invalid, refuse the client and return False."""
-    fault = None if will is None else _fault_of(will, connection.server.settings.max_message_size)
+    """Check a CONNECT's will. If it is invalid, refuse the client and return False."""
+    fault = _fault_of(will, connection.server.settings.max_message_size)
     if fault is not None:
         code, text = fault
         connection.refuse(code if connection.version >= MQTT_5 else UNAVAILABLE_3, f"its will has {text}")

@@ -65,6 +65,13 @@ def decode_packet(octets, version, sender, limits=DEFAULT_LIMITS):
     head = decode_fixed_header(octets, 0, len(octets), version, sender, limits)
     if head is None or head[2] != len(octets):
         raise MalformedPacket(f"{len(octets)} octets that are not one packet")
+    return decode_body(octets, head, version, sender, limits)
+
+
+def decode_body(octets, head, version, sender, limits=DEFAULT_LIMITS):
+    """The packet that ``octets`` (bytes) hold from end to end. ``head``: the result of decode_fixed_header().
+    Raises an MQTTError.
+    """
     kind, start, end = head
     packet = kind.__new__(kind)
     reader = Reader(octets, start, end, kind.NAME, version)
@@ -73,8 +80,8 @@ def decode_packet(octets, version, sender, limits=DEFAULT_LIMITS):
         error = reader.fault(f"{end - reader.at} octets too many at its end")
         error.version = reader.version
         raise error
-    needed = 1 + len(variable_byte_integer(end - start))
-    if kind is ConnectPacket and packet.version >= MQTT_5 and start > needed:  # unknown before
+    if kind is ConnectPacket and packet.version >= MQTT_5 and start > 1 + len(
+            variable_byte_integer(end - start)):  # the version was unknown before
         error = reader.fault("its remaining length has more octets than it needs")
         error.version = MQTT_5
         raise error

@@ -35,18 +35,30 @@ class Reader:
         """A new MalformedPacket with this text, for the caller to raise."""
         return MalformedPacket(f"{self.packet}: {text}")
 
+    # A CONNECT has a dozen fields, so the usual kinds of field take one call each.
     def take(self, count: int, what: str) -> bytes:
         start = self.at
         if count > self.end - start:
-            raise self.fault(f"{what} takes {count} octets of which {self.end - start} are there")
+            raise self._missing(count, what)
         self.at = start + count
         return self.octets[start:start + count]
 
+    def _missing(self, count: int, what: str) -> MalformedPacket:
+        return self.fault(f"{what} takes {count} octets of which {self.end - self.at} are there")
+
     def byte(self, what: str) -> int:
-        return self.take(1, what)[0]
+        at = self.at
+        if at >= self.end:
+            raise self._missing(1, what)
+        self.at = at + 1
+        return self.octets[at]
 
     def two_byte_integer(self, what: str) -> int:
-        return _TWO.unpack(self.take(2, what))[0]
+        at = self.at
+        if at + 2 > self.end:
+            raise self._missing(2, what)
+        self.at = at + 2
+        return self.octets[at] << 8 | self.octets[at + 1]
 
     def four_byte_integer(self, what: str) -> int:
         return _FOUR.unpack(self.take(4, what))[0]
@@ -68,7 +80,7 @@ class Reader:
 
     def utf8_string(self, what: str) -> str:
         """A UTF-8 Encoded String: well-formed, no surrogates [MQTT-1.5.4-1], no U+0000 [MQTT-1.5.4-2]."""
-        octets = self.take(self.two_byte_integer(what), what)
+        octets = self.binary_data(what)
         try:
             text = octets.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -78,7 +90,15 @@ class Reader:
         return text
 
     def binary_data(self, what: str) -> bytes:
-        return bytes(self.take(self.two_byte_integer(what), what))
+        at, octets = self.at + 2, self.octets
+        if at > self.end:
+            raise self._missing(2, what)
+        end = at + (octets[at - 2] << 8 | octets[at - 1])
+        self.at = at
+        if end > self.end:
+            raise self._missing(end - at, what)
+        self.at = end
+        return bytes(octets[at:end])
 
     def utf8_string_pair(self, what: str) -> tuple[str, str]:
         """A UTF-8 String Pair, as (name, value)."""

@@ -25,22 +25,22 @@ ADDRESS = "10.0.0.7", 50_000
 class Connection(ClientConnection):
     """One whose last word is not taken."""
 
-    __slots__ = ("is_left", "log")
+    __slots__ = ("is_left", "log", "told")
 
     door = "amqp"
 
     def __init__(self, log, is_left):
         turns = SimpleNamespace(call=lambda function: function())
-        strangers = SimpleNamespace(info=lambda key, *_: log.append(key))
         server = SimpleNamespace(
-            hub=SimpleNamespace(is_closed=False, slow_turns=turns, scheduler=None), strangers=strangers,
+            hub=SimpleNamespace(is_closed=False, slow_turns=turns, scheduler=None),
             broker=SimpleNamespace(durability=None, events=None),
             gate=SimpleNamespace(leave=lambda _admitted: log.append("given back")))
         socket = SimpleNamespace(getsockname=lambda: ("10.0.0.1", 5672))
         super().__init__(server, socket, ADDRESS, None)
         self.output = SimpleNamespace(close=lambda: None)
         self.is_left = is_left
-        self.log = log
+        self.told = log
+        self.log = SimpleNamespace(exception=lambda text, *values: log.append(text % values))
 
     def _has_left(self):
         return self.is_left
@@ -49,11 +49,11 @@ class Connection(ClientConnection):
         raise ConnectionResetError(104, "Connection reset by peer")
 
     def _end(self):
-        self.log.append("ended")
+        self.told.append("ended")
 
 
 @pytest.mark.parametrize("is_left", [True, False])
-def test_an_end_is_told_by_the_clients_host_and_all_is_given_back_once(is_left):
+def test_a_fault_at_an_end_is_logged_and_all_is_given_back_once(is_left):
     log: list = []
     connection = Connection(log, is_left)
     connection.when_gone(lambda: log.append("gone"))
@@ -62,7 +62,7 @@ def test_an_end_is_told_by_the_clients_host_and_all_is_given_back_once(is_left):
     assert log == []
     wait_until(lambda: "gone" in log, sleep=gevent.sleep)
 
-    assert log == ["ended", ("lost", "10.0.0.7"), "given back", "gone"]
+    assert log == ["ended", f"connection {connection.name}: fault while ending it", "given back", "gone"]
 
 
 def test_nothing_is_written_to_the_next_client_of_a_descriptor_after_a_fault_at_the_end(monkeypatch):

@@ -37,8 +37,7 @@ def no_login(monkeypatch):
 
 def no_reading(monkeypatch):
     def begin(login):
-        lane = connection_module.HandshakeLane(login)
-        login.connection.stream.begin(lane, login, b"", login.connection.over)
+        login.connection.stream.begin(login, login, b"", login.connection.over)
         fails()
 
     monkeypatch.setattr(connection_module.LoginAttempt, "begin", begin)

@@ -2,7 +2,7 @@
 import pytest
 
 from gomq_py.amqp.server.handshake import (
-    Closed, Handshake, HandshakeError, Limits, Login, Open, Send, start_frame,
+    Closed, Handshake, HandshakeError, Limits, Login, Open, Send, client_properties_of, start_frame,
 )
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, PROTOCOL_HEADER, frame, method_frame
 from gomq_py.amqp.wire.methods import (
@@ -108,7 +108,7 @@ def test_handshake_byte_by_byte_gives_the_same_steps():
         if step is not None:
             steps.append(type(step))
 
-    assert steps == [Send, Login, Send, Open]
+    assert steps == [Send, Login, Open]
 
 
 # mechanisms
@@ -288,3 +288,27 @@ def test_octets_behind_open_are_handed_on():
 
     assert handshake.rest() == behind
     assert handshake.state == "open"
+
+
+def test_clients_share_equal_properties_and_nothing_of_the_credentials_is_kept_with_them():
+    client_properties_of.cache_clear()
+    first, second, other = (Handshake(OFFERED, start_frame({}, False)) for _ in range(3))
+
+    for handshake, name in ((first, "fleet"), (second, "fleet"), (other, "other")):
+        feed(handshake, PROTOCOL_HEADER)
+        feed(handshake, start_ok(capabilities={"of": name}))
+
+    assert first.client_properties == {"capabilities": {"of": "fleet"}} != other.client_properties
+    assert first.client_properties is second.client_properties
+    assert client_properties_of.cache_info().currsize == 2
+
+
+@pytest.mark.parametrize("size", [0, 3, 1 << 31])
+def test_properties_whose_size_is_wrong_are_malformed(size):
+    handshake = Handshake(OFFERED, start_frame({}, False))
+    feed(handshake, PROTOCOL_HEADER)
+    frame = bytearray(start_ok(capabilities={"a": True}))
+    frame[11:15] = size.to_bytes(4, "big")
+
+    with pytest.raises(HandshakeError, match="cannot decode connection.start-ok|PLAIN|mechanism"):
+        feed(handshake, bytes(frame))

@@ -459,7 +459,7 @@ def test_login_that_runs_out_of_time_while_it_is_checked_is_told_as_a_failure(do
     monkeypatch.setattr(type(logins), "login_at_once", lambda *_: None)
     monkeypatch.setattr(type(logins), "login", lambda *_: Event().wait())
     monkeypatch.setattr(login_deadline, "PAUSE_S", 0.01)
-    monkeypatch.setattr(type(door.broker.events), "emit", lambda _events, key, *_: told.append(key))
+    door.broker.events.subscribe(lambda key, _: told.append(key))
     with ours, theirs:
         attempt = LoginAttempt(Connection(door.server, theirs, ("127.0.0.1", 50000)))
         asked = login.Login(mechanism="PLAIN", username="guest", password=b"guest")

@@ -4,6 +4,8 @@ import pytest
 
 from gomq_py.hub import turns
 from gomq_py.mqtt.model.session_kind import EXTRA
+from gomq_py.mqtt.server.connection import Connection
+from gomq_py.mqtt.server.login import LoginAttempt
 from tests.support.waiting import wait_until
 from tests.unit.mqtt.server.conftest import CONNACK_5, CONNACK_311, CONNECT_5, CONNECT_311
 
@@ -270,6 +272,53 @@ def test_who_is_closed_while_it_waits_for_the_disk_waits_no_longer(make_mqtt):
     wait_until(lambda: not mqtt.hub.clients, sleep=gevent.sleep)
     assert not sessions_of(mqtt)["c"].is_safe
     mqtt.door.committer.finish()
+
+
+def test_octets_behind_connect_wait_until_the_session_is_on_disk(make_mqtt):
+    mqtt = make_mqtt(manual=True)
+    client = mqtt.stranger()
+
+    client.send(connect(properties=expiry(60)) + b"\xc0\x00\xc0\x00")
+
+    wait_until(lambda: "c" in sessions_of(mqtt), sleep=gevent.sleep)
+    client.expect_nothing()
+    mqtt.door.committer.finish()
+    client.expect(connack() + b"\xd0\x00\xd0\x00")
+
+
+def test_disk_that_refuses_a_session_refuses_its_client(make_mqtt):
+    mqtt = make_mqtt(manual=True)
+    client = mqtt.stranger()
+    client.send(connect(properties=expiry(60)) + b"\xc0\x00")
+    wait_until(lambda: "c" in sessions_of(mqtt), sleep=gevent.sleep)
+
+    mqtt.door.committer.finish(OSError(5, "the disk failed"))
+
+    client.expect(connack(code=0x88))
+    client.expect_end()
+    assert not sessions_of(mqtt)["c"].is_safe
+
+
+@pytest.mark.parametrize("octets, answer", [
+    (connect(), connack()), (connect(b"d", properties=expiry(60)), connack()),
+    (connect(version=4, clean=True), connack(version=4)),
+    (b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01c", connack(version=4)),
+])
+def test_client_whose_password_was_checked_before_comes_in_and_leaves_without_a_greenlet(
+    make_mqtt, monkeypatch, octets, answer
+):
+    mqtt = make_mqtt(mqtt_anonymous_user="guest")
+    leave(mqtt, mqtt.client(connect(b"earlier"), connack()))
+    client, spawned = mqtt.stranger(), []
+    monkeypatch.setattr(gevent, "spawn", lambda work, *more, spawn=gevent.spawn: (
+        spawned.append(type(getattr(work, "__self__", None))), spawn(work, *more))[1])
+
+    client.send(octets)
+    client.expect(answer)
+    client.socket.close()
+    wait_until(lambda: not mqtt.hub.clients, sleep=gevent.sleep)
+
+    assert not {Connection, LoginAttempt} & set(spawned)
 
 
 def test_deleted_session_ends_the_connection(mqtt):
