@@ -113,11 +113,13 @@ class SharedSubscription(_routes.Destination):
         return share
 
     def publish(self, message):
-        """Publish to the next member. Returns the member's answer; 0 if all members refuse the message; 1 if
-        no member may receive it, or all are being deleted.
+        """Publish to the next member, if possible to one that keeps up. Returns the member's answer; 0 if all
+        members refuse the message; 1 if no member may receive it, or all are being deleted.
         """
         self.was_asked = False
-        answer = self._publish(message, self.present) or self._publish(message, self.absent)
+        answer = (
+            self._publish(message, self.present, False) or self._publish(message, self.present, True)
+            or self._publish(message, self.absent, False) or self._publish(message, self.absent, True))
         return answer if answer or self.was_asked else 1
 
     def next_store(self):
@@ -134,8 +136,10 @@ class SharedSubscription(_routes.Destination):
         """A list of the stores of all members; each message is in only one of these stores."""
         return [store for target in self.members for store in target.stores()]
 
-    def _publish(self, message, rotation):
-        """Publish the message to the next member of the rotation that accepts it."""
+    def _publish(self, message, rotation, is_outrun):
+        """Publish the message to the next member of the rotation that accepts it, of those that are outrun or
+        that are not.
+        """
         members = rotation.members
         count = len(members)
         first = rotation.next
@@ -144,6 +148,8 @@ class SharedSubscription(_routes.Destination):
             if place >= count:
                 place -= count
             member = members[place]
+            if member.target.is_outrun() != is_outrun:
+                continue
             if not member.may_get(self.name) or member.target in self.departed:
                 continue
             self.was_asked = True

@@ -5,7 +5,7 @@ from gomq_py.broker.queues cimport consumers
 from gomq_py.broker.queues cimport queue as broker_queue
 from gomq_py.broker.queues.queue cimport Queue
 from gomq_py.broker.routing cimport route as routes
-from gomq_py.hub cimport buffers
+from gomq_py.hub cimport backpressure, buffers
 from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.mqtt.model.interests cimport Interest
@@ -26,16 +26,18 @@ cdef class Sink(routes.Destination):
     cdef Publication publication
     cdef Scheduler scheduler
     cdef HubBuffers buffers
-    cdef object large
+    cdef object large, timers
     cdef Py_ssize_t limit, capacity
     cdef bytearray spare
     cdef unsigned char* at
     cdef readonly Py_ssize_t gathered
     cdef readonly unsigned long long sent, dropped
     cdef bint is_open
+    cdef readonly bint is_late
     cdef public object trace
     @cython.locals(interest=Interest, size=Py_ssize_t, publication=Publication)
     cpdef int publish(self, Message message) except -1
+    cpdef bint is_outrun(self) except -1
     @cython.locals(count=Py_ssize_t)
     cpdef Py_ssize_t room(self) except -1
     cpdef Py_ssize_t turn(self) except -1
@@ -45,6 +47,8 @@ cdef class Sink(routes.Destination):
     cdef bint _make_room(self, Py_ssize_t size) except -1
     @cython.locals(data=bytearray)
     cdef int _publish_large(self, Message message, Py_ssize_t size) except -1
+    @cython.locals(now_ms="long long", left_ms="long long")
+    cdef int _put_off(self, Message message) except -1
     @cython.locals(spare=bytearray)
     cdef _give_spare(self)
 

@@ -3,8 +3,8 @@ and QoS 0 messages that no queue keeps (Sink).
 
 mqtt.server.flows makes both; publication writes packets for them. The consumer fills the hub's output buffer
 when its queue lets it; its capacity is 0 while the output is blocked. The sink is a Destination without a
-store, bound like a queue. The sink gathers packets while a read is handled, and sends them at the read's end;
-a client that does not read loses messages beyond its share of memory. Never switches.
+store, bound like a queue. The sink gathers packets while a read is handled, and sends them at the read's end.
+Publishers wait a while for a client whose share of memory is full; then it loses messages. Never switches.
 """
 from functools import partial
 
@@ -12,7 +12,8 @@ from gomq_py import octets
 from gomq_py.broker.queues import consumers, queue as broker_queue
 from gomq_py.broker.routing import route as routes
 from gomq_py.content import forms
-from gomq_py.hub import buffers, scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
+from gomq_py.hub import backpressure, buffers
+from gomq_py.hub import scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
 from gomq_py.hub.scheduler import SliceClock
 from gomq_py.mqtt.model import interests as _interests, sent as _sent  # noqa: F401
 from gomq_py.mqtt.server import publication as mqtt_publication
@@ -331,28 +332,30 @@ class SessionConsumer(consumers.Consumer):
 
 class Sink(routes.Destination):
     """Sends QoS 0 messages. ``limit``: octets that may wait for the socket, besides one large message.
-    ``sent``, ``dropped``: counts. ``trace(message)``, if not None, gets each message sent.
+    ``sent``, ``dropped``: counts. ``is_late``: a message has waited in vain, so that no other waits until the
+    client has read all octets. ``trace(message)``, if not None, gets each message sent.
     """
 
     __slots__ = (
-        "session", "output", "publication", "scheduler", "buffers", "large", "limit", "spare", "at",
-        "capacity", "gathered", "sent", "dropped", "is_open", "give_up", "trace",
+        "session", "output", "publication", "scheduler", "timers", "buffers", "large", "limit", "spare", "at",
+        "capacity", "gathered", "sent", "dropped", "is_open", "is_late", "give_up", "trace",
     )
 
-    def __init__(self, session, output, publication, scheduler, large, limit, give_up):
+    def __init__(self, session, output, publication, hub, limit, give_up):
         routes.Destination.__init__(self, f"mqtt sink of {session.client_id!r}")
         self.session = session
         self.output = output
         self.publication = publication
-        self.scheduler = scheduler
+        self.scheduler = hub.scheduler
+        self.timers = hub.timers
         self.buffers = output.buffers
-        self.large = large
+        self.large = hub.large_output
         self.limit = limit
         self.give_up = give_up
         self.spare = None
         self.at = octets.pointer(b"\0")
         self.capacity = self.gathered = self.sent = self.dropped = 0
-        self.is_open = False
+        self.is_open = self.is_late = False
         self.trace = None
 
     def begin(self):
@@ -366,7 +369,9 @@ class Sink(routes.Destination):
         self._give_spare()
 
     def publish(self, message):
-        """Send or drop a message. Always returns 1: publishers do not learn that a client is slow."""
+        """Send or drop a message. Returns 1, since publishers do not learn of drops; LATER: the client is to
+        read first.
+        """
         publication = self.publication
         interest = publication.find(message)
         if message.publisher is not None and message.publisher is self.session:
@@ -387,8 +392,7 @@ class Sink(routes.Destination):
         if self.gathered + size > self.capacity and not self._make_room(size):
             return self._publish_large(message, size)
         if self.output.blocked and self.output.pending_octets() + self.gathered + size > self.limit:
-            self.dropped += 1
-            return 1
+            return self._put_off(message)
         self.gathered = publication.write(self.at, self.gathered, message, 0, False)
         self.sent += 1
         if not self.touched:
@@ -396,6 +400,10 @@ class Sink(routes.Destination):
         if self.trace is not None:
             self.trace(message)
         return 1
+
+    def is_outrun(self):
+        """True while the socket does not take all octets."""
+        return self.output.blocked
 
     def room(self):
         """How many retained messages the sink accepts now."""
@@ -442,8 +450,10 @@ class Sink(routes.Destination):
         return True
 
     def _publish_large(self, message, size):
-        """Send or drop a message that exceeds a spare buffer. Returns 1."""
-        if self.output.blocked or self.large is not None and not self.large.admit(self, size):
+        """publish() for a message that exceeds a spare buffer."""
+        if self.output.blocked:
+            return self._put_off(message)
+        if self.large is not None and not self.large.admit(self, size):
             self.dropped += 1
             return 1
         data = bytearray(size)
@@ -455,6 +465,26 @@ class Sink(routes.Destination):
         if self.trace is not None:
             self.trace(message)
         return 1
+
+    def _put_off(self, message):
+        """Return LATER, so that the publisher waits until the client has read all octets; or drop the message
+        and return 1, if the message or another has waited too long for that.
+        """
+        if message.may_wait and not self.is_late:
+            now_ms = self.scheduler.now_ms
+            if not message.waits_until_ms:
+                message.waits_until_ms = now_ms + backpressure.FULL_MS
+            left_ms = message.waits_until_ms - now_ms  # for all subscribers together
+            if 0 < left_ms <= backpressure.FULL_MS:
+                message.lacking = backpressure.Turn(self.output, self.timers, left_ms)
+                return routes.LATER
+            self.is_late = True
+            self.output.call_when_drained(self._drained)
+        self.dropped += 1
+        return 1
+
+    def _drained(self):
+        self.is_late = False
 
     def _give_spare(self):
         spare, self.spare = self.spare, None
