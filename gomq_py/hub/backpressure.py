@@ -158,25 +158,31 @@ class Turn:
     keeps it as its attribute ``lacking``.
     """
 
-    __slots__ = ("_output", "_timers", "_most_ms", "_timer", "_callback")
+    __slots__ = ("_outputs", "_timers", "_most_ms", "_timer", "_callback")
 
     waits_for = "consumers to take the messages before"
 
     def __init__(self, output, timers, most_ms):
-        self._output = output
+        self._outputs = [output]
         self._timers = timers
         self._most_ms = most_ms
         self._timer = self._callback = None
+
+    def join(self, turn):
+        """Let this wait end, too, when the client of another Turn has read."""
+        self._outputs += turn._outputs
 
     def __call__(self, callback):
         """Start the wait. At its end, call ``callback(None)`` once."""
         self._callback = callback
         self._timer = self._timers.start(self._most_ms, self._come)
-        self._output.call_when_drained(self._come)
+        for output in self._outputs:
+            output.call_when_drained(self._come)
 
     def _come(self):
         callback, self._callback = self._callback, None
         if callback is not None:
             self._timer.stop()
-            self._output.not_when_drained(self._come)  # a client that reads nothing would collect callbacks
+            for output in self._outputs:  # a client that reads nothing would collect callbacks
+                output.not_when_drained(self._come)
             callback(None)

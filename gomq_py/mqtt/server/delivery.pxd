@@ -37,7 +37,6 @@ cdef class Sink(routes.Destination):
     cdef public object trace
     @cython.locals(interest=Interest, size=Py_ssize_t, publication=Publication)
     cpdef int publish(self, Message message) except -1
-    cpdef bint is_outrun(self) except -1
     @cython.locals(count=Py_ssize_t)
     cpdef Py_ssize_t room(self) except -1
     cpdef Py_ssize_t turn(self) except -1

@@ -401,12 +401,8 @@ class Sink(routes.Destination):
             self.trace(message)
         return 1
 
-    def is_outrun(self):
-        """True while the socket does not take all octets."""
-        return self.output.blocked
-
     def room(self):
-        """How many retained messages the sink accepts now."""
+        """How many messages that can wait elsewhere the sink accepts now."""
         if self.output.blocked or self.gathered > buffers.SPARE_OCTETS // 2 or not self.is_open:
             return 0
         return REPLAYED_AT_ONCE

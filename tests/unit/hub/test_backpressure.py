@@ -169,6 +169,17 @@ def test_turn_whose_time_is_over_leaves_nothing_with_an_output_that_nobody_reads
     assert came == [None] and output.callback is None
 
 
+def test_joined_turn_comes_once_when_all_is_sent_to_one_of_two_clients():
+    came, outputs, timers = [], [Told(), Told()], Told()
+    turn, other = (Turn(output, timers, 20) for output in outputs)
+    turn.join(other)
+    turn(came.append)
+
+    outputs[1].callback()
+
+    assert came == [None] and timers.stopped and [output.callback for output in outputs] == [None, None]
+
+
 class Told:
     """An output, timers, and their timer."""
 

@@ -190,7 +190,8 @@ def test_publisher_that_leaves_while_its_message_waits_leaves_nothing(make):
 
 
 def test_member_that_does_not_read_leaves_its_turns_to_members_that_do(make):
-    mqtt = make()
+    """And no message waits for it: the wait would have no end."""
+    mqtt = make(is_endless=True)
     client(mqtt, b"s", b"$share/g/t")
     quick, publisher = client(mqtt, b"q", b"$share/g/t"), client(mqtt, b"p")
 
