@@ -33,7 +33,7 @@ class Member:
         sink = self.session.sink
         if self.target is not sink or sink.room() > 0:
             return ROOM
-        return LATE if sink.is_late else FULL
+        return LATE if sink.is_late() else FULL
 
     def may_get(self, topic_filter):
         """Whether the member's client may receive by this filter; cached until the client's rights change."""

@@ -33,7 +33,7 @@ cdef class Sink(routes.Destination):
     cdef readonly Py_ssize_t gathered
     cdef readonly unsigned long long sent, dropped
     cdef bint is_open
-    cdef readonly bint is_late
+    cdef readonly long long blocked_ms
     cdef public object trace
     @cython.locals(interest=Interest, size=Py_ssize_t, publication=Publication)
     cpdef int publish(self, Message message) except -1
@@ -46,8 +46,11 @@ cdef class Sink(routes.Destination):
     cdef bint _make_room(self, Py_ssize_t size) except -1
     @cython.locals(data=bytearray)
     cdef int _publish_large(self, Message message, Py_ssize_t size) except -1
-    @cython.locals(now_ms="long long", left_ms="long long")
+    @cython.locals(left_ms="long long")
     cdef int _put_off(self, Message message) except -1
+    @cython.locals(passed_ms="long long")
+    cpdef bint is_late(self) except -1
+    cdef _look_blocked(self)
     @cython.locals(spare=bytearray)
     cdef _give_spare(self)
 

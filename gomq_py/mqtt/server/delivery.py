@@ -332,13 +332,13 @@ class SessionConsumer(consumers.Consumer):
 
 class Sink(routes.Destination):
     """Sends QoS 0 messages. ``limit``: octets that may wait for the socket, besides one large message.
-    ``sent``, ``dropped``: counts. ``is_late``: a message has waited in vain, so that no other waits until the
-    client has read all octets. ``trace(message)``, if not None, gets each message sent.
+    ``sent``, ``dropped``: counts. ``blocked_ms``: Unix milliseconds since when the socket does not take all
+    octets; 0: it does. ``trace(message)``, if not None, gets each message sent.
     """
 
     __slots__ = (
         "session", "output", "publication", "scheduler", "timers", "buffers", "large", "limit", "spare", "at",
-        "capacity", "gathered", "sent", "dropped", "is_open", "is_late", "give_up", "trace",
+        "capacity", "gathered", "sent", "dropped", "is_open", "blocked_ms", "give_up", "trace",
     )
 
     def __init__(self, session, output, publication, hub, limit, give_up):
@@ -354,8 +354,8 @@ class Sink(routes.Destination):
         self.give_up = give_up
         self.spare = None
         self.at = octets.pointer(b"\0")
-        self.capacity = self.gathered = self.sent = self.dropped = 0
-        self.is_open = self.is_late = False
+        self.capacity = self.gathered = self.sent = self.dropped = self.blocked_ms = 0
+        self.is_open = False
         self.trace = None
 
     def begin(self):
@@ -423,6 +423,7 @@ class Sink(routes.Destination):
             # A copy of a few packets costs a tenth of what two views do.
             few = count <= buffers.SMALL_SPARE_OCTETS
             self.output.write(self.at[:count] if few else memoryview(self.spare)[:count])
+            self._look_blocked()
 
     def resume_held(self):
         """Nothing to do: a sink's messages do not wait for memory."""
@@ -455,6 +456,7 @@ class Sink(routes.Destination):
         data = bytearray(size)
         self.publication.write(octets.pointer(data), 0, message, 0, False)
         self.output.write_large(data)
+        self._look_blocked()
         self.sent += 1
         if self.large is not None and self.output.blocked:
             self.large.written(self, size)
@@ -464,23 +466,29 @@ class Sink(routes.Destination):
 
     def _put_off(self, message):
         """Return LATER, so that the publisher waits until the client has read all octets; or drop the message
-        and return 1, if the message or another has waited too long for that.
+        and return 1, if the client is late with that.
         """
-        if message.may_wait and not self.is_late:
-            now_ms = self.scheduler.now_ms
-            if not message.waits_until_ms:
-                message.waits_until_ms = now_ms + backpressure.FULL_MS
-            left_ms = message.waits_until_ms - now_ms  # for all subscribers together
-            if 0 < left_ms <= backpressure.FULL_MS:
-                message.lacking = backpressure.Turn(self.output, self.timers, left_ms)
-                return routes.LATER
-            self.is_late = True
-            self.output.call_when_drained(self._drained)
+        self._look_blocked()
+        if message.may_wait and not self.is_late():
+            left_ms = self.blocked_ms + backpressure.FULL_MS - self.scheduler.now_ms
+            message.lacking = backpressure.Turn(self.output, self.timers, left_ms)
+            return routes.LATER
         self.dropped += 1
         return 1
 
+    def is_late(self):
+        """Whether the client has not read all octets for too long, so that no message waits for it."""
+        passed_ms = self.scheduler.now_ms - self.blocked_ms
+        return self.blocked_ms > 0 and not 0 <= passed_ms < backpressure.FULL_MS
+
+    def _look_blocked(self):
+        # Not since the limit was reached: of many clients that hang, each would hold publishers once.
+        if self.output.blocked and not self.blocked_ms:
+            self.blocked_ms = self.scheduler.now_ms
+            self.output.call_when_drained(self._drained)
+
     def _drained(self):
-        self.is_late = False
+        self.blocked_ms = 0
 
     def _give_spare(self):
         spare, self.spare = self.spare, None
