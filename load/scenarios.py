@@ -182,13 +182,15 @@ def command(row, seconds):
 
 
 def measure_mqtt(row, broker, seconds):
-    """As ``measure``, over MQTT."""
+    """As ``measure``, over MQTT. A lost message is a fault at QoS 0, too."""
     output, errors = start(
         broker,
         f"-z {max(seconds, row.least_s):g} --drain 120 --broker-pid {broker.pid} {row.arguments}",
         "throughput", "mqtt",
     ).communicate()
     figures = json.loads(output) if output else {"faults": [errors.strip()]}
+    if figures.get("lost"):
+        figures["faults"].append(f"{figures['lost']} messages lost")
     return {
         "cpu_us": figures.get("broker_cpu_us_per_message"), "rate": figures.get("avg_consume_rate"),
         "p50_ms": None, "p99_ms": None, "generator_us": figures.get("generator_cpu_us_per_message"),

@@ -1,6 +1,6 @@
 cimport cython
 
-cdef long long FLOOD, BEHIND_MS, LOOK_MS, WEIGHT_OCTETS
+cdef long long FLOOD, BEHIND_MS, LOOK_MS, FULL_MS, WEIGHT_OCTETS
 
 @cython.final
 cdef class PublishRate:

@@ -568,12 +568,13 @@ TIMERS = {
         3, "two only forget frames that nobody has asked for; one catches what closing a frame "
         "raises, and all followers begin anew"),
     "gomq_py.hub.scheduler": (1, "catches what each turn and each job raises"),
-    "gomq_py.hub.backpressure": (2, "test_backpressure: a look that raises lets all go on"),
+    "gomq_py.hub.backpressure": (
+        3, "test_backpressure: a look that raises lets all go on; a Turn is of one message, and forgets its "
+        "callback first"),
     "gomq_py.hub.admission": (1, "forgets its timer first, and starts a greenlet"),
     "gomq_py.hub.lingering_close": (1, "of one client, and forgets its timer first"),
     "gomq_py.amqp.server.login": (3, "of one client, forgets its timer first, and ends its stream"),
     "gomq_py.hub.buffers": (2, "forgets its timer first, and drops memory that nobody uses"),
-    "gomq_py.amqp.server.body_delivery": (1, "of one message, whose wait forgets its callback first"),
     "gomq_py.hub.heartbeats": (1, "test_heartbeats: shared, catches what each check raises"),
     "gomq_py.amqp.server.consumer_timeouts": (
         1, "test_consumer_timeouts: shared, catches what each look raises"

@@ -56,7 +56,6 @@ ENTERED_BY = {
     "gomq_py.mqtt.model.interests": "tests/unit/mqtt/server/test_flows_outbound.py",
     "gomq_py.mqtt.model.received": "tests/unit/mqtt/model/test_qos2_records.py",
     "gomq_py.mqtt.model.session_queue": "tests/unit/mqtt/model/test_sessions.py",
-    "gomq_py.mqtt.server.delivery": "tests/unit/mqtt/server/test_flows_outbound.py",
     "gomq_py.mqtt.server.publication": "tests/unit/mqtt/server/test_flows_outbound.py",
     "gomq_py.storage.flush.batch": "tests/unit/storage/flush/test_group_commit.py",
     "gomq_py.storage.segments.recovered": "tests/unit/storage/stores/test_recovery.py",

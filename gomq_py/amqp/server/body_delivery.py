@@ -22,7 +22,6 @@ PARTS_MAX = 512
 # How long a message waits for a consumer that is still reading the message before: 2 ms for a mebibyte, about
 # the time to write and flush it. Then the message is stored.
 OCTETS_PER_MS = 512 * 1024
-WAITS_FOR = "consumers to take the message before"
 
 HEAD = Struct(">BHI")
 END = bytes((FRAME_END,))
@@ -162,32 +161,3 @@ class MemoryDelivery:
     def _head(self, at):
         part = min(len(self._body) - at, self._room)
         return HEAD.pack(FRAME_BODY, self._channel, part) if part else b""
-
-
-class Turn:
-    """Delays a large message until the client has read the data in ``output``, but at most ``most_ms``. The
-    Message keeps it as its attribute ``lacking``.
-    """
-
-    __slots__ = ("_output", "_timers", "_most_ms", "_timer", "_callback")
-
-    waits_for = WAITS_FOR
-
-    def __init__(self, output, timers, most_ms):
-        self._output = output
-        self._timers = timers
-        self._most_ms = most_ms
-        self._timer = self._callback = None
-
-    def __call__(self, callback):
-        """Start the wait. At its end, call ``callback(None)`` once."""
-        self._callback = callback
-        self._timer = self._timers.start(self._most_ms, self._come)
-        self._output.call_when_drained(self._come)
-
-    def _come(self):
-        callback, self._callback = self._callback, None
-        if callback is not None:
-            self._timer.stop()
-            self._output.not_when_drained(self._come)  # a client that reads nothing would collect callbacks
-            callback(None)

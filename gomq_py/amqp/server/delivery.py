@@ -3,11 +3,12 @@
 Never waits for the socket: while the client's output is blocked, the capacity is 0. Never switches.
 """
 from gomq_py import octets
-from gomq_py.amqp.server.body_delivery import OCTETS_PER_MS, FileDelivery, MemoryDelivery, Turn
+from gomq_py.amqp.server.body_delivery import OCTETS_PER_MS, FileDelivery, MemoryDelivery
 from gomq_py.amqp.wire import delivery
 from gomq_py.broker.queues import consumers, queue as broker_queue
 from gomq_py.content import forms
 from gomq_py.errors import Malformed
+from gomq_py.hub.backpressure import Turn
 from gomq_py.hub.scheduler import SliceClock
 from gomq_py.storage.message import Message
 

@@ -7,6 +7,9 @@ with the last. Never switches.
 from gomq_py.broker.routing import route as _routes
 from gomq_py.broker.routing.route import LATER
 
+# How a client reads: its sink has room, has none, or has lost messages.
+ROOM, FULL, LATE = 0, 1, 2
+
 
 class Member:
     """A member of a shared subscription: ``session`` with its ``target`` (queue or sink). ``count``: number
@@ -24,6 +27,13 @@ class Member:
         self.is_present = session.connection is not None
         self.rights = 0
         self.is_allowed = False
+
+    def reading(self):
+        """How the member's client reads: ROOM, FULL or LATE; ROOM for a queue."""
+        sink = self.session.sink
+        if self.target is not sink or sink.room() > 0:
+            return ROOM
+        return LATE if sink.is_late() else FULL
 
     def may_get(self, topic_filter):
         """Whether the member's client may receive by this filter; cached until the client's rights change."""
@@ -113,11 +123,13 @@ class SharedSubscription(_routes.Destination):
         return share
 
     def publish(self, message):
-        """Publish to the next member. Returns the member's answer; 0 if all members refuse the message; 1 if
-        no member may receive it, or all are being deleted.
+        """Publish to the next member, if possible to one that has room. Returns the member's answer; 0 if all
+        members refuse the message; 1 if no member may receive it, or all are being deleted.
         """
         self.was_asked = False
-        answer = self._publish(message, self.present) or self._publish(message, self.absent)
+        answer = (
+            self._publish(message, self.present, ROOM) or self._publish(message, self.present, FULL)
+            or self._publish(message, self.present, LATE) or self._publish(message, self.absent, ROOM))
         return answer if answer or self.was_asked else 1
 
     def next_store(self):
@@ -134,8 +146,11 @@ class SharedSubscription(_routes.Destination):
         """A list of the stores of all members; each message is in only one of these stores."""
         return [store for target in self.members for store in target.stores()]
 
-    def _publish(self, message, rotation):
-        """Publish the message to the next member of the rotation that accepts it."""
+    def _publish(self, message, rotation, reading):
+        """Publish the message to the next member of the rotation that accepts it, of those that are
+        ``reading`` so.
+        """
+        later = None
         members = rotation.members
         count = len(members)
         first = rotation.next
@@ -144,10 +159,18 @@ class SharedSubscription(_routes.Destination):
             if place >= count:
                 place -= count
             member = members[place]
+            if member.reading() != reading:
+                continue
             if not member.may_get(self.name) or member.target in self.departed:
                 continue
             self.was_asked = True
             answer = member.target.publish(message)
+            if answer == LATER and reading == FULL:  # the first that has room again gets the message
+                if later is None:
+                    later = message.lacking
+                else:
+                    later.join(message.lacking)
+                continue
             if answer == LATER:
                 rotation.next = place  # the member is asked again for the same message
                 return LATER
@@ -155,7 +178,10 @@ class SharedSubscription(_routes.Destination):
                 rotation.next = place + 1 if place + 1 < count else 0
                 return answer
             self.unable = member.target.unable
-        return 0
+        if later is None:
+            return 0
+        message.lacking = later
+        return LATER
 
     def _rotation_of(self, member):
         return self.present if member.is_present else self.absent

@@ -5,7 +5,7 @@ from gomq_py.broker.queues cimport consumers
 from gomq_py.broker.queues cimport queue as broker_queue
 from gomq_py.broker.queues.queue cimport Queue
 from gomq_py.broker.routing cimport route as routes
-from gomq_py.hub cimport buffers
+from gomq_py.hub cimport backpressure, buffers
 from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.mqtt.model.interests cimport Interest
@@ -26,13 +26,14 @@ cdef class Sink(routes.Destination):
     cdef Publication publication
     cdef Scheduler scheduler
     cdef HubBuffers buffers
-    cdef object large
+    cdef object large, timers
     cdef Py_ssize_t limit, capacity
     cdef bytearray spare
     cdef unsigned char* at
     cdef readonly Py_ssize_t gathered
     cdef readonly unsigned long long sent, dropped
     cdef bint is_open
+    cdef readonly long long blocked_ms
     cdef public object trace
     @cython.locals(interest=Interest, size=Py_ssize_t, publication=Publication)
     cpdef int publish(self, Message message) except -1
@@ -45,6 +46,11 @@ cdef class Sink(routes.Destination):
     cdef bint _make_room(self, Py_ssize_t size) except -1
     @cython.locals(data=bytearray)
     cdef int _publish_large(self, Message message, Py_ssize_t size) except -1
+    @cython.locals(left_ms="long long")
+    cdef int _put_off(self, Message message) except -1
+    @cython.locals(passed_ms="long long")
+    cpdef bint is_late(self) except -1
+    cdef _look_blocked(self)
     @cython.locals(spare=bytearray)
     cdef _give_spare(self)
 

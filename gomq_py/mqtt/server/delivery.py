@@ -3,8 +3,8 @@ and QoS 0 messages that no queue keeps (Sink).
 
 mqtt.server.flows makes both; publication writes packets for them. The consumer fills the hub's output buffer
 when its queue lets it; its capacity is 0 while the output is blocked. The sink is a Destination without a
-store, bound like a queue. The sink gathers packets while a read is handled, and sends them at the read's end;
-a client that does not read loses messages beyond its share of memory. Never switches.
+store, bound like a queue. The sink gathers packets while a read is handled, and sends them at the read's end.
+Publishers wait a while for a client whose share of memory is full; then it loses messages. Never switches.
 """
 from functools import partial
 
@@ -12,7 +12,8 @@ from gomq_py import octets
 from gomq_py.broker.queues import consumers, queue as broker_queue
 from gomq_py.broker.routing import route as routes
 from gomq_py.content import forms
-from gomq_py.hub import buffers, scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
+from gomq_py.hub import backpressure, buffers
+from gomq_py.hub import scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
 from gomq_py.hub.scheduler import SliceClock
 from gomq_py.mqtt.model import interests as _interests, sent as _sent  # noqa: F401
 from gomq_py.mqtt.server import publication as mqtt_publication
@@ -331,27 +332,29 @@ class SessionConsumer(consumers.Consumer):
 
 class Sink(routes.Destination):
     """Sends QoS 0 messages. ``limit``: octets that may wait for the socket, besides one large message.
-    ``sent``, ``dropped``: counts. ``trace(message)``, if not None, gets each message sent.
+    ``sent``, ``dropped``: counts. ``blocked_ms``: Unix milliseconds since when the socket does not take all
+    octets; 0: it does. ``trace(message)``, if not None, gets each message sent.
     """
 
     __slots__ = (
-        "session", "output", "publication", "scheduler", "buffers", "large", "limit", "spare", "at",
-        "capacity", "gathered", "sent", "dropped", "is_open", "give_up", "trace",
+        "session", "output", "publication", "scheduler", "timers", "buffers", "large", "limit", "spare", "at",
+        "capacity", "gathered", "sent", "dropped", "is_open", "blocked_ms", "give_up", "trace",
     )
 
-    def __init__(self, session, output, publication, scheduler, large, limit, give_up):
+    def __init__(self, session, output, publication, hub, limit, give_up):
         routes.Destination.__init__(self, f"mqtt sink of {session.client_id!r}")
         self.session = session
         self.output = output
         self.publication = publication
-        self.scheduler = scheduler
+        self.scheduler = hub.scheduler
+        self.timers = hub.timers
         self.buffers = output.buffers
-        self.large = large
+        self.large = hub.large_output
         self.limit = limit
         self.give_up = give_up
         self.spare = None
         self.at = octets.pointer(b"\0")
-        self.capacity = self.gathered = self.sent = self.dropped = 0
+        self.capacity = self.gathered = self.sent = self.dropped = self.blocked_ms = 0
         self.is_open = False
         self.trace = None
 
@@ -366,7 +369,9 @@ class Sink(routes.Destination):
         self._give_spare()
 
     def publish(self, message):
-        """Send or drop a message. Always returns 1: publishers do not learn that a client is slow."""
+        """Send or drop a message. Returns 1, since publishers do not learn of drops; LATER: the client is to
+        read first.
+        """
         publication = self.publication
         interest = publication.find(message)
         if message.publisher is not None and message.publisher is self.session:
@@ -387,8 +392,7 @@ class Sink(routes.Destination):
         if self.gathered + size > self.capacity and not self._make_room(size):
             return self._publish_large(message, size)
         if self.output.blocked and self.output.pending_octets() + self.gathered + size > self.limit:
-            self.dropped += 1
-            return 1
+            return self._put_off(message)
         self.gathered = publication.write(self.at, self.gathered, message, 0, False)
         self.sent += 1
         if not self.touched:
@@ -398,7 +402,7 @@ class Sink(routes.Destination):
         return 1
 
     def room(self):
-        """How many retained messages the sink accepts now."""
+        """How many messages that can wait elsewhere the sink accepts now."""
         if self.output.blocked or self.gathered > buffers.SPARE_OCTETS // 2 or not self.is_open:
             return 0
         return REPLAYED_AT_ONCE
@@ -419,6 +423,7 @@ class Sink(routes.Destination):
             # A copy of a few packets costs a tenth of what two views do.
             few = count <= buffers.SMALL_SPARE_OCTETS
             self.output.write(self.at[:count] if few else memoryview(self.spare)[:count])
+            self._look_blocked()
 
     def resume_held(self):
         """Nothing to do: a sink's messages do not wait for memory."""
@@ -442,19 +447,48 @@ class Sink(routes.Destination):
         return True
 
     def _publish_large(self, message, size):
-        """Send or drop a message that exceeds a spare buffer. Returns 1."""
-        if self.output.blocked or self.large is not None and not self.large.admit(self, size):
+        """publish() for a message that exceeds a spare buffer."""
+        if self.output.blocked:
+            return self._put_off(message)
+        if self.large is not None and not self.large.admit(self, size):
             self.dropped += 1
             return 1
         data = bytearray(size)
         self.publication.write(octets.pointer(data), 0, message, 0, False)
         self.output.write_large(data)
+        self._look_blocked()
         self.sent += 1
         if self.large is not None and self.output.blocked:
             self.large.written(self, size)
         if self.trace is not None:
             self.trace(message)
         return 1
+
+    def _put_off(self, message):
+        """Return LATER, so that the publisher waits until the client has read all octets; or drop the message
+        and return 1, if the client is late with that.
+        """
+        self._look_blocked()
+        if message.may_wait and not self.is_late():
+            left_ms = self.blocked_ms + backpressure.FULL_MS - self.scheduler.now_ms
+            message.lacking = backpressure.Turn(self.output, self.timers, left_ms)
+            return routes.LATER
+        self.dropped += 1
+        return 1
+
+    def is_late(self):
+        """Whether the client has not read all octets for too long, so that no message waits for it."""
+        passed_ms = self.scheduler.now_ms - self.blocked_ms
+        return self.blocked_ms > 0 and not 0 <= passed_ms < backpressure.FULL_MS
+
+    def _look_blocked(self):
+        # Not since the limit was reached: of many clients that hang, each would hold publishers once.
+        if self.output.blocked and not self.blocked_ms:
+            self.blocked_ms = self.scheduler.now_ms
+            self.output.call_when_drained(self._drained)
+
+    def _drained(self):
+        self.blocked_ms = 0
 
     def _give_spare(self):
         spare, self.spare = self.spare, None

@@ -356,8 +356,8 @@ class Outbound:
         session.interests.new_connection()
         if not session.is_durable:
             self.sink = session.sink = Sink(
-                session, self.output, self.publication, connection.hub.scheduler,
-                connection.hub.large_output, self.output.limit // 2, connection.abort)
+                session, self.output, self.publication, connection.hub, self.output.limit // 2,
+                connection.abort)
         self.attach()
 
     def attach(self):

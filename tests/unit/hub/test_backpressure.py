@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gomq_py.hub.backpressure import Backpressure
+from gomq_py.hub.backpressure import Backpressure, Turn
 from tests.support.queues import HandTimers
 
 LOOK_MS = 2
@@ -146,3 +146,55 @@ def test_a_look_that_raises_lets_all_go_on(backpressure, clock):
     assert waiting(backpressure, Queue()).held
     clock.look(LOOKS)
     assert len(backpressure) == 0
+
+
+def test_turn_comes_once_when_all_is_sent_or_its_time_is_over():
+    came, output, timers = [], Told(), Told()
+    Turn(output, timers, 20)(came.append)
+    assert timers.after == 20
+
+    drained = output.callback
+    drained()
+    assert came == [None] and timers.stopped
+    timers.callback()
+    assert came == [None]
+
+
+def test_turn_whose_time_is_over_leaves_nothing_with_an_output_that_nobody_reads():
+    came, output, timers = [], Told(), Told()
+
+    Turn(output, timers, 20)(came.append)
+    timers.callback()
+
+    assert came == [None] and output.callback is None
+
+
+def test_joined_turn_comes_once_when_all_is_sent_to_one_of_two_clients():
+    came, outputs, timers = [], [Told(), Told()], Told()
+    turn, other = (Turn(output, timers, 20) for output in outputs)
+    turn.join(other)
+    turn(came.append)
+
+    outputs[1].callback()
+
+    assert came == [None] and timers.stopped and [output.callback for output in outputs] == [None, None]
+
+
+class Told:
+    """An output, timers, and their timer."""
+
+    stopped = False
+
+    def start(self, after_ms, callback):
+        self.after, self.callback = after_ms, callback
+        return self
+
+    def call_when_drained(self, callback):
+        self.callback = callback
+
+    def not_when_drained(self, callback):
+        if self.callback == callback:
+            self.callback = None
+
+    def stop(self):
+        self.stopped = True

@@ -5,7 +5,7 @@ import random
 import gevent
 import pytest
 
-from gomq_py.amqp.server.body_delivery import SLICE_OCTETS, WAITS_FOR, MemoryDelivery, Turn
+from gomq_py.amqp.server.body_delivery import SLICE_OCTETS, MemoryDelivery
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk,
     ConfirmSelect, ConfirmSelectOk, ExchangeDeclare, ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare,
@@ -13,6 +13,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.broker.verbs import blocked_publish
 from gomq_py.content.properties import Properties
+from gomq_py.hub.backpressure import Turn
 from gomq_py.hub.scheduler import unix_ms
 from tests.support.door import poll_until, publish_frames
 from tests.support.lanes import framed
@@ -130,7 +131,7 @@ def fill(publisher):
 
 
 def waiting(door):
-    return [connection for connection in door.hub.clients if WAITS_FOR in connection.stream.waits_for]
+    return [connection for connection in door.hub.clients if Turn.waits_for in connection.stream.waits_for]
 
 
 def test_large_message_for_a_consumer_that_waits_is_delivered_and_confirmed_without_being_stored(
@@ -325,44 +326,3 @@ def test_messages_of_each_publisher_arrive_in_its_order_where_several_wait(door,
 
     for mine in bodies:
         assert [body for body in came if body in mine] == mine
-
-
-def test_turn_comes_once_when_all_is_sent_or_its_time_is_over():
-    came, output, timers = [], Told(), Told()
-    Turn(output, timers, 20)(came.append)
-    assert timers.after == 20
-
-    drained = output.callback
-    drained()
-    assert came == [None] and timers.stopped
-    timers.callback()
-    assert came == [None]
-
-
-def test_turn_whose_time_is_over_leaves_nothing_with_an_output_that_nobody_reads():
-    came, output, timers = [], Told(), Told()
-
-    Turn(output, timers, 20)(came.append)
-    timers.callback()
-
-    assert came == [None] and output.callback is None
-
-
-class Told:
-    """An output, timers, and their timer."""
-
-    stopped = False
-
-    def start(self, after_ms, callback):
-        self.after, self.callback = after_ms, callback
-        return self
-
-    def call_when_drained(self, callback):
-        self.callback = callback
-
-    def not_when_drained(self, callback):
-        if self.callback == callback:
-            self.callback = None
-
-    def stop(self):
-        self.stopped = True

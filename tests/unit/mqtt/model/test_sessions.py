@@ -53,6 +53,9 @@ class Sink(Destination):
         super().__init__("")
         self.session = session
 
+    def room(self):
+        return 1
+
 
 def mqtt_kinds():
     kinds = Kinds()
