@@ -138,7 +138,7 @@ def read_manifest(folder):
 def _half(folder, reason):
     return (
         f"{folder} is no whole backup: {reason}. Run gomq-py-ctl backup {folder} again. If the broker is "
-        f"lost, check {os.path.join(folder, DATA)} with gomq-py-ctl fsck, and start a broker with a copy of it")
+        f"lost, look at {os.path.join(folder, DATA)} with gomq-py-ctl fsck: a broker can start with a copy")
 
 
 def _follow(follower, progress):

@@ -73,7 +73,8 @@ def _check_room(target, source):
     """Raise APIError if the length limits of the queue ``target`` keep fewer messages than ``source`` has."""
     policy = target.get("effective_policy_definition") or {}
     for key, field, unit in _LIMITS:
-        limits = [one[name] for one, name in ((target["arguments"], f"x-{key}"), (policy, key)) if name in one]
+        given = target["arguments"].get(f"x-{key}"), policy.get(key)
+        limits = [limit for limit in given if limit is not None]
         room = max(0, min(limits) - target.get(field, 0)) if limits else source[field]
         if source[field] > room:
             raise APIError(

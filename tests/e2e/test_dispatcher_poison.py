@@ -105,9 +105,9 @@ def fail_with(error):
     [
         (Speechless, "a Speechless whose text cannot be had (RuntimeError)"),
         (lambda: ValueError("x" * 1_000_000), "x" * 997 + "..."),
-        (lambda: Retry(delay_s=math.inf), "a delay of inf s is none: it is a number of up to 1e+12"),
-        (lambda: Retry(delay_s=math.nan), "a delay of nan s is none: it is a number of up to 1e+12"),
-        (lambda: Retry(delay_s="soon"), "a delay of 'soon' s is none: it is a number of up to 1e+12"),
+        (lambda: Retry(delay_s=math.inf), "delay_s is inf, and not a number of seconds from 0 to 1e+12"),
+        (lambda: Retry(delay_s=math.nan), "delay_s is nan, and not a number of seconds from 0 to 1e+12"),
+        (lambda: Retry(delay_s="soon"), "delay_s is 'soon', and not a number of seconds from 0 to 1e+12"),
     ],
     ids=["without a text", "of a megabyte", "after infinity", "after no number", "after a text"],
 )
