@@ -4,7 +4,6 @@ for it.
 
 import threading
 import time
-import uuid
 from concurrent.futures import Future
 from types import SimpleNamespace
 
@@ -23,11 +22,6 @@ from gomq_py.dispatcher import (
 from tests.support.narrow import NarrowWay
 from tests.support.task_queue import server_of
 from tests.support.waiting import TIMEOUT_S, in_time, wait_until
-
-
-@pytest.fixture
-def queue():
-    return f"q{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
