@@ -72,10 +72,10 @@ def _octets(name, value, most=None):
     found = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())
     if not found or found[2] not in _BYTES or not _whole(found[1]):
         raise OptionError(
-            f"option {name} is a number of octets from 1 on, such as 65536, 512k or 8m, not {_shown(value)}")
+            f"option {name} is a number of bytes from 1 on, such as 65536, 512k or 8m, not {_shown(value)}")
     octets = int(found[1]) * _BYTES[found[2]]
     if most is not None and octets > most:
-        raise OptionError(f"option {name} is at most {most} octets, not {_shown(value)}")
+        raise OptionError(f"option {name} is at most {most} bytes, not {_shown(value)}")
     return octets
 
 

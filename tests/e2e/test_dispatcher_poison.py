@@ -298,7 +298,7 @@ CYCLE_OF_HEADERS["itself"] = CYCLE_OF_HEADERS
         ({"headers": {"CC": "other"}}, "header CC is 'other', and no list of texts"),
         ({"headers": {"BCC": [5]}}, r"header BCC is \[5\], and no list of texts"),
         ({"routing_key": 5}, "routing_key is 5, of type int"),
-        ({"routing_key": "k" * 256}, "a short string holds at most 255 octets"),
+        ({"routing_key": "k" * 256}, "a short string holds at most 255 bytes"),
         ({"priority": 256}, "a priority is from 0 to 255, not 256"),
         ({"delay_s": math.inf}, "delay_s is inf, and not a number of seconds"),
         ({"delay_s": math.nan}, "delay_s is nan, and not a number of seconds"),

@@ -170,7 +170,7 @@ def test_what_cannot_be_sent_is_told_at_once(server):
     began = time.monotonic()
 
     for _ in range(3):  # of which one is served by its thread
-        with pytest.raises(BadTask, match="a short string holds at most 255 octets"):
+        with pytest.raises(BadTask, match="a short string holds at most 255 bytes"):
             in_a_thread(server.publish, Task("a", routing_key="k" * 256))
 
     assert time.monotonic() - began < 10

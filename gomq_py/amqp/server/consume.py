@@ -150,7 +150,7 @@ def header_too_large(channel, queue, octets):
     """Return the error for the next message of ``queue``: its properties are too large for a frame."""
     return ContentTooLarge(
         f"the next message of {described('queue', queue.name, channel.vhost.name)} has a header of "
-        f"{octets + HEADER_OVERHEAD} octets, larger than the negotiated frame_max of "
+        f"{octets + HEADER_OVERHEAD} bytes, larger than the negotiated frame_max of "
         f"{channel.connection.limits.frame_max}")
 
 

@@ -140,7 +140,7 @@ DESTINATIONS = {
     "confirm of nothing": (method(BasicAck(delivery_tag=0)), "a confirm of message 0"),
     "another channel": (lambda _: method_frame(7, BasicAck(delivery_tag=1)), "on channel 7"),
     "frame that is too large": (LARGE, "larger than was agreed"),
-    "frame without an end": (struct.pack(">BHIB", 8, 0, 0, 7), "ends with octet 7"),
+    "frame without an end": (struct.pack(">BHIB", 8, 0, 0, 7), "ends with byte 7"),
     "delivery": (method(DELIVER), "basic.deliver on channel 1"),
     "returned messages": (
         lambda channel_id: b"".join(
