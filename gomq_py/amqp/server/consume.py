@@ -106,6 +106,7 @@ def basic_get(channel, method):
                 f"files of queue '{name}' to be opened",
             )
         else:
+            channel.got_none += 1
             channel.reply(BasicGetEmpty())
         return
     about = message.describe()
@@ -117,8 +118,10 @@ def basic_get(channel, method):
         channel.trace_delivery(message, name, {})
     channel.unacked.redelivered_count += about["redelivered"]
     if method.no_ack:
+        channel.got_no_ack += 1
         tag = channel.unacked.skip()
     else:
+        channel.got += 1
         holder = channel.unacked.make_holder(queue, None)
         tag = channel.unacked.add(
             holder, about["location"], len(body), channel.connection.scheduler.now_ms // 1000)
