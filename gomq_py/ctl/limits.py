@@ -1,7 +1,6 @@
 """Commands that set, clear and list the limits of users and of virtual hosts, with rabbitmqctl's columns."""
 import click
 
-from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import command
 from gomq_py.ctl.session import argument
 from gomq_py.ctl.topology import object_of
@@ -15,7 +14,7 @@ def _set(api, path, limits, check):
     try:
         check(wanted)
     except ValueError as error:
-        raise APIError(f"no limit is set: {error}", 400) from None
+        raise click.BadParameter(f"no limit is set: {error}") from None
     for name, value in wanted.items():
         api.put(*path, name, body={"value": value})
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 import click
 
 from gomq_py import Broker
+from gomq_py.broker.features.length import ROWS as LIMITS
 from gomq_py.ctl.api import API, APIError
 from gomq_py.ctl.checks import in_folder
 from gomq_py.ctl.commands import command
@@ -18,9 +19,8 @@ PREFIX = "recover: "
 USER = "recover"
 # Between two looks how far the messages are.
 LOOK_S = 0.2
-# The length limits of a queue: the policy key, what it limits, and its unit.
-_LIMITS = (
-    ("max-length", "messages_ready", "messages"), ("max-length-bytes", "message_bytes_ready", "bytes"))
+# Setting of a length limit: the field of a queue that it limits, and its unit.
+_LIMITED = {"max_length": ("messages_ready", "messages"), "max_bytes": ("message_bytes_ready", "bytes")}
 
 
 @command("list_set_aside")
@@ -72,13 +72,16 @@ def recover(session, folder, queue):
 def _check_room(target, source):
     """Raise APIError if the length limits of the queue ``target`` keep fewer messages than ``source`` has."""
     policy = target.get("effective_policy_definition") or {}
-    for key, field, unit in _LIMITS:
-        given = target["arguments"].get(f"x-{key}"), policy.get(key)
-        limits = [limit for limit in given if limit is not None]
-        room = max(0, min(limits) - target.get(field, 0)) if limits else source[field]
-        if source[field] > room:
+    for limit in LIMITS:
+        field, unit = _LIMITED.get(limit.setting, ("", ""))
+        given = target["arguments"].get(limit.argument), policy.get(limit.policy)
+        wanted, set_ = source.get(field, 0), [value for value in given if value is not None]
+        if not unit or not set_:
+            continue
+        room = max(0, min(set_) - target.get(field, 0))
+        if wanted > room:
             raise APIError(
-                f"queue {target['name']} has {key} {min(limits)}, and so room for {room} of {source[field]} "
+                f"queue {target['name']} has {limit.policy} {min(set_)}, and so room for {room} of {wanted} "
                 f"{unit}: it would drop or refuse the others. Raise the limit, or name another queue", 400)
 
 

@@ -107,7 +107,7 @@ def test_exchanges_bindings_policies_and_limits(ctl):
 
     for command in (("set_user_limits", "guest"), ("-p", "v", "set_vhost_limits")):
         refused = ctl(*command, '{"max-connections": 9, "max-conections": 1}')
-        assert refused.returncode == 1
+        assert refused.returncode == 2
         assert "no limit is set: max-conections is not a recognised limit" in refused.stderr
     assert data(ctl("-f", "json", "list_user_limits", "--user", "guest")) == []
     assert data(ctl("-p", "v", "-f", "json", "list_vhost_limits")) == [

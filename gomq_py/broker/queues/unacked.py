@@ -67,9 +67,9 @@ class Unacked:
     """
 
     __slots__ = (
-        "next_tag", "count", "consumer_count", "acked_count", "returned_count", "redelivered_count", "body_octets",
-        "first_tag", "first", "capacity", "ring", "aside", "at", "aside_first", "aside_end", "aside_count", "holders",
-        "free_slots", "found_ms", "found_slot", "taker",
+        "next_tag", "count", "consumer_count", "acked_count", "returned_count", "redelivered_count",
+        "body_octets", "first_tag", "first", "capacity", "ring", "aside", "at", "aside_first", "aside_end",
+        "aside_count", "holders", "free_slots", "found_ms", "found_slot", "taker",
     )
 
     def __init__(self):

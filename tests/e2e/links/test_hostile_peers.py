@@ -290,8 +290,8 @@ def tuning(**tune):
 
 
 LOGINS = {
-    "frames of 8 octets": (tuning(frame_max=8), "frames of 8 octets"),
-    "frames of 4095 octets": (tuning(frame_max=4095), "frames of 4095 octets"),
+    "frames of 8 bytes": (tuning(frame_max=8), "frames of 8 bytes"),
+    "frames of 4095 bytes": (tuning(frame_max=4095), "frames of 4095 bytes"),
     "no UTF-8": (start(mechanisms=b"\xff\xfe"), "not PLAIN"),
     "many mechanisms": (start(mechanisms=b"PLAINER " * 10_000), "PLAINER"),
     "deep properties": (
