@@ -106,6 +106,7 @@ def basic_get(channel, method):
                 f"files of queue '{name}' to be opened",
             )
         else:
+            channel.got_none += 1
             channel.reply(BasicGetEmpty())
         return
     about = message.describe()
@@ -117,8 +118,10 @@ def basic_get(channel, method):
         channel.trace_delivery(message, name, {})
     channel.unacked.redelivered_count += about["redelivered"]
     if method.no_ack:
+        channel.got_no_ack += 1
         tag = channel.unacked.skip()
     else:
+        channel.got += 1
         holder = channel.unacked.make_holder(queue, None)
         tag = channel.unacked.add(
             holder, about["location"], len(body), channel.connection.scheduler.now_ms // 1000)
@@ -150,7 +153,7 @@ def header_too_large(channel, queue, octets):
     """Return the error for the next message of ``queue``: its properties are too large for a frame."""
     return ContentTooLarge(
         f"the next message of {described('queue', queue.name, channel.vhost.name)} has a header of "
-        f"{octets + HEADER_OVERHEAD} octets, larger than the negotiated frame_max of "
+        f"{octets + HEADER_OVERHEAD} bytes, larger than the negotiated frame_max of "
         f"{channel.connection.limits.frame_max}")
 
 

@@ -86,7 +86,7 @@ class LoginAttempt(ClientLogin):
         octets = self.connection.stream.received_octets
         if octets > self.server.settings.max_octets_before_login:
             raise HandshakeError(
-                f"{octets} octets in handshake state {self._handshake.state} (max_octets_before_login)")
+                f"{octets} bytes in handshake state {self._handshake.state} (max_octets_before_login)")
 
     # steps
 

@@ -19,7 +19,7 @@ cdef class Holder:
 cdef class Unacked:
     cdef readonly uint64_t next_tag
     cdef readonly Py_ssize_t count, consumer_count
-    cdef readonly uint64_t body_octets, acked_count
+    cdef readonly uint64_t body_octets, acked_count, returned_count
     cdef public uint64_t redelivered_count
     cdef uint64_t first_tag
     cdef Py_ssize_t first, capacity, aside_first, aside_end, aside_count
@@ -36,6 +36,7 @@ cdef class Unacked:
     cpdef uint64_t skip(self) except 0
     @cython.locals(tag=uint64_t, offset=Py_ssize_t)
     cpdef uint64_t add(self, Holder holder, uint64_t location, uint32_t size, uint32_t now_s) except 0
+    cpdef uint64_t skipped_count(self)
     cpdef bint is_outstanding(self, uint64_t tag) except -1
     @cython.locals(offset=Py_ssize_t, location=uint64_t)
     cpdef bint settle(self, uint64_t tag, bint multiple) except -1
