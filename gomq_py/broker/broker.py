@@ -41,6 +41,7 @@ from gomq_py.storage.segments.pool import SegmentPool
 from gomq_py.storage.stores.unsealed import Unsealed
 
 LOG = logger("broker")
+EXPIRED = QuietLog(LOG, audit_log.LINES_S, most=audit_log.LINES_MAX)
 DEFAULT_VHOST = "/"
 
 
@@ -73,7 +74,6 @@ class Broker:
         self.tables = TableLimits(settings.max_table_depth, settings.max_table_entries, settings.frame_max)
         self.leaving = {}  # name: the VHostDeletion in progress
         self.totals = Totals()  # sums of deleted vhosts
-        self._expiry_log = QuietLog(LOG, audit_log.LINES_S, most=audit_log.LINES_MAX)
         self._data_dir = data_dir
         self._files = files
         self._pool = None
@@ -323,7 +323,7 @@ class Broker:
         vhost = self.vhosts.get(queue.vhost)
         if vhost is not None and vhost.queues.get(queue.name) is queue:
             named = queue.name, queue.vhost
-            self._expiry_log.info(
+            EXPIRED.info(
                 named, "queue %r in vhost %r expired: unused for %d ms", *named,
                 queue.limits.settings.expires_ms)
             vhost.delete_queue(queue.name, owner=queue.exclusive_owner)

@@ -402,7 +402,7 @@ def listeners():
         host, _, port = one.address.rpartition(":")
         shown.append({
             "node": node().name, "protocol": one.protocol, "ip_address": host.strip("[]"),
-            "port": int(port) if port.isdigit() else 0, "suspended": getattr(one, "is_suspended", False),
+            "port": int(port) if port.isdigit() else 0,
             "socket_opts": {
                 "backlog": node().settings.listen_backlog, "nodelay": bool(node().settings.tcp_nodelay)
             },

@@ -102,7 +102,8 @@ def _queue(queue):
 
 def _channel(channel):
     unacked = channel.unacked
-    delivered, no_ack = unacked.next_tag - 1, unacked.skipped_count()
+    delivered = unacked.next_tag - 1
+    no_ack = delivered - unacked.count - unacked.acked_count - unacked.returned_count
     return (
         channel.publishes, channel.confirmed_count, channel.return_unroutable, channel.drop_unroutable,
         delivered - no_ack - channel.got, no_ack - channel.got_no_ack, channel.got, channel.got_no_ack,

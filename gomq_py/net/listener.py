@@ -199,8 +199,6 @@ class Listener:
         self._gone = self._leave  # one object for all connections
         self._waits_for_room: tuple[Any, Any] | None = None
         self._accepted = 0
-        self.is_suspended = False
-        self.can_be_suspended = not inherited and listening.family != socket.AF_UNIX
         self._name = listening.getsockname()
         self._family = int(listening.family)
         self._is_unix = listening.family == socket.AF_UNIX
@@ -228,32 +226,6 @@ class Listener:
         """Stop accepting and free the address; accepted connections go on. A second call does nothing. May
         switch.
         """
-        self._stop()
-        self._socket.close()
-        if self._path_id is not None:
-            remove_path(self._name, self._path_id)
-            self._path_id = None
-
-    def suspend(self) -> None:
-        """Have the system refuse further clients of a TCP port until resume(); accepted connections go on.
-        May switch.
-        """
-        if not self.is_suspended:
-            self.is_suspended = True
-            self._stop()
-            self._socket.close()
-
-    def resume(self, backlog: int, reuse_port: bool) -> None:
-        """Accept clients again after suspend(). Raises BindError: another process may have the port."""
-        if self.is_suspended:
-            # a socket that was shut down would listen again, but Linux refuses its clients
-            self._socket = bind_tcp(self._name[0], self.port, backlog, reuse_port)
-            if self._handshake is not None:
-                keep_segments_short(self._socket)
-            self.is_suspended = False
-            self.start()
-
-    def _stop(self) -> None:
         if self._greenlet is not None:
             self._greenlet.kill()
         if self._watcher is not None:
@@ -262,6 +234,10 @@ class Listener:
         if self._waits_for_room is not None:
             self._waits_for_room[0].close()
             self._waits_for_room = None
+        self._socket.close()
+        if self._path_id is not None:
+            remove_path(self._name, self._path_id)
+            self._path_id = None
 
     def has_room_for(self, address: Any) -> bool:
         """Whether a client that another node has accepted may be served; not if too many wait for login."""

@@ -36,7 +36,6 @@ cdef class Unacked:
     cpdef uint64_t skip(self) except 0
     @cython.locals(tag=uint64_t, offset=Py_ssize_t)
     cpdef uint64_t add(self, Holder holder, uint64_t location, uint32_t size, uint32_t now_s) except 0
-    cpdef uint64_t skipped_count(self)
     cpdef bint is_outstanding(self, uint64_t tag) except -1
     @cython.locals(offset=Py_ssize_t, location=uint64_t)
     cpdef bint settle(self, uint64_t tag, bint multiple) except -1

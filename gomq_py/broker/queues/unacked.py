@@ -61,8 +61,7 @@ class Unacked:
         next_tag               the tag of the next delivery
         count, body_octets     number and octets of all outstanding messages
         consumer_count         number of outstanding messages without messages from basic.get
-        acked_count            number of messages that have been acknowledged
-        returned_count         number of messages that were settled in another way
+        acked_count, returned_count  numbers of messages acknowledged, and settled in another way
         redelivered_count      number of redeliveries, counted by the code that delivers
     """
 
@@ -76,9 +75,8 @@ class Unacked:
         self.next_tag = self.first_tag = 1
         self.count = self.consumer_count = self.body_octets = self.first = self.capacity = 0
         self.acked_count = self.returned_count = self.redelivered_count = 0
-        self.aside_first = self.aside_end = self.aside_count = 0
+        self.aside_first = self.aside_end = self.aside_count = self.found_ms = self.found_slot = 0
         self.ring = self.aside = self.taker = None
-        self.found_ms = self.found_slot = 0
         self.holders = []
         self.free_slots = []
 
@@ -141,10 +139,6 @@ class Unacked:
         self.body_octets += size
         holder.unacked_count += 1
         return tag
-
-    def skipped_count(self):
-        """The number of deliveries without need of an ack."""
-        return self.next_tag - 1 - self.count - self.acked_count - self.returned_count
 
     # settling
 
@@ -210,9 +204,7 @@ class Unacked:
     def settle_some(self, tag, how, limit):
         """Settle up to ``limit`` outstanding messages up to ``tag``, the oldest first.
 
-        Returns True if more messages up to ``tag`` are outstanding.
-
-        ``how``: ACK, LOST, RETURNED, FAILED or REJECT.
+        Returns True if more of them are outstanding. ``how``: ACK, LOST, RETURNED, FAILED or REJECT.
         """
         while limit > 0 and self.aside_count and self._aside_tag(self.aside_first) <= tag:
             self._settle_aside(self.aside_first, how)

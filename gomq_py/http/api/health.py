@@ -127,11 +127,6 @@ def health_by_answering(vhost=None):
     return json_answer(OK)
 
 
-def _active():
-    """The listeners that accept clients."""
-    return [one for one in shapes.listeners() if not one["suspended"]]
-
-
 @blueprint.get("/api/health/checks/port-listener/<port>")
 @access(MANAGEMENT)
 def health_of_port(port):
@@ -139,7 +134,7 @@ def health_of_port(port):
     number = number_in(port)
     if number is None or not 0 <= number <= 65535:
         raise BadRequest("Invalid port")
-    ports = sorted({one["port"] for one in _active()})
+    ports = sorted({one["port"] for one in shapes.listeners()})
     if number in ports:
         return json_answer({**OK, "port": number})
     return failed("No active listener", missing=number, ports=ports)
@@ -150,7 +145,7 @@ def health_of_port(port):
 def health_of_protocol(protocol):
     """Check that the broker has a listener for the protocol; 503 if not."""
     protocol = protocol.replace("%2F", "/")
-    protocols = sorted({one["protocol"] for one in _active()})
+    protocols = sorted({one["protocol"] for one in shapes.listeners()})
     if PROTOCOLS.get(protocol.lower(), protocol) in protocols:
         return json_answer({**OK, "protocol": protocol})
     return failed("No active listener", missing=protocol, protocols=protocols)

@@ -19,8 +19,6 @@ from gomq_py.observability import resources
 from gomq_py.observability.garbage import collect_everything
 
 blueprint = Blueprint("nodes", __name__)
-# The listeners that operators may suspend; the management API stays.
-CLIENT_PROTOCOLS = {"amqp", "amqps", "mqtt", "mqtts"}
 # RabbitMQ 4's purposes of memory, which rabbitmqadmin wants all.
 MEMORY_PURPOSES = (
     "connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs",
@@ -129,14 +127,10 @@ def put_listeners():
     suspended = body(required=("suspended",))["suspended"]
     if not isinstance(suspended, bool):
         raise BadRequest("suspended is true or false")
-    settings = node().settings
-    for one in node().listeners():
-        if one.protocol not in CLIENT_PROTOCOLS or not one.can_be_suspended:
-            continue
-        try:
-            one.suspend() if suspended else one.resume(settings.listen_backlog, settings.reuse_port)
-        except BindError as error:
-            raise BadRequest(f"the {one.protocol} listener stays suspended: {error}") from None
+    try:
+        node().doors.suspend() if suspended else node().doors.resume()
+    except BindError as error:
+        raise BadRequest(f"suspended still: {error}") from None
     audit_log.LOG.info(
         "listeners of AMQP and MQTT %s by %s", "suspended" if suspended else "resumed",
         audit_log.told(node().broker.events.actor))

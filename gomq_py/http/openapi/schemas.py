@@ -95,7 +95,7 @@ COMPONENTS = {
         "expired": some(record({**texts("node", "protocol", "ip"), "port": COUNT, "not_after": NUMBER}))}),
     "Listener": record(
         {
-            **texts("node", "protocol", "ip_address"), "port": COUNT, "suspended": TRUTH,
+            **texts("node", "protocol", "ip_address"), "port": COUNT,
             "socket_opts": record({"backlog": COUNT, "nodelay": TRUTH}),
         }
     ),

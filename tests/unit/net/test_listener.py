@@ -56,37 +56,6 @@ def test_each_connection_is_served_and_closed(listen):
     assert ask(listening.port, b"again") == b"again"
 
 
-@pytest.mark.parametrize("at_once", [False, True])
-def test_suspended_listener_refuses_clients_until_it_has_its_port_again(listen, at_once):
-    def answer(connection, _address):
-        connection.sendall(b"done")
-
-    listening = listen(answer, at_once=at_once)
-    for _ in range(2):
-        assert ask(listening.port) == b"done"
-        listening.suspend()
-        listening.suspend()
-        with pytest.raises(ConnectionRefusedError):
-            ask(listening.port)
-        with socket.socket() as other:
-            other.bind(("127.0.0.1", listening.port))
-            other.listen()
-            with pytest.raises(BindError):
-                listening.resume(BACKLOG, False)
-        listening.resume(BACKLOG, False)
-        listening.resume(BACKLOG, False)
-
-
-def test_suspended_listener_goes_on_with_the_clients_it_has(listen):
-    listening = listen(echo)
-    with socket.create_connection(("127.0.0.1", listening.port), timeout=in_time(30)) as client:
-        client.sendall(b"one")
-        assert client.recv(100) == b"one"
-        listening.suspend()
-        client.sendall(b"two")
-        assert client.recv(100) == b"two"
-
-
 def test_slow_connection_does_not_hold_up_the_next(listen):
     listening = listen(echo)
 
