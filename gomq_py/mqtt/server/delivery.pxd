@@ -34,6 +34,7 @@ cdef class Sink(routes.Destination):
     cdef readonly unsigned long long sent, dropped
     cdef bint is_open
     cdef readonly long long blocked_ms
+    cdef bint was_late
     cdef public object trace
     @cython.locals(interest=Interest, size=Py_ssize_t, publication=Publication)
     cpdef int publish(self, Message message) except -1
@@ -48,8 +49,8 @@ cdef class Sink(routes.Destination):
     cdef int _publish_large(self, Message message, Py_ssize_t size) except -1
     @cython.locals(left_ms="long long")
     cdef int _put_off(self, Message message) except -1
-    @cython.locals(passed_ms="long long")
     cpdef bint is_late(self) except -1
+    cdef bint _is_too_long(self, long long now_ms) except -1
     cdef _look_blocked(self)
     @cython.locals(spare=bytearray)
     cdef _give_spare(self)

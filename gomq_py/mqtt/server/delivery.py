@@ -338,7 +338,7 @@ class Sink(routes.Destination):
 
     __slots__ = (
         "session", "output", "publication", "scheduler", "timers", "buffers", "large", "limit", "spare", "at",
-        "capacity", "gathered", "sent", "dropped", "is_open", "blocked_ms", "give_up", "trace",
+        "capacity", "gathered", "sent", "dropped", "is_open", "blocked_ms", "was_late", "give_up", "trace",
     )
 
     def __init__(self, session, output, publication, hub, limit, give_up):
@@ -355,7 +355,7 @@ class Sink(routes.Destination):
         self.spare = None
         self.at = octets.pointer(b"\0")
         self.capacity = self.gathered = self.sent = self.dropped = self.blocked_ms = 0
-        self.is_open = False
+        self.is_open = self.was_late = False
         self.trace = None
 
     def begin(self):
@@ -477,9 +477,13 @@ class Sink(routes.Destination):
         return 1
 
     def is_late(self):
-        """Whether the client has not read all octets for too long, so that no message waits for it."""
-        passed_ms = self.scheduler.now_ms - self.blocked_ms
-        return self.blocked_ms > 0 and not 0 <= passed_ms < backpressure.FULL_MS
+        """Whether the client has not read all octets for too long, now or the last time, so that no message
+        waits for it.
+        """
+        return self.blocked_ms > 0 and (self.was_late or self._is_too_long(self.scheduler.now_ms))
+
+    def _is_too_long(self, now_ms):
+        return not 0 <= now_ms - self.blocked_ms < backpressure.FULL_MS
 
     def _look_blocked(self):
         # Not since the limit was reached: of many clients that hang, each would hold publishers once.
@@ -488,6 +492,8 @@ class Sink(routes.Destination):
             self.output.call_when_drained(self._drained)
 
     def _drained(self):
+        # Remembered: a client that always reads slowly would hold publishers each time.
+        self.was_late = self._is_too_long(self.timers.now_ms())
         self.blocked_ms = 0
 
     def _give_spare(self):
