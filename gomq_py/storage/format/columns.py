@@ -92,25 +92,22 @@ class Block:
             if p[at] >= record.SMALL:
                 if record.measure(p, at, end) == 0:
                     return END if end - at < LARGEST_SMALL else DAMAGED
-                routing_length = record.routing_length_at(p, at)
-            else:
-                routing_length = octets.le16(p, at + 6)
-                if octets.le16(p, at) != record.MAGIC or routing_length > record.LARGEST_ROUTING_BYTES:
-                    return DAMAGED
-                if end - at < record.HEADER_BYTES + routing_length:
-                    return END
+            elif octets.le16(p, at) != record.MAGIC or octets.le16(p, at + 6) > record.LARGEST_ROUTING_BYTES:
+                return DAMAGED
+            elif end - at < record.HEADER_BYTES + octets.le16(p, at + 6):
+                return END
             ordinal = record.ordinal_at(p, at)
             if ordinal < self.next_ordinal or not record.header_is_sound(p, at, seed):
                 return DAMAGED
             if ordinal >= until:
                 return DONE
+            routing_length = record.routing_length_at(p, at)
             properties_length = record.properties_length_at(p, at)
             body_length = record.body_length_at(p, at)
             content = record.routing_at(p, at) + routing_length
+            size = record.size_of(routing_length, properties_length, body_length)
             if p[at] >= record.SMALL:
                 size = record.small_size(content + properties_length + body_length - at)
-            else:
-                size = record.size_of(routing_length, properties_length, body_length)
             if size > end - at:
                 self.skipped = size
                 return END

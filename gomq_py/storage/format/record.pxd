@@ -31,6 +31,14 @@ cdef Py_ssize_t encode(
     Py_ssize_t properties_at, Py_ssize_t properties_length, Py_ssize_t body_at,
     Py_ssize_t body_length, bint is_there) noexcept
 
+@cython.locals(trailer=Py_ssize_t, size=Py_ssize_t, padding=Py_ssize_t)
+cdef Py_ssize_t _encode_small(
+    unsigned char* p, Py_ssize_t at, uint32_t seed, uint64_t age_ms, uint64_t ordinal, unsigned char kind,
+    unsigned char flags, unsigned char priority, uint64_t expiry_ms, bint expires,
+    const unsigned char* source, Py_ssize_t routing_at, Py_ssize_t routing_length,
+    Py_ssize_t properties_at, Py_ssize_t properties_length, Py_ssize_t body_at,
+    Py_ssize_t body_length) noexcept
+
 @cython.locals(size=Py_ssize_t)
 cdef Py_ssize_t measure(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
 

@@ -188,26 +188,10 @@ def encode(
         and (expires_at_ms == 0
              or expires_at_ms >= timestamp_ms and expires_at_ms - timestamp_ms <= SMALL_EXPIRY_MS)
     ):
-        octets.put_le16(p, at, flags << 8 | SMALL | kind << 5 | (EXPIRES if expires_at_ms else 0) | priority)
-        octets.put_le64(
-            p, at + 2,
-            (timestamp_ms - begun_ms) << 36 | ordinal << 16 | body_length << 8 | properties_length)
-        trailer = at + 10
-        if expires_at_ms:
-            octets.put_le32(p, trailer, expires_at_ms - timestamp_ms)
-            trailer += 4
-        octets.copy(p, trailer, source, routing_at, routing_length)
-        trailer += routing_length
-        octets.copy(p, trailer, source, properties_at, properties_length)
-        trailer += properties_length
-        octets.copy(p, trailer, source, body_at, body_length)
-        trailer += body_length
-        size = small_size(trailer - at)
-        octets.put_le32(
-            p, trailer, octets.crc32c((seed + SMALL_SALT) & 0xFFFFFFFF, p, at, trailer - at))
-        for padding in range(trailer + 4, at + size):
-            p[padding] = 0
-        return size
+        return _encode_small(
+            p, at, seed, timestamp_ms - begun_ms, ordinal, kind, flags, priority,
+            expires_at_ms - timestamp_ms if expires_at_ms else 0, expires_at_ms > 0, source, routing_at,
+            routing_length, properties_at, properties_length, body_at, body_length)
     routing = at + 40
     properties = routing + routing_length
     body = properties + properties_length
@@ -239,6 +223,29 @@ def encode(
         octets.copy(p, body, source, body_at, body_length)
         checksum = octets.crc32c(seed, p, properties, properties_length + body_length)
     octets.put_le32(p, trailer, checksum)
+    return size
+
+
+def _encode_small(
+    p, at, seed, age_ms, ordinal, kind, flags, priority, expiry_ms, expires,
+    source, routing_at, routing_length, properties_at, properties_length, body_at, body_length,
+):
+    octets.put_le16(p, at, flags << 8 | SMALL | kind << 5 | (EXPIRES if expires else 0) | priority)
+    octets.put_le64(p, at + 2, age_ms << 36 | ordinal << 16 | body_length << 8 | properties_length)
+    trailer = at + 10
+    if expires:
+        octets.put_le32(p, trailer, expiry_ms)
+        trailer += 4
+    octets.copy(p, trailer, source, routing_at, routing_length)
+    trailer += routing_length
+    octets.copy(p, trailer, source, properties_at, properties_length)
+    trailer += properties_length
+    octets.copy(p, trailer, source, body_at, body_length)
+    trailer += body_length
+    size = small_size(trailer - at)
+    octets.put_le32(p, trailer, octets.crc32c((seed + SMALL_SALT) & 0xFFFFFFFF, p, at, trailer - at))
+    for padding in range(trailer + 4, at + size):
+        p[padding] = 0
     return size
 
 

@@ -21,7 +21,6 @@ cdef class Picked:
 
 @cython.final
 cdef class Segment:
-    cdef readonly int version
     cdef readonly Py_ssize_t number, capacity, end, cached, last_at, entries, entry_capacity
     cdef public Segment next
     cdef readonly object msgs, acks

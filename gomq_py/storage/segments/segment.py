@@ -40,8 +40,7 @@ class Segment:
         taken           how many records the store's cursor has passed
         acked           how many records are acked
         end             end of the data, at most ``capacity``
-        version         schema version of the files
-        begun_ms        the time from which small records count
+        begun_ms        the time from which small records count; 0 in files of schema version 1
         first_offset    of streams: the offset of the record with ordinal 0
         readers         of streams: number of cursors in the segment
         cached          end of the msgs file's pages in the page cache; before it the mapping may be written
@@ -54,7 +53,7 @@ class Segment:
     """
 
     __slots__ = (
-        "number", "version", "next", "msgs", "acks", "is_open", "is_direct", "p", "ack_p", "capacity", "end",
+        "number", "next", "msgs", "acks", "is_open", "is_direct", "p", "ack_p", "capacity", "end",
         "cached", "seed", "ack_seed", "begun_ms", "ordinal", "last_at", "count", "body_bytes", "taken",
         "taken_bytes", "acked", "acked_bytes", "entries", "entry_capacity", "delivered", "announced",
         "announced_entries", "unsynced", "syncing", "flushed", "synced_once", "named_in", "sealed",
@@ -65,7 +64,6 @@ class Segment:
         self.number = number
         self.recovered = recovered
         self.next = self.msgs = self.acks = self.picked = None
-        self.version = head_format.SCHEMA_VERSION
         self.capacity = self.end = self.cached = self.seed = self.ack_seed = self.ordinal = self.last_at = 0
         self.count = self.body_bytes = self.taken = self.taken_bytes = self.acked = self.acked_bytes = 0
         self.entries = self.entry_capacity = self.delivered = self.announced = self.announced_entries = 0
@@ -340,7 +338,6 @@ class Segment:
     def restore(self, head, seal):
         """Set counts and positions from the msgs file's head and seal, as read or rebuilt by recovery."""
         self.capacity = head.capacity
-        self.version = head.version
         self.seed = head.seed
         self.begun_ms = head.begun_ms
         self.first_offset = head.first_offset

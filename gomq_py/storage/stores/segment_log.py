@@ -12,7 +12,7 @@ from gomq_py.storage.disk.data_dir import POWER_LOST
 from gomq_py.storage.disk.segment_list import Listed
 from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull, StoreLater
 from gomq_py.storage.format import record
-from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT
+from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SCHEMA_VERSION, SEAL_AT
 from gomq_py.storage.format.record import capacity_for, is_among
 from gomq_py.storage.segments.opening import Opener, open_files, open_whole
 from gomq_py.storage.segments.pool import FIRST_SEGMENT_BYTES, SEGMENT_GROWTH
@@ -542,7 +542,7 @@ class SegmentLog(_store.Store):
 
     def acks_bytes(self, segment):
         """Lower bound of the size in octets of the segment's acks file; 0: no acks file."""
-        return capacity_for(segment.capacity, segment.version)
+        return capacity_for(segment.capacity, SCHEMA_VERSION if segment.begun_ms else 1)
 
     def read_when_opened(self, segment):
         """Position up to which a thread reads a segment's msgs file when it opens the file."""
