@@ -32,7 +32,7 @@ def lost_in(path):
     seal = head and heads.decode_seal(head.seed, begin)
     if not seal:
         return ""
-    damaged = _damaged(content, head.seed, seal)
+    damaged = _damaged(content, head, seal)
     if not damaged:
         return ""
     runs = _acked_runs(path, head)
@@ -45,9 +45,10 @@ def lost_in(path):
     return f"bytes {lost[0]} do not check" if lost else ""
 
 
-def _damaged(content, seed, seal):
+def _damaged(content, head, seal):
     """Return (start, end, records) of each damaged region, as RecordScanner does."""
-    scanner = RecordScanner(content, heads.HEAD_BYTES, min(seal.end, len(content)), seed)
+    scanner = RecordScanner(
+        content, heads.HEAD_BYTES, min(seal.end, len(content)), head.seed, head.begun_ms)
     while scanner.next():  # tally() would keep the hub from the interpreter for the whole file
         pass
     if scanner.at < seal.end:

@@ -27,7 +27,8 @@ from gomq_py.cluster.wire.messages import NO_ID
 from gomq_py.ctl.offline import FolderError, held_folder
 from gomq_py.errors import ClusterError
 from gomq_py.storage.disk import atomic_file, swap
-from gomq_py.storage.disk.data_dir import NOT_CONTENT, SCHEMA, SCHEMA_VERSION, DataDir, content_of
+from gomq_py.storage.disk.data_dir import (
+    NOT_CONTENT, SCHEMA, SCHEMA_VERSION, SCHEMA_VERSIONS, DataDir, content_of)
 from gomq_py.storage.disk.plain_files import PlainFiles
 from gomq_py.storage.disk.register import listing
 from gomq_py.storage.errors import DataDirError
@@ -128,10 +129,10 @@ def read_manifest(folder):
         sound = False
     if not sound:
         raise FolderError(_half(folder, f"{path} is damaged"))
-    if version != VERSION or schema != SCHEMA_VERSION:
+    if version != VERSION or str(schema) not in SCHEMA_VERSIONS:
         raise FolderError(
             f"{folder} is a backup of version {version} with schema version {schema}; this gomq-py-ctl knows "
-            f"{VERSION} and {SCHEMA_VERSION}")
+            f"{VERSION} and {' or '.join(SCHEMA_VERSIONS)}")
     return manifest
 
 

@@ -258,7 +258,7 @@ def count_left(content, head, path):
             acks = file.read()
         if head_format.decode(acks, head_format.ACKS_MAGIC) == twin:
             runs = record.load_acks(acks, twin.seed).runs
-    scanner = RecordScanner(content, head_format.HEAD_BYTES, len(content), head.seed)
+    scanner = RecordScanner(content, head_format.HEAD_BYTES, len(content), head.seed, head.begun_ms)
     scanner.tally(runs)
     return scanner.count - scanner.acked
 
@@ -272,7 +272,7 @@ def _check_records(content, head, pair, findings, is_stream):
     synced = head_format.decode_mark(head.seed, head_format.SYNCED_SALT, start, head_format.SYNCED_AT)
     acks = record.Acks() if is_stream else _acks_of(head, pair, findings)
     end = min(seal.end if seal is not None else head.capacity, len(content))
-    scanner = RecordScanner(content, head_format.HEAD_BYTES, end, head.seed)
+    scanner = RecordScanner(content, head_format.HEAD_BYTES, end, head.seed, head.begun_ms)
     scanner.tally(acks.runs)
     findings.counts["records"] += scanner.count
     findings.counts["acked"] += scanner.acked

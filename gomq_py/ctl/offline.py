@@ -17,7 +17,7 @@ from gomq_py.broker.topology.vhost import metadata
 from gomq_py.broker.topology_log import records
 from gomq_py.global_names import INTERNAL
 from gomq_py.mqtt.model.kinds import all_kinds
-from gomq_py.storage.disk.data_dir import DEFINITIONS, LOCK, SCHEMA, SCHEMA_VERSION, USERS, queue_id
+from gomq_py.storage.disk.data_dir import DEFINITIONS, LOCK, SCHEMA, SCHEMA_VERSIONS, USERS, queue_id
 from gomq_py.storage.format.log import LogError, LogScan
 from gomq_py.storage.logs.log_records import RecordError, read_record
 
@@ -64,8 +64,9 @@ def _check_schema(root):
             found = file.read(100).strip()
     except OSError as error:
         raise FolderError(f"{root} is not a gomq-py data folder: {SCHEMA}: {error.strerror}") from None
-    if found != str(SCHEMA_VERSION):
-        raise FolderError(f"{root} has schema version {found!r}, this gomq-py-ctl knows {SCHEMA_VERSION}")
+    if found not in SCHEMA_VERSIONS:
+        raise FolderError(
+            f"{root} has schema version {found!r}, this gomq-py-ctl knows {' and '.join(SCHEMA_VERSIONS)}")
 
 
 class Definitions:

@@ -26,7 +26,7 @@ from gomq_py.storage.disk.data_dir import (
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format.log import LogError, LogScan, encode_log
-from gomq_py.storage.format.record import HEADER_BYTES, RecordScanner
+from gomq_py.storage.format.record import RecordScanner
 from gomq_py.storage.logs.framed_log import FramedLog
 from gomq_py.storage.stores import stream_offsets
 
@@ -174,11 +174,12 @@ def _content_of(folder):
             if head is None:
                 continue
             count += count_left(content, head, path)
-            scanner = RecordScanner(content, head_format.HEAD_BYTES, len(content), head.seed)
+            scanner = RecordScanner(
+                content, head_format.HEAD_BYTES, len(content), head.seed, head.begun_ms)
             for _ in range(NAMED_MOST):
                 if not scanner.next():
                     break
-                at = scanner.position + HEADER_BYTES
+                at = scanner.routing_at
                 if not content[at]:  # the default exchange has the empty name
                     keys[content[at + 2:at + 2 + content[at + 1]].decode("utf-8", "surrogateescape")] += 1
     return count, keys

@@ -157,7 +157,7 @@ def _blocks(content, found, block):
     """Yield ``block`` repeatedly, filled each time with the next valid records. Skips damaged records."""
     at = head.HEAD_BYTES
     while True:
-        status = block.walk(content, at, len(content), found.seed, found.first_offset, 0, _ALL)
+        status = block.walk(content, at, len(content), found, 0, _ALL)
         if block.count:
             yield block
         at = block.at
@@ -167,7 +167,7 @@ def _blocks(content, found, block):
         elif status == columns.MISSING:
             block.accept(content)
         elif status == columns.DAMAGED:
-            at = block.seek(content, at + 8, len(content), found.seed)
+            at = block.seek(content, at, len(content), found.seed)
             if at < 0:
                 return
         elif status != columns.FULL:

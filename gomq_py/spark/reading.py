@@ -40,10 +40,10 @@ class PieceReader:
         until = piece.until - piece.segment_first
         source = None
         try:
-            source, seed = self._open(piece)
-            yield from self._walk(piece, source, seed, until)
+            source, found = self._open(piece)
+            yield from self._walk(piece, source, found, until)
             if block.next_ordinal == until:
-                _PLACES[piece.epoch, piece.number] = Place(piece.until, source.position, seed)
+                _PLACES[piece.epoch, piece.number] = Place(piece.until, source.position, found.seed)
                 _PLACES.move_to_end((piece.epoch, piece.number))
                 if len(_PLACES) > _MOST_PLACES:
                     _PLACES.popitem(last=False)
@@ -58,28 +58,28 @@ class PieceReader:
             self._lose(piece, until, f"segment {piece.number} ends before them")
 
     def _open(self, piece):
-        """Return (PieceBuffer that begins at or before the part's first record, the segment's seed)."""
+        """Return (PieceBuffer that begins at or before the part's first record, the segment's head)."""
         place = _PLACES.get((piece.epoch, piece.number))
         if place is None or not piece.at_offset < place.offset <= piece.first:
             place = Place(piece.at_offset, piece.at, 0)
         if place.position == head.HEAD_BYTES:
             return self._open_at_start(piece)
         first = b"".join(self._transport.octets(piece.stream, piece.epoch, piece.number, 0, head.HEAD_BYTES))
-        seed = self._seed_of(piece, first)
-        if place.seed not in (0, seed):  # the file was replaced, as by a restored data folder
+        found = self._head_of(piece, first)
+        if place.seed not in (0, found.seed):  # the file was replaced, as by a restored data folder
             return self._open_at_start(piece)
         self._block.next_ordinal = place.offset - piece.segment_first
-        return PieceBuffer(self._transport, piece, place.position), seed
+        return PieceBuffer(self._transport, piece, place.position), found
 
     def _open_at_start(self, piece):
         source = PieceBuffer(self._transport, piece, 0)
         source.fill(head.HEAD_BYTES)
-        seed = self._seed_of(piece, bytes(source.buffer[:head.HEAD_BYTES]))
+        found = self._head_of(piece, bytes(source.buffer[:head.HEAD_BYTES]))
         source.drop(head.HEAD_BYTES)
         self._block.next_ordinal = 0
-        return source, seed
+        return source, found
 
-    def _seed_of(self, piece, octets):
+    def _head_of(self, piece, octets):
         found = head.decode(octets, head.MSGS_MAGIC)
         if (
             found is None or found.incarnation.hex() != piece.epoch
@@ -87,15 +87,15 @@ class PieceReader:
         ):
             raise DataLoss(
                 f"{self._place(piece, 0)}: the head of the segment does not check. The file is damaged")
-        return found.seed
+        return found
 
-    def _walk(self, piece, source, seed, until):
+    def _walk(self, piece, source, found, until):
         block = self._block
         first = piece.first - piece.segment_first
         source.fill(self._chunk_bytes)
         at = 0
         while True:
-            status = block.walk(source.buffer, at, source.end, seed, piece.segment_first, first, until)
+            status = block.walk(source.buffer, at, source.end, found, first, until)
             if block.count:
                 yield self._rows.batch(block, source.buffer, piece)
             at = block.at
@@ -107,7 +107,8 @@ class PieceReader:
             if status == columns.DONE:
                 return
             if status == columns.END:
-                if not source.fill(max(self._chunk_bytes, block.skipped, source.end + _HEADER_BYTES)):
+                wanted = max(self._chunk_bytes, block.skipped, source.end + _HEADER_BYTES)
+                if not source.fill(wanted) and (at := self._seek(source, at, found.seed)) < 0:
                     return
             elif status == columns.SPOILED:
                 ordinal = block.next_ordinal
@@ -124,18 +125,17 @@ class PieceReader:
                     f"they are missing before {self._place(piece, source.position + at)}", before,
                 )
             else:
-                at = self._seek(source, at, seed)
+                at = self._seek(source, at, found.seed)
                 if at < 0:
                     return
 
     def _seek(self, source, at, seed):
         """Return the buffer position of the next valid record header after a damaged record, or -1."""
-        at += 8
         while True:
             found = self._block.seek(source.buffer, at, source.end, seed)
             if found >= 0:
                 return found
-            source.drop(max(at, (source.end - _HEADER_BYTES) & ~7))
+            source.drop(max(at, (source.end - _HEADER_BYTES) & ~3))
             at = 0
             if not source.fill(source.end + self._chunk_bytes):
                 return -1

@@ -36,8 +36,8 @@ from tests.support.unflushed import Unflushed
 
 INCARNATION = b"0123456789abcdef"
 SEGMENT_BYTES = 65536
-MOST_RECORDS = SEGMENT_BYTES // 48
-BODIES = (b"a", b"b" * 30, b"", b"d" * 200, b"eeeee", b"f" * 17)
+MOST_RECORDS = SEGMENT_BYTES // 44
+BODIES = (b"a", b"b" * 30, b"", b"d" * 300, b"eeeee", b"f" * 17)
 HEADS, SEALS, RECORDS, ACKS = 1, 2, 4, 8  # what an input wants made good
 STOPPED, NO_ACKS = 16, 32
 
@@ -176,7 +176,20 @@ def _make_good(msgs, acks, flags):
 
 
 def _make_records_good(content, at, seed):
-    while at + 48 <= len(content):
+    while at + 44 <= len(content):
+        if content[at] >= 0x80:
+            key = at + (14 if content[at] & 0x10 else 10) + 1
+            key += content[key - 1]
+            if key >= len(content):
+                return
+            end = key + 1 + content[key] + content[at + 2] + content[at + 3]
+            if end + 4 > len(content):
+                return
+            struct.pack_into("<I", content, end, octets.crc32c(seed + 5 & 0xFFFFFFFF, content, at, end - at))
+            at += max(44, end - at + 7 & ~3)
+            continue
+        if at + 48 > len(content):
+            return
         routing, properties, body = struct.unpack_from("<HII", content, at + 6)
         size = (44 + routing + properties + body + 7) & ~7
         if content[at:at + 2] != b"RM" or at + size > len(content):
@@ -265,14 +278,14 @@ def run_scanner(data):
         _make_entries_good(content, seed)
     with exact(content) as view:
         runs = _check_acks(view, seed)
-        scanner = RecordScanner(view, 0, len(content), seed, flags >> 4)
+        scanner = RecordScanner(view, 0, len(content), seed, 1 << 40, flags >> 4)
         behind, ordinal, count = 0, -1, 0
         while scanner.next():
             assert behind <= scanner.position and scanner.position + scanner.size <= len(content)
             assert scanner.ordinal > ordinal
             behind, ordinal, count = scanner.position + scanner.size, scanner.ordinal, count + 1
         _check_damage(scanner, len(content))
-        tally = RecordScanner(view, 0, len(content), seed, flags >> 4)
+        tally = RecordScanner(view, 0, len(content), seed, 1 << 40, flags >> 4)
         tally.tally(runs)
         assert (
             tally.at == scanner.at and tally.count >= count and tally.acked <= tally.count

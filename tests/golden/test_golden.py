@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from gomq_py.ctl.fsck import check_folder
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.model.sessions import NEVER
+from gomq_py.storage.message import Message
 from tests.golden.make import FORMATS, HERE, account, open_node
+from tests.support.reading import get
 
 # Pythons before 3.11.4 know no filters.
 SAFELY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -60,6 +63,33 @@ def test_it_is_the_same_folder_at_the_second_opening(tmp_path, version, kind):
     assert {name: [entry[:4] for entry in entries] for name, entries in found.items()} == {
         name: [entry[:4] for entry in entries] for name, entries in expected.items()}
     assert all(entry[5] for entries in found.values() for entry in entries)
+
+
+@pytest.mark.parametrize("kind", ["stopped", "killed"])
+@pytest.mark.parametrize("version", ARCHIVES)
+def test_messages_that_are_acknowledged_now_are_gone_and_others_follow_them(tmp_path, version, kind):
+    """New messages lie in segments of the present version, behind those of the folder's."""
+    with tarfile.open(HERE / f"{version}.tar.gz") as archive:
+        archive.extractall(tmp_path, **SAFELY)
+    node = open_node(tmp_path / kind)
+    queue, message = node.vhost.queues["ready"], Message()
+    for number in range(12):
+        get(queue, message)
+        if number % 2:
+            queue.ack(message.describe()["location"])
+    node.publish("", "ready", b"new", persistent=True)
+    queue.write_out()
+    node.kill()
+    assert check_folder(tmp_path / kind).damage == []
+
+    node = open_node(tmp_path / kind)
+    found = account(node)["queues"]["/ ready"]
+    node.stop()
+
+    bodies = [entry[2] for entry in found]
+    assert bodies[:6] == [f"ready {number}" for number in range(0, 12, 2)] and bodies[-1] == "new"
+    assert not [body for body in bodies[6:] if body.startswith("ready")]
+    assert check_folder(tmp_path / kind).damage == []
 
 
 @pytest.mark.parametrize("kind", ["stopped", "killed"])

@@ -46,10 +46,10 @@ def test_segments_can_be_read_as_they_are_on_disk(api, stream):
     assert len(octets) == part["bytes"]
     head = decode(octets[:HEAD_BYTES])
     assert (head.first_offset, head.incarnation.hex()) == (0, listing["epoch"])
-    scanner = RecordScanner(octets, HEAD_BYTES, len(octets), head.seed)
+    scanner = RecordScanner(octets, HEAD_BYTES, len(octets), head.seed, head.begun_ms)
     bodies = []
     while scanner.next():
-        start = scanner.position + 40 + scanner.routing_length + scanner.properties_length
+        start = scanner.routing_at + scanner.routing_length + scanner.properties_length
         bodies.append((head.first_offset + scanner.ordinal, octets[start:start + scanner.body_length]))
     assert bodies == [(number, b"%d" % number) for number in range(10)]
 

@@ -179,7 +179,7 @@ def numbers_of(msgs, acks):
         return []
     twin, numbers = proper.twin(head.ACKS_MAGIC), []
     runs = record.load_acks(acks, twin.seed).runs if acks.startswith(twin.encode()) else []
-    scanner = record.RecordScanner(msgs, head.HEAD_BYTES, len(msgs), proper.seed)
+    scanner = record.RecordScanner(msgs, head.HEAD_BYTES, len(msgs), proper.seed, proper.begun_ms)
     while scanner.next():
         if not record.is_among(scanner.position, runs):
             found = MARK.search(msgs, scanner.position, scanner.position + scanner.size)

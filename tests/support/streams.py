@@ -123,12 +123,12 @@ def damage_records(path, offsets, place="body"):
     """Turn a bit in those records of a stream's sound segment file that have one of these offsets."""
     content = bytearray(path.read_bytes())
     head = head_format.decode(content)
-    scanner = RecordScanner(bytes(content), head_format.HEAD_BYTES, len(content), head.seed)
+    scanner = RecordScanner(bytes(content), head_format.HEAD_BYTES, len(content), head.seed, head.begun_ms)
     hit = []
     while scanner.next():
         if head.first_offset + scanner.ordinal in offsets:
-            body_at = scanner.position + 40 + scanner.routing_length + scanner.properties_length
-            hit.append(scanner.position + 16 if place == "header" else body_at)
+            body_at = scanner.routing_at + scanner.routing_length + scanner.properties_length
+            hit.append(scanner.position + 6 if place == "header" else body_at)
     for at in hit:
         content[at] ^= 0x40
     path.write_bytes(content)

@@ -14,8 +14,8 @@ holds the lock; a second process gets an error that names the first.
       .cluster            which cluster and node the folder belongs to (cluster.identity)
       .sync*              a follower's sync, and its swap (storage.disk.swap); gone after a boot
       .segments           segments that held messages at the last orderly stop (storage.disk.segment_list)
-      schema_version      "1\n"; a folder that has content but not this file, or another version, is left
-                          alone
+      schema_version      "2\n"; a boot writes it over "1\n". A folder that has content but not this file, or
+                          an unknown version, is left alone
       definitions         framed log of the durable topology (storage.logs.framed_log)
       users               framed log of users and permissions
       cluster_name        the broker's name among brokers; its existence shows that the first boot is over:
@@ -46,7 +46,8 @@ from gomq_py.storage.errors import DataDirError
 from gomq_py.storage.format.log import HEAD_SIZE, LogError, LogScan, log_id_of
 
 LOG = logger("storage")
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+SCHEMA_VERSIONS = ("1", str(SCHEMA_VERSION))
 
 LOCK = ".lock"
 LAST_RUN = ".last-run"
@@ -397,12 +398,12 @@ class DataDir:
                 posix.close(fd)
 
     def _check_schema(self):
-        if not self._check_version():
+        if self._check_version() != str(SCHEMA_VERSION):  # before the first segment of a new version
             atomic_file.replace(self._files, self._at(SCHEMA), f"{SCHEMA_VERSION}\n".encode())
         atomic_file.sweep(self._files, self.path)
 
     def _check_version(self):
-        """Return whether the folder has a schema file. Without one, the folder must be empty.
+        """Return the folder's schema version; "" without the file: then the folder must be empty.
 
         Raises DataDirError if the folder is not a data folder, or is of an unknown version.
         """
@@ -413,15 +414,14 @@ class DataDir:
                 raise DataDirError(
                     f"{self.path} is not a gomq-py data folder: it holds {content[0]!r} but no {SCHEMA}"
                 )
-            return False
+            return ""
         with open(self._at(SCHEMA), "rb") as file:
             found = file.read(100).decode("ascii", "replace").strip()
-        if found != str(SCHEMA_VERSION):
+        if found not in SCHEMA_VERSIONS:
             raise DataDirError(
-                f"data folder {self.path} has schema version {found!r}, this gomq-py knows {SCHEMA_VERSION}; "
-                "it was left as it is"
-            )
-        return True
+                f"data folder {self.path} has schema version {found!r}, this gomq-py knows "
+                f"{' and '.join(SCHEMA_VERSIONS)}; it was left as it is")
+        return found
 
 
 @contextlib.contextmanager

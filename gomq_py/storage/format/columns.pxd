@@ -7,27 +7,27 @@ from gomq_py.storage.format cimport record
 ctypedef const unsigned char* const_octets
 
 cdef unsigned char AMQP
+cdef Py_ssize_t LARGEST_SMALL
 
 cdef class Block:
     cdef public Py_ssize_t at
     cdef readonly Py_ssize_t capacity, limit_bytes, count, body_bytes, skipped, others
     cdef public uint64_t next_ordinal
-    cdef readonly bytearray offsets, timestamps, starts, lengths, property_starts, property_lengths
+    cdef readonly bytearray offsets, timestamps, starts, lengths, property_starts, property_lengths, kinds
     cdef readonly unsigned int property_flags
     cpdef int walk(
-        self, object buffer, Py_ssize_t at, Py_ssize_t end, uint32_t seed, uint64_t first_offset,
-        uint64_t first,
+        self, object buffer, Py_ssize_t at, Py_ssize_t end, object head, uint64_t first,
         uint64_t until) except -1
     @cython.locals(routing_length=Py_ssize_t, properties_length=Py_ssize_t, body_length=Py_ssize_t,
-        size=Py_ssize_t, ordinal=uint64_t)
+        size=Py_ssize_t, content=Py_ssize_t, ordinal=uint64_t)
     cdef int _walk(
-        self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, uint32_t seed, uint64_t first_offset,
-        uint64_t first, uint64_t until,
+        self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, uint32_t seed, uint64_t begun_ms,
+        uint64_t first_offset, uint64_t first, uint64_t until,
         unsigned char* offsets, unsigned char* timestamps, unsigned char* starts,
-        unsigned char* lengths) except -1
-    @cython.locals(exchange_length=Py_ssize_t, content=Py_ssize_t, place=Py_ssize_t)
+        unsigned char* lengths, unsigned char* kinds) except -1
+    @cython.locals(exchange_length=Py_ssize_t, place=Py_ssize_t)
     cdef inline int _place(
-        self, const unsigned char* p, Py_ssize_t at, Py_ssize_t routing_length, Py_ssize_t properties_length,
+        self, const unsigned char* p, Py_ssize_t routing, Py_ssize_t content, Py_ssize_t properties_length,
         Py_ssize_t body_length, unsigned char* starts, unsigned char* lengths) noexcept
     @cython.locals(exchange_at=Py_ssize_t, place=Py_ssize_t, at=Py_ssize_t, end=Py_ssize_t)
     cpdef tuple other_kind(self, Py_ssize_t row, object buffer)

@@ -29,6 +29,8 @@ PRIORITY_PROPERTY = 4
 TIMESTAMP_PROPERTY = 9
 
 LARGEST_START = 0x7FFFFFFF
+# A small record has at most this many octets; with more room behind it, its lengths are damaged.
+LARGEST_SMALL = 500
 # The kind of records whose properties are basic ones.
 AMQP = 1
 
@@ -43,7 +45,7 @@ class Block:
 
     __slots__ = (
         "capacity", "limit_bytes", "offsets", "timestamps", "starts", "lengths", "property_starts",
-        "property_lengths", "count", "body_bytes", "at", "next_ordinal", "skipped", "property_flags",
+        "property_lengths", "kinds", "count", "body_bytes", "at", "next_ordinal", "skipped", "property_flags",
         "others",
     )
 
@@ -54,16 +56,18 @@ class Block:
         self.timestamps = bytearray(8 * capacity)
         self.starts = bytearray(4 * capacity * FIELDS)
         self.lengths = bytearray(4 * capacity * FIELDS)
+        self.kinds = bytearray(2 * capacity)  # kind and flags of each row
         self.property_starts = bytearray(4 * capacity * PROPERTY_COUNT)
         self.property_lengths = bytearray(4 * capacity * PROPERTY_COUNT)
         self.count = self.body_bytes = self.at = self.next_ordinal = self.skipped = self.property_flags = 0
         self.others = 0
 
-    def walk(self, buffer, at, end, seed, first_offset, first, until):
+    def walk(self, buffer, at, end, head, first, until):
         """Read the records in [``at``, ``end``) with ordinals from ``first`` to ``until`` - 1 as rows.
-        Returns why the walk ended: END, FULL, DONE, DAMAGED, SPOILED or MISSING.
+        Returns why the walk ended: END, FULL, DONE, DAMAGED, SPOILED or MISSING. ``END`` without more octets
+        to come: the lengths of the record at ``at`` may be damaged.
 
-        ``first_offset``: offset of the segment's record with ordinal 0. The caller sets ``next_ordinal`` to 0
+        ``head``: the segment's format.head.Head. The caller sets ``next_ordinal`` to 0
         at the segment's first record; later walks continue the count. For records before ``first`` only the
         headers are checked.
         """
@@ -71,30 +75,39 @@ class Block:
         if end > len(buffer) or end > LARGEST_START:
             raise ValueError(f"walk to {end} in a buffer of {len(buffer)} octets")
         return self._walk(
-            octets.pointer(buffer), at, end, seed, first_offset, first, until,
+            octets.pointer(buffer), at, end, head.seed, head.begun_ms, head.first_offset, first, until,
             octets.pointer(self.offsets), octets.pointer(self.timestamps), octets.pointer(self.starts),
-            octets.pointer(self.lengths))
+            octets.pointer(self.lengths), octets.pointer(self.kinds))
 
-    def _walk(self, p, at, end, seed, first_offset, first, until, offsets, timestamps, starts, lengths):
+    def _walk(
+        self, p, at, end, seed, begun_ms, first_offset, first, until, offsets, timestamps, starts, lengths,
+        kinds,
+    ):
         while True:
             self.at = at
             if self.count >= self.capacity or self.body_bytes >= self.limit_bytes:
                 return FULL
-            if end - at < record.HEADER_BYTES:
+            if end - at < record.SMALLEST_RECORD_BYTES:
                 return END
-            routing_length = octets.le16(p, at + 6)
-            if octets.le16(p, at) != record.MAGIC or routing_length > record.LARGEST_ROUTING_BYTES:
+            if p[at] >= record.SMALL:
+                if record.measure(p, at, end) == 0:
+                    return END if end - at < LARGEST_SMALL else DAMAGED
+            elif octets.le16(p, at) != record.MAGIC or octets.le16(p, at + 6) > record.LARGEST_ROUTING_BYTES:
                 return DAMAGED
-            if end - at < record.HEADER_BYTES + routing_length:
+            elif end - at < record.HEADER_BYTES + octets.le16(p, at + 6):
                 return END
-            ordinal = octets.le32(p, at + 16)
+            ordinal = record.ordinal_at(p, at)
             if ordinal < self.next_ordinal or not record.header_is_sound(p, at, seed):
                 return DAMAGED
             if ordinal >= until:
                 return DONE
-            properties_length = octets.le32(p, at + 8)
-            body_length = octets.le32(p, at + 12)
+            routing_length = record.routing_length_at(p, at)
+            properties_length = record.properties_length_at(p, at)
+            body_length = record.body_length_at(p, at)
+            content = record.routing_at(p, at) + routing_length
             size = record.size_of(routing_length, properties_length, body_length)
+            if p[at] >= record.SMALL:
+                size = record.small_size(content + properties_length + body_length - at)
             if size > end - at:
                 self.skipped = size
                 return END
@@ -105,23 +118,25 @@ class Block:
                     self.skipped = size
                     return SPOILED
                 octets.put_le64(offsets, 8 * self.count, first_offset + ordinal)
-                octets.put_le64(timestamps, 8 * self.count, octets.le64(p, at + 20) * 1000)
-                self._place(p, at, routing_length, properties_length, body_length, starts, lengths)
-                self.others += p[at + 2] != AMQP
+                octets.put_le64(timestamps, 8 * self.count, record.timestamp_at(p, at, begun_ms) * 1000)
+                self._place(
+                    p, content - routing_length, content, properties_length, body_length, starts, lengths)
+                kinds[2 * self.count] = record.kind_at(p, at)
+                kinds[2 * self.count + 1] = record.flags_at(p, at)
+                self.others += record.kind_at(p, at) != AMQP
                 self.body_bytes += body_length
                 self.count += 1
             self.next_ordinal = ordinal + 1
             at += size
 
-    def _place(self, p, at, routing_length, properties_length, body_length, starts, lengths):
-        exchange_length = p[at + 40]
-        content = at + 40 + routing_length
+    def _place(self, p, routing, content, properties_length, body_length, starts, lengths):
+        exchange_length = p[routing]
         place = 4 * self.count
-        octets.put_le32(starts, place, at + 41)
+        octets.put_le32(starts, place, routing + 1)
         octets.put_le32(lengths, place, exchange_length)
         place += 4 * self.capacity
-        octets.put_le32(starts, place, at + 42 + exchange_length)
-        octets.put_le32(lengths, place, p[at + 41 + exchange_length])
+        octets.put_le32(starts, place, routing + 2 + exchange_length)
+        octets.put_le32(lengths, place, p[routing + 1 + exchange_length])
         place += 4 * self.capacity
         octets.put_le32(starts, place, content)
         octets.put_le32(lengths, place, properties_length)
@@ -134,7 +149,7 @@ class Block:
         """Let the next walk begin behind lost records: at ``at``, where the last walk ended as MISSING.
         Returns the ordinal of the record there.
         """
-        self.next_ordinal = octets.le32(octets.pointer(buffer), self.at + 16)
+        self.next_ordinal = record.ordinal_at(octets.pointer(buffer), self.at)
         return self.next_ordinal
 
     def skip(self):
@@ -144,12 +159,12 @@ class Block:
         self.next_ordinal += 1
 
     def seek(self, buffer, at, end, seed):
-        """Return the position of the first sound header in [``at``, ``end``), or -1, after a walk ended as
-        DAMAGED. ``at`` is a multiple of 8 behind the segment's start.
+        """Return the position of the first sound header in [``at``, ``end``), or -1, behind the place where a
+        walk ended as DAMAGED. ``at`` is a multiple of 4 behind the segment's start.
         """
         if end > len(buffer):
             raise ValueError(f"seek to {end} in a buffer of {len(buffer)} octets")
-        return self._seek(octets.pointer(buffer), at, end, seed)
+        return self._seek(octets.pointer(buffer), at + record.ALIGNMENT, end, seed)
 
     def _seek(self, p, at, end, seed):
         return record.find(p, at, end, seed, self.next_ordinal)
@@ -158,14 +173,14 @@ class Block:
         """Return (kind, flags, routing, properties), the last two as stored bytes, of a row whose properties
         are not AMQP basic ones; None for a row with basic properties.
         """
-        exchange_at = octets.le32(octets.pointer(self.starts), 4 * row)
-        if buffer[exchange_at - 39] == AMQP:
+        if self.kinds[2 * row] == AMQP:
             return None
+        exchange_at = octets.le32(octets.pointer(self.starts), 4 * row)
         place = 4 * (PROPERTIES * self.capacity + row)
         at = octets.le32(octets.pointer(self.starts), place)
         end = at + octets.le32(octets.pointer(self.lengths), place)
         return (
-            buffer[exchange_at - 39], buffer[exchange_at - 38], bytes(buffer[exchange_at - 1:at]),
+            self.kinds[2 * row], self.kinds[2 * row + 1], bytes(buffer[exchange_at - 1:at]),
             bytes(buffer[at:end]))
 
     def set_properties(self, row, at, length):

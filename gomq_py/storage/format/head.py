@@ -4,13 +4,13 @@
 
     offset size
          0    8  magic "GOMQMSGS" or "GOMQACKS"
-         8    4  schema version 1
+         8    4  schema version: 2; of segments without small records (format.record) 1
         12    4  segment number
         16   16  incarnation of the queue: random, made when it was declared
         32    8  generation: unique, so that old content of a recycled file is not valid
         40    8  offset of the first record (streams); 0 otherwise
         48    4  capacity of the msgs file in octets
-        52    8  0
+        52    8  begun: the time from which small records count, Unix milliseconds; 0 in version 1
         60    4  CRC-32C of octets 0..59: the seed of every other checksum in the file
 
 msgs only: the seal (closing counts), written when all records have been flushed.
@@ -44,12 +44,13 @@ from typing import NamedTuple
 
 from gomq_py import octets
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+VERSIONS = (1, SCHEMA_VERSION)
 HEAD_BYTES = 128
 MSGS_MAGIC = b"GOMQMSGS"
 ACKS_MAGIC = b"GOMQACKS"
 
-_HEAD = Struct("<8sII16sQQI8xI")
+_HEAD = Struct("<8sII16sQQIQI")
 _SEAL = Struct("<IIQIQQ8xI")
 _ACKS_SEAL = Struct("<IIQ4xI")
 assert (_HEAD.size, _SEAL.size, _ACKS_SEAL.size) == (64, 48, 24)
@@ -76,7 +77,9 @@ class Head(NamedTuple):
     generation: int
     first_offset: int
     capacity: int
-    seed: int
+    begun_ms: int
+    seed: int = 0
+    version: int = SCHEMA_VERSION
 
     def twin(self, magic):
         """The head of the segment's other file: equal but for its ``magic`` and checksum."""
@@ -84,7 +87,7 @@ class Head(NamedTuple):
 
     def encode(self):
         """Encode the head in 64 octets, with its checksum."""
-        head = _HEAD.pack(*self[:1], SCHEMA_VERSION, *self[1:6], 0)
+        head = _HEAD.pack(self.magic, self.version, *self[1:7], 0)
         return head[:60] + octets.crc32c(0, head, 0, 60).to_bytes(4, "little")
 
 
@@ -113,12 +116,12 @@ def decode(head, magic=None):
     """
     if len(head) < 64:
         return None
-    found, version, number, incarnation, generation, first_offset, capacity, seed = _HEAD.unpack_from(head)
-    if found not in (MSGS_MAGIC, ACKS_MAGIC) or version != SCHEMA_VERSION or magic not in (None, found):
+    found, version, *fields = _HEAD.unpack_from(head)
+    if found not in (MSGS_MAGIC, ACKS_MAGIC) or version not in VERSIONS or magic not in (None, found):
         return None
-    if octets.crc32c(0, head, 0, 60) != seed:
+    if octets.crc32c(0, head, 0, 60) != fields[-1]:
         return None
-    return Head(found, number, incarnation, generation, first_offset, capacity, seed)
+    return Head(found, *fields)._replace(version=version)
 
 
 def encode_seal(seed, seal):

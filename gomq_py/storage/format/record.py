@@ -1,9 +1,22 @@
 """Record: encodes and checks the record of a message in a segment, its location, and the acks file's entries,
 which say that records are gone.
 
-Little-endian. In the msgs file every record begins at a multiple of 8 octets from the start of the file.
+Little-endian. In the msgs file every record begins at a multiple of 4 octets from the start of the file. The
+first octet tells its form: *small* (0x80 and more) or *long*. encode() takes the small one wherever it fits.
 
-    offset size
+    offset size    small
+         0    1  0x80, the kind << 5, 0x10 if an expiry follows, and the priority (0 to 15)
+         1    1  flags
+         2    1  properties length P
+         3    1  body length B
+         4  2.5  ordinal (20 bits)
+       6.5  3.5  milliseconds (28 bits) from the segment's ``begun_ms`` (format.head) to the timestamp
+        10    4  milliseconds from the timestamp to the expiry; only if octet 0 says so
+        10    R  routing, P properties and B octets of body, as below
+         .    4  CRC-32C of all before, from the seed + 5
+         .       zeros up to a multiple of 4, and to 44 octets
+
+    offset size    long
          0    2  magic 0x4D52
          2    1  kind: 1 AMQP, 2 MQTT
          3    1  flags: bit 0 persistent; the others belong to the kind
@@ -22,10 +35,12 @@ Little-endian. In the msgs file every record begins at a multiple of 8 octets fr
          .    4  CRC-32C of properties and body
          .       zeros up to a multiple of 8
 
-Both checksums continue from the segment's seed, the checksum of its head: so records of the file's earlier
-use, and octets of a body that look like a record, fail the check. storage.segments.segment writes records;
-segment, recovery, ``fsck`` and Spark read them. A leaf: octets in, offsets out; no I/O. A length is compared
-with the end of the data before it is used.
+All checksums continue from the segment's seed, the checksum of its head: so records of the file's earlier
+use, and octets of a body that look like a record, fail the check. The small form's has a salt: properties and
+body of a long record, with the checksum behind them, must not pass for a small record.
+storage.segments.segment writes records; segment, recovery, ``fsck`` and Spark read them. A leaf: octets in,
+offsets out; no I/O. A length is compared with the end of the data before it is used. Segments of schema
+version 1 have long records only, at multiples of 8.
 
 A *location* says in one number where a record lies in a store: level of priority (8 bits) << 56 | number of
 the segment (28 bits) << 28 | position (28 bits), in octets from the start of the msgs file. Locations of one
@@ -37,7 +52,7 @@ The *acks file* says which records of its segment are gone, and how often remain
 Behind the head (format.head) it has entries of 8 octets.
 
     offset size
-         0    4  word: a multiple of 8, plus the kind
+         0    4  word: a multiple of 8, plus the kind. Bit 31: the position is 4 more than that multiple
          4    4  CRC-32C of the word, from the seed + the entry's index
 
     kind  word - kind
@@ -61,21 +76,37 @@ REQUEUED, COUNT, DUE and EXCUSED never use that room.
 from array import array
 
 from gomq_py import octets
-from gomq_py.storage.format.head import HEAD_BYTES
+from gomq_py.storage.format.head import HEAD_BYTES, SCHEMA_VERSION
 
 MAGIC = 0x4D52
-MAGIC_OCTETS = b"RM"
 HEADER_BYTES = 40
-ALIGNMENT = 8
+ALIGNMENT = 4
 PERSISTENT = 1
 
-# Two empty names, no properties, no body: the acks file has room for records of this size.
-SMALLEST_RECORD_BYTES = 48
+# Of small records: bits of their first octet, and the largest values that they have room for.
+SMALL = 0x80
+EXPIRES = 0x10
+SMALL_KIND = 3
+SMALL_PRIORITY = 15
+SMALL_LENGTH = 255
+SMALL_ORDINAL = (1 << 20) - 1
+SMALL_AGE_MS = (1 << 28) - 1  # three days
+SMALL_EXPIRY_MS = (1 << 32) - 1
+# Of the parts together: a record is checked whole before its lengths are believed, and reading ahead takes
+# LOOK_BYTES.
+SMALL_PARTS_BYTES = 480
+SMALL_SALT = 5
+
+# The acks file has room for records of this size; a smaller one is filled up.
+LEAST_BYTES = 44
+SMALLEST_RECORD_BYTES = LEAST_BYTES  # typed: Python sees only the other
+# The same in segments of schema version 1.
+SMALLEST_LONG_BYTES = 48
 
 # Two short strings of 255 octets.
 LARGEST_ROUTING_BYTES = 512
 
-# How much of a damaged region is copied at a time to look for the next record's magic.
+# How much of a damaged region is looked through at a time for the next record.
 SEARCH_BYTES = 65536
 
 # Of a location.
@@ -104,10 +135,16 @@ GAP_BYTES = 65536
 
 
 def size_of(routing_length, properties_length, body_length):
-    """Octets of a record with these three parts: a header of 40, the parts, a checksum of 4, and zeros up to
-    a multiple of 8.
+    """Octets of a long record with these three parts: a header of 40, the parts, a checksum of 4, and zeros
+    up to a multiple of 8. A small record takes less.
     """
     return (44 + routing_length + properties_length + body_length + 7) & ~7
+
+
+def small_size(content):
+    """Octets of a small record with ``content`` octets before its checksum."""
+    size = (content + 7) & ~3
+    return size if size > SMALLEST_RECORD_BYTES else SMALLEST_RECORD_BYTES
 
 
 def level_bits(level):
@@ -136,12 +173,25 @@ def position_of(location):
 
 
 def encode(
-    p, at, seed, ordinal, kind, flags, priority, timestamp_ms, expires_at_ms,
+    p, at, seed, begun_ms, ordinal, kind, flags, priority, timestamp_ms, expires_at_ms,
     source, routing_at, routing_length, properties_at, properties_length, body_at, body_length, is_there,
 ):
     """Write a message's record at ``p[at]``, where the caller has made sure of room. Returns its size. The
     parts are copied from the buffer ``source``; ``is_there``: the body is in place and is not copied.
     """
+    if (
+        body_length <= SMALL_LENGTH and properties_length <= SMALL_LENGTH
+        and routing_length + properties_length + body_length <= SMALL_PARTS_BYTES
+        and timestamp_ms >= begun_ms and timestamp_ms - begun_ms <= SMALL_AGE_MS
+        and ordinal <= SMALL_ORDINAL and 1 <= kind <= SMALL_KIND and priority <= SMALL_PRIORITY
+        and not is_there
+        and (expires_at_ms == 0
+             or expires_at_ms >= timestamp_ms and expires_at_ms - timestamp_ms <= SMALL_EXPIRY_MS)
+    ):
+        return _encode_small(
+            p, at, seed, timestamp_ms - begun_ms, ordinal, kind, flags, priority,
+            expires_at_ms - timestamp_ms if expires_at_ms else 0, expires_at_ms > 0, source, routing_at,
+            routing_length, properties_at, properties_length, body_at, body_length)
     routing = at + 40
     properties = routing + routing_length
     body = properties + properties_length
@@ -176,23 +226,73 @@ def encode(
     return size
 
 
+def _encode_small(
+    p, at, seed, age_ms, ordinal, kind, flags, priority, expiry_ms, expires,
+    source, routing_at, routing_length, properties_at, properties_length, body_at, body_length,
+):
+    octets.put_le16(p, at, flags << 8 | SMALL | kind << 5 | (EXPIRES if expires else 0) | priority)
+    octets.put_le64(p, at + 2, age_ms << 36 | ordinal << 16 | body_length << 8 | properties_length)
+    trailer = at + 10
+    if expires:
+        octets.put_le32(p, trailer, expiry_ms)
+        trailer += 4
+    octets.copy(p, trailer, source, routing_at, routing_length)
+    trailer += routing_length
+    octets.copy(p, trailer, source, properties_at, properties_length)
+    trailer += properties_length
+    octets.copy(p, trailer, source, body_at, body_length)
+    trailer += body_length
+    size = small_size(trailer - at)
+    octets.put_le32(p, trailer, octets.crc32c((seed + SMALL_SALT) & 0xFFFFFFFF, p, at, trailer - at))
+    for padding in range(trailer + 4, at + size):
+        p[padding] = 0
+    return size
+
+
 def measure(p, at, end):
     """Size of the record at ``p[at]`` by its header, without a check of checksums; 0 if no header is there,
     or if the record would end behind ``end``.
     """
-    if at + SMALLEST_RECORD_BYTES > end or octets.le16(p, at) != MAGIC:
+    if at + SMALLEST_RECORD_BYTES > end:
         return 0
-    routing_length = octets.le16(p, at + 6)
-    if routing_length > LARGEST_ROUTING_BYTES:
+    if p[at] >= SMALL:
+        size = content_end(p, at, end)
+        size = small_size(size - at) if size else 0
+    elif octets.le16(p, at) != MAGIC:
         return 0
-    size = size_of(routing_length, octets.le32(p, at + 8), octets.le32(p, at + 12))
+    else:
+        size = octets.le16(p, at + 6)
+        if size > LARGEST_ROUTING_BYTES:
+            return 0
+        size = size_of(size, octets.le32(p, at + 8), octets.le32(p, at + 12))
     return size if size <= end - at else 0
+
+
+def content_end(p, at, end):
+    """Where the checksum of the small record at ``p[at]`` begins, by its lengths. 0 if no small record is
+    there, or if it has not that much room before ``end``, which is at least 44 octets behind ``at``.
+    """
+    key_at = at + small_head(p, at)
+    key_at += 1 + p[key_at]
+    if p[at] & 0x60 == 0 or key_at >= end:
+        return 0
+    length = p[key_at] + p[at + 2] + p[at + 3]
+    return key_at + 1 + length if key_at + 5 + length <= end else 0
+
+
+def small_head(p, at):
+    """Octets before the routing of the small record at ``p[at]``."""
+    return 14 if p[at] & EXPIRES else 10
 
 
 def header_is_sound(p, at, seed):
     """Whether header and routing of the record at ``p[at]``, found by measure(), have the right checksum, and
-    the routing is two short strings.
+    the routing is two short strings. A small record is checked whole.
     """
+    if p[at] >= SMALL:
+        routing = at + small_head(p, at)
+        length = routing - at + routing_length_at(p, at) + p[at + 2] + p[at + 3]
+        return octets.crc32c((seed + SMALL_SALT) & 0xFFFFFFFF, p, at, length) == octets.le32(p, at + length)
     routing_length = octets.le16(p, at + 6)
     if octets.crc32c(octets.crc32c(seed, p, at, 36), p, at + 40, routing_length) != octets.le32(p, at + 36):
         return False
@@ -205,29 +305,87 @@ def header_is_sound(p, at, seed):
 
 
 def content_is_sound(p, at, seed):
-    """Whether properties and body of the record at ``p[at]``, found by measure(), match their checksum."""
+    """Whether properties and body of the record at ``p[at]``, found by measure(), match their checksum. Those
+    of a small record were checked with its header.
+    """
+    if p[at] >= SMALL:
+        return True
     start = at + 40 + octets.le16(p, at + 6)
     length = octets.le32(p, at + 8) + octets.le32(p, at + 12)
     return octets.crc32c(seed, p, start, length) == octets.le32(p, start + length)
 
 
+# The fields of the record at ``p[at]``, found by measure(), in both forms.
+
+
+def kind_at(p, at):
+    """The kind of the record's properties."""
+    return p[at] >> 5 & 3 if p[at] >= SMALL else p[at + 2]
+
+
+def flags_at(p, at):
+    """The record's flags."""
+    return p[at + 1] if p[at] >= SMALL else p[at + 3]
+
+
+def priority_at(p, at):
+    """The message's priority."""
+    return p[at] & SMALL_PRIORITY if p[at] >= SMALL else p[at + 4]
+
+
+def ordinal_at(p, at):
+    """The record's ordinal in its segment."""
+    return octets.le32(p, at + 4) & SMALL_ORDINAL if p[at] >= SMALL else octets.le32(p, at + 16)
+
+
+def timestamp_at(p, at, begun_ms):
+    """Unix milliseconds at which the message came. ``begun_ms``: of the segment's head."""
+    return begun_ms + (octets.le64(p, at + 2) >> 36) if p[at] >= SMALL else octets.le64(p, at + 20)
+
+
+def expiry_at(p, at, begun_ms):
+    """Unix milliseconds at which the message expires; 0: never."""
+    if p[at] < SMALL:
+        return octets.le64(p, at + 28)
+    return timestamp_at(p, at, begun_ms) + octets.le32(p, at + 10) if p[at] & EXPIRES else 0
+
+
+def routing_at(p, at):
+    """Position of the exchange's length octet."""
+    return at + (small_head(p, at) if p[at] >= SMALL else HEADER_BYTES)
+
+
+def routing_length_at(p, at):
+    """Octets of exchange and routing key, with their lengths."""
+    if p[at] < SMALL:
+        return octets.le16(p, at + 6)
+    at += small_head(p, at)
+    return 2 + p[at] + p[at + 1 + p[at]]
+
+
+def properties_length_at(p, at):
+    """Octets of the properties."""
+    return p[at + 2] if p[at] >= SMALL else octets.le32(p, at + 8)
+
+
+def body_length_at(p, at):
+    """Octets of the body."""
+    return p[at + 3] if p[at] >= SMALL else octets.le32(p, at + 12)
+
+
 def find(p, at, end, seed, ordinal):
     """Position of the first sound header in [``at``, ``end``) with an ordinal of ``ordinal`` or higher, or
-    -1. ``at`` is a multiple of 8.
+    -1. ``at`` is a multiple of 4.
     """
     while at + SMALLEST_RECORD_BYTES <= end:
         count = min(SEARCH_BYTES, end - at)
-        chunk = bytes(p[at:at + count])
-        hit = chunk.find(MAGIC_OCTETS)
-        while hit >= 0:
-            position = at + hit
-            if (
-                hit % ALIGNMENT == 0 and measure(p, position, end)
-                and octets.le32(p, position + 16) >= ordinal
-            ):
-                if header_is_sound(p, position, seed):
+        if bytes(p[at:at + count]).strip(b"\0"):  # else the unwritten rest of a file
+            for position in range(at, at + count, ALIGNMENT):
+                if (
+                    measure(p, position, end) and ordinal_at(p, position) >= ordinal
+                    and header_is_sound(p, position, seed)
+                ):
                     return position
-            hit = chunk.find(MAGIC_OCTETS, hit + 1)
         at += count
     return -1
 
@@ -242,14 +400,16 @@ class RecordScanner:
     """
 
     __slots__ = (
-        "buffer", "p", "at", "end", "seed", "next_ordinal", "damaged",
+        "buffer", "p", "at", "end", "seed", "begun_ms", "next_ordinal", "damaged",
         "count", "body_bytes", "acked", "acked_bytes", "first_timestamp_ms",
-        "position", "size", "ordinal", "kind", "flags", "priority", "routing_length", "properties_length",
-        "body_length", "timestamp_ms", "expires_at_ms",
+        "position", "size", "ordinal", "kind", "flags", "priority", "routing_at", "routing_length",
+        "properties_length", "body_length", "timestamp_ms", "expires_at_ms",
     )
 
-    def __init__(self, buffer, start, end, seed, ordinal=0):
-        """``buffer`` must have at least ``end`` octets, and must stay open while the scanner is used."""
+    def __init__(self, buffer, start, end, seed, begun_ms, ordinal=0):
+        """``buffer`` must have at least ``end`` octets, and must stay open while the scanner is used.
+        ``seed`` and ``begun_ms``: of the segment's head.
+        """
         if end > len(buffer):
             raise ValueError(f"scan to {end} in a buffer of {len(buffer)} octets")
         self.buffer = buffer  # keeps it alive: compiled, p does not
@@ -257,10 +417,11 @@ class RecordScanner:
         self.at = start
         self.end = end
         self.seed = seed
+        self.begun_ms = begun_ms
         self.next_ordinal = ordinal
         self.damaged = []
         self.position = self.size = self.ordinal = 0
-        self.routing_length = self.properties_length = self.body_length = 0
+        self.routing_at = self.routing_length = self.properties_length = self.body_length = 0
         self.kind = self.flags = self.priority = 0
         self.timestamp_ms = self.expires_at_ms = self.first_timestamp_ms = 0
         self.count = self.body_bytes = self.acked = self.acked_bytes = 0
@@ -303,35 +464,44 @@ class RecordScanner:
         """Move to the next record with a sound header. Returns the record's size, or 0 at the end."""
         p, at = self.p, self.at
         size = measure(p, at, self.end)
-        if size == 0 or octets.le32(p, at + 16) < self.next_ordinal or not header_is_sound(p, at, self.seed):
+        if size == 0 or ordinal_at(p, at) < self.next_ordinal or not header_is_sound(p, at, self.seed):
             found = find(p, at + ALIGNMENT, self.end, self.seed, self.next_ordinal)
             if found < 0:
                 return 0
-            self.damaged.append((at, found, octets.le32(p, found + 16) - self.next_ordinal))
+            self.damaged.append((at, found, ordinal_at(p, found) - self.next_ordinal))
             at = found
             size = measure(p, at, self.end)
         self.position = at
         self.size = size
-        self.ordinal = octets.le32(p, at + 16)
+        self.ordinal = ordinal_at(p, at)
         self.next_ordinal = self.ordinal + 1
         self.at = at + size
         return size
 
     def _fill(self):
         p, at = self.p, self.position
-        self.kind = p[at + 2]
-        self.flags = p[at + 3]
-        self.priority = p[at + 4]
-        self.routing_length = octets.le16(p, at + 6)
-        self.properties_length = octets.le32(p, at + 8)
-        self.body_length = octets.le32(p, at + 12)
-        self.timestamp_ms = octets.le64(p, at + 20)
-        self.expires_at_ms = octets.le64(p, at + 28)
+        self.kind = kind_at(p, at)
+        self.flags = flags_at(p, at)
+        self.priority = priority_at(p, at)
+        self.routing_at = routing_at(p, at)
+        self.routing_length = routing_length_at(p, at)
+        self.properties_length = properties_length_at(p, at)
+        self.body_length = body_length_at(p, at)
+        self.timestamp_ms = timestamp_at(p, at, self.begun_ms)
+        self.expires_at_ms = expiry_at(p, at, self.begun_ms)
 
 
-def capacity_for(msgs_bytes):
-    """Octets of the acks file for a msgs file of ``msgs_bytes``: an entry for each smallest record."""
-    return HEAD_BYTES + (msgs_bytes - HEAD_BYTES) // SMALLEST_RECORD_BYTES * ENTRY_BYTES
+def capacity_for(msgs_bytes, version=SCHEMA_VERSION):
+    """Octets of the acks file for a msgs file of ``msgs_bytes``: an entry for each smallest record of the
+    schema ``version``.
+    """
+    smallest = SMALLEST_LONG_BYTES if version == 1 else SMALLEST_RECORD_BYTES
+    return HEAD_BYTES + (msgs_bytes - HEAD_BYTES) // smallest * ENTRY_BYTES
+
+
+def word_of(position, kind):
+    """The word of an entry of the acks file with a position."""
+    return position & 0x7FFFFFF8 | (position & 4) << 29 | kind
 
 
 def put_entry(p, index, seed, word):
@@ -423,7 +593,7 @@ def _collect(p, seed, limit, acks, found):
         if word:
             valid += 1
             acks.entries = index + 1
-            position = word - kind
+            position = word & 0x7FFFFFF8 | word >> 29 & 4
             if position > LARGEST_POSITION and kind < COUNT:
                 kind = 0
             elif kind == ACKED:

@@ -46,7 +46,8 @@ def count_lost(segment, behind):
     bytes of bodies).
     """
     recovered = segment.recovered
-    scanner = RecordScanner(segment.msgs.map, behind, segment.end, segment.seed, recovered.next_ordinal)
+    scanner = RecordScanner(
+        segment.msgs.map, behind, segment.end, segment.seed, segment.begun_ms, recovered.next_ordinal)
     scanner.tally(recovered.runs())
     left, left_bytes = scanner.count - scanner.acked, scanner.body_bytes - scanner.acked_bytes
     return (

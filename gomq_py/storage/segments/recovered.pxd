@@ -1,7 +1,6 @@
 cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
-from gomq_py cimport octets
 from gomq_py.storage.format cimport record
 from gomq_py.storage.segments cimport segment as _segment
 from gomq_py.storage.segments.segment cimport Segment

@@ -6,7 +6,6 @@ a bad sector below a mapping kills the process. A thread makes that system call 
 """
 from array import array
 
-from gomq_py import octets
 from gomq_py.storage.format import record
 from gomq_py.storage.segments import damage
 from gomq_py.storage.segments.opening import Proof
@@ -123,15 +122,16 @@ class Recovered:
             if self.proven < segment.end and at + size > self.proven:
                 return self._want(segment, at, at + size)
             sound = (
-                size > 0 and octets.le32(segment.p, at + 16) >= self.next_ordinal
+                size > 0 and record.ordinal_at(segment.p, at) >= self.next_ordinal
                 and record.header_is_sound(segment.p, at, segment.seed)
             )
             if sound:
-                self.next_ordinal = octets.le32(segment.p, at + 16) + 1
+                self.next_ordinal = record.ordinal_at(segment.p, at) + 1
             elif self.proven < segment.end:
                 return self._want(segment, at, segment.end)  # to search for the next sound record
             else:
-                size = record.find(segment.p, at + 8, segment.end, segment.seed, self.next_ordinal) - at
+                size = record.find(
+                    segment.p, at + record.ALIGNMENT, segment.end, segment.seed, self.next_ordinal) - at
                 if size < 0:
                     size = segment.end - at
             gone = self._gone_until(at)

@@ -34,7 +34,7 @@ cdef class Segment:
     cdef readonly bint is_open, is_direct, synced_once, sealed
     cdef readonly Py_ssize_t synced
     cdef readonly tuple timestamps
-    cdef readonly uint64_t first_offset
+    cdef readonly uint64_t first_offset, begun_ms
     cdef public Py_ssize_t readers
     cdef readonly Picked picked
     cdef readonly object recovered
@@ -84,7 +84,10 @@ cdef class Segment:
     cpdef int put_synced(self, Py_ssize_t position) except -1
 
 @cython.locals(routing_length=Py_ssize_t, properties_length=Py_ssize_t, body_length=Py_ssize_t)
-cdef Py_ssize_t fill(unsigned char* p, Py_ssize_t at, Message message) except -1
+cdef Py_ssize_t fill(unsigned char* p, Py_ssize_t at, uint64_t begun_ms, Message message) except -1
+
+@cython.locals(start=Py_ssize_t, fields=uint64_t)
+cdef Py_ssize_t _fill_small(unsigned char* p, Py_ssize_t at, uint64_t begun_ms, Message message) except -1
 
 @cython.final
 cdef class AckRun:

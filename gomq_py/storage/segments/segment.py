@@ -14,7 +14,10 @@ from gomq_py.storage.format import record
 MSGS = 1
 ACKS = 2
 
-# Read before a record's length is known: a header with its routing.
+# How far a clock may be set back, and how old a moved message may be, before records become long.
+SET_BACK_MS = 60_000
+
+# Read before a record's length is known: a header with its routing, or a small record.
 LOOK_BYTES = 1024
 
 # Fewest records for which a pair of entries in the acks file pays; fewer are written as single acks.
@@ -37,6 +40,7 @@ class Segment:
         taken           how many records the store's cursor has passed
         acked           how many records are acked
         end             end of the data, at most ``capacity``
+        begun_ms        the time from which small records count; 0 in files of schema version 1
         first_offset    of streams: the offset of the record with ordinal 0
         readers         of streams: number of cursors in the segment
         cached          end of the msgs file's pages in the page cache; before it the mapping may be written
@@ -49,11 +53,11 @@ class Segment:
     """
 
     __slots__ = (
-        "number", "next", "msgs", "acks", "is_open", "is_direct", "p", "ack_p", "capacity", "end", "cached",
-        "seed", "ack_seed", "ordinal", "last_at", "count", "body_bytes", "taken", "taken_bytes", "acked",
-        "acked_bytes", "entries", "entry_capacity", "delivered", "announced", "announced_entries", "unsynced",
-        "syncing", "flushed", "synced_once", "named_in", "sealed", "timestamps", "synced", "first_offset",
-        "readers", "picked", "recovered",
+        "number", "next", "msgs", "acks", "is_open", "is_direct", "p", "ack_p", "capacity", "end",
+        "cached", "seed", "ack_seed", "begun_ms", "ordinal", "last_at", "count", "body_bytes", "taken",
+        "taken_bytes", "acked", "acked_bytes", "entries", "entry_capacity", "delivered", "announced",
+        "announced_entries", "unsynced", "syncing", "flushed", "synced_once", "named_in", "sealed",
+        "timestamps", "synced", "first_offset", "readers", "picked", "recovered",
     )
 
     def __init__(self, number, recovered=None):
@@ -66,7 +70,7 @@ class Segment:
         self.unsynced = self.syncing = self.flushed = self.named_in = 0
         self.is_open = self.is_direct = self.synced_once = self.sealed = False
         self.timestamps = (0, 0)
-        self.synced = self.first_offset = self.readers = 0
+        self.synced = self.first_offset = self.begun_ms = self.readers = 0
         self.p = self.ack_p = octets.pointer(_NOWHERE)
 
     # files
@@ -99,11 +103,15 @@ class Segment:
         """Path of the msgs file, for logs and errors; "segment N" if no file is attached."""
         return self.msgs.path if self.msgs is not None else f"segment {self.number}"
 
-    def begin(self, incarnation, generation, first_offset=0):
-        """Write the heads of a new segment's files, which invalidates their earlier content."""
+    def begin(self, incarnation, generation, came_ms, first_offset=0):
+        """Write the heads of a new segment's files, which invalidates their earlier content. ``came_ms``:
+        when its first message came, Unix milliseconds.
+        """
         self.capacity = self.msgs.size
+        self.begun_ms = came_ms - min(came_ms, SET_BACK_MS)
         head = head_format.Head(
-            head_format.MSGS_MAGIC, self.number, incarnation, generation, first_offset, self.capacity, 0
+            head_format.MSGS_MAGIC, self.number, incarnation, generation, first_offset, self.capacity,
+            self.begun_ms
         ).encode()
         self.msgs.map[:head_format.HEAD_BYTES] = head.ljust(head_format.HEAD_BYTES, b"\0")
         self.seed = int.from_bytes(head[60:], "little")
@@ -132,7 +140,7 @@ class Segment:
         return at
 
     def body_place(self, message):
-        """Position at which this message's body begins if the message becomes the next record."""
+        """Position at which this message's body begins if the message becomes the next record, a long one."""
         return self.end + record.HEADER_BYTES + message.routing_length + message.properties_length
 
     def encode(self, p, at, message, body_is_there):
@@ -140,9 +148,9 @@ class Segment:
         caller writes the bytes to the file and calls wrote().
         """
         size = record.encode(
-            p, at, self.seed, self.ordinal, message.kind, (message.flags & 0xFE) | message.persistent,
-            message.priority, message.timestamp_ms, message.expires_at_ms, message.buffer, message.routing_at,
-            message.routing_length,
+            p, at, self.seed, self.begun_ms, self.ordinal, message.kind,
+            (message.flags & 0xFE) | message.persistent, message.priority, message.timestamp_ms,
+            message.expires_at_ms, message.buffer, message.routing_at, message.routing_length,
             message.properties_at, message.properties_length, message.body_at, message.body_length,
             body_is_there)
         self.ordinal += 1
@@ -170,14 +178,14 @@ class Segment:
 
     def fill(self, at, message):
         """Set ``message`` to the record at ``at``, without checks. Returns the record's size."""
-        return fill(self.p, at, message)
+        return fill(self.p, at, self.begun_ms, message)
 
     def size_at(self, at):
         """Size of the record at ``at``, a position from a location.
 
         Raises StoreError if no record begins there.
         """
-        if at < 128 or at & 7:
+        if at < 128 or at & 3:
             raise StoreError(self.path(), at, "no record begins here")
         size = record.measure(self.p, at, self.end)
         if size == 0:
@@ -199,11 +207,11 @@ class Segment:
         return (
             record.measure(self.p, at, self.end) > 0 and record.header_is_sound(self.p, at, self.seed)
             and record.content_is_sound(self.p, at, self.seed)
-            and (came_ms == 0 or octets.le64(self.p, at + 20) == came_ms))
+            and (came_ms == 0 or record.timestamp_at(self.p, at, self.begun_ms) == came_ms))
 
     def body_length_at(self, at):
         """Length in octets of the body of the record at ``at``, which must be valid."""
-        return octets.le32(self.p, at + 12)
+        return self.p[at + 3] if self.p[at] >= record.SMALL else octets.le32(self.p, at + 12)
 
     def timestamp_at(self, at):
         """Unix milliseconds at which the record at ``at`` came in; 0 if there is no record. If the system has
@@ -211,7 +219,7 @@ class Segment:
         """
         if self.recovered is not None and self.recovered.proven < min(self.end, at + LOOK_BYTES):
             return self.timestamps[0]
-        return octets.le64(self.p, at + 20) if record.measure(self.p, at, self.end) else 0
+        return record.timestamp_at(self.p, at, self.begun_ms) if record.measure(self.p, at, self.end) else 0
 
     # records taken out of order
 
@@ -255,13 +263,13 @@ class Segment:
 
     def put_ack(self, position):
         """Write one ACKED entry for the record at ``position`` into the acks file."""
-        self._put(position | record.ACKED)
+        self._put(record.word_of(position, record.ACKED))
 
     def put_run(self, start, end):
         """Write two entries into the acks file: all records in [start, end) are acked."""
         self._find_room(2)
-        self._put(start | record.RUN_START)
-        self._put(end | record.RUN_END)
+        self._put(record.word_of(start, record.RUN_START))
+        self._put(record.word_of(end, record.RUN_END))
 
     def put_delivered(self, position):
         """Overwrite the acks file's mark: records before ``position`` have been delivered once."""
@@ -282,7 +290,7 @@ class Segment:
             return entry
         if self.spare_entries() < (2 if due < 0 else 3):
             return 0
-        self._put(position | record.REQUEUED)
+        self._put(record.word_of(position, record.REQUEUED))
         self._put(count << 3 | kind)
         entry = self.entries
         if due >= 0:
@@ -331,6 +339,7 @@ class Segment:
         """Set counts and positions from the msgs file's head and seal, as read or rebuilt by recovery."""
         self.capacity = head.capacity
         self.seed = head.seed
+        self.begun_ms = head.begun_ms
         self.first_offset = head.first_offset
         self.end = self.announced = self.flushed = seal.end
         self.count = seal.records
@@ -396,8 +405,8 @@ class Segment:
         """Set ``timestamps`` from the first and last record of a segment of this run."""
         if self.count and self.recovered is None:
             self.timestamps = (
-                octets.le64(self.p, head_format.HEAD_BYTES + 20), octets.le64(self.p, self.last_at + 20)
-            )
+                record.timestamp_at(self.p, head_format.HEAD_BYTES, self.begun_ms),
+                record.timestamp_at(self.p, self.last_at, self.begun_ms))
 
     def write_head(self, head):
         """Write the head and the seal of the msgs file, as rebuilt by a scan."""
@@ -423,8 +432,10 @@ class Segment:
         self.acks.map[head_format.ACKS_SEAL_AT:head_format.ACKS_SEAL_AT + len(seal)] = seal
 
 
-def fill(p, at, message):
+def fill(p, at, begun_ms, message):
     """Set ``message`` to the record at ``p[at]``, in a mapped msgs file. Returns the record's size."""
+    if p[at] >= record.SMALL:
+        return _fill_small(p, at, begun_ms, message)
     routing_length = octets.le16(p, at + 6)
     properties_length = octets.le32(p, at + 8)
     body_length = octets.le32(p, at + 12)
@@ -443,6 +454,30 @@ def fill(p, at, message):
     message.body_at = at + properties_length
     message.body_length = body_length
     return record.size_of(routing_length, properties_length, body_length)
+
+
+def _fill_small(p, at, begun_ms, message):
+    start = at
+    message.buffer = p
+    message.kind = p[at] >> 5 & 3
+    message.flags = p[at + 1] & 0xFE
+    message.persistent = p[at + 1] & 1
+    message.priority = p[at] & record.SMALL_PRIORITY
+    fields = octets.le64(p, at + 2)
+    message.properties_length = fields & 255
+    message.body_length = fields >> 8 & 255
+    message.ordinal = fields >> 16 & record.SMALL_ORDINAL
+    message.timestamp_ms = begun_ms + (fields >> 36)
+    message.expires_at_ms = 0
+    if p[at] & record.EXPIRES:
+        message.expires_at_ms = message.timestamp_ms + octets.le32(p, at + 10)
+        at += 4
+    message.routing_at = at = at + 10
+    at += 1 + p[at]
+    message.properties_at = at = at + 1 + p[at]
+    message.routing_length = at - message.routing_at
+    message.body_at = at = at + message.properties_length
+    return record.small_size(at + message.body_length - start)
 
 
 class Picked:

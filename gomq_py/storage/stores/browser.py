@@ -205,7 +205,7 @@ class Browser:
         return self._run_at < len(runs) and runs[self._run_at] <= at
 
     def _show(self, segment, at, message):
-        _segment.fill(self._p, at, message)
+        _segment.fill(self._p, at, segment.begun_ms, message)
         failed = 0
         if segment.recovered is not None:
             kept = self._own_acks.counts.get(at)

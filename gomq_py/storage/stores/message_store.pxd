@@ -47,7 +47,7 @@ cdef class MessageStore(segment_log.SegmentLog):
     cpdef int write_out(self) except -1
 
     @cython.locals(segment=Segment)
-    cdef Segment _roll(self, Py_ssize_t size, bint may_wait)
+    cdef Segment _roll(self, Py_ssize_t size, bint may_wait, uint64_t came_ms)
     cdef int _finish(self, Segment segment) except -1
     @cython.locals(segment=Segment)
     cdef Segment _find(self, uint64_t location)

@@ -66,7 +66,7 @@ class MessageStore(segment_log.SegmentLog):
         size = record.size_of(message.routing_length, message.properties_length, message.body_length)
         segment = self._write
         if segment is None or segment.end + self._staged + size > segment.capacity:
-            segment = self._roll(size, message.may_wait)
+            segment = self._roll(size, message.may_wait, message.timestamp_ms)
         at = segment.end + self._staged
         if at + size <= segment.cached or not self._append_uncached(segment, message, size):
             if message.body_length < segment_log.WRITTEN_OCTETS or not self._write_body(segment, message):
@@ -424,8 +424,8 @@ class MessageStore(segment_log.SegmentLog):
         self._peeked = 0
         return 0
 
-    def _roll(self, size, may_wait):
-        segment = segment_log.SegmentLog._roll(self, size, may_wait)
+    def _roll(self, size, may_wait, came_ms):
+        segment = segment_log.SegmentLog._roll(self, size, may_wait, came_ms)
         if self.read_segment is None:
             self.read_segment = segment
             self.read_at = HEAD_BYTES

@@ -16,7 +16,7 @@ from gomq_py.storage.disk.data_dir import POWER_LOST, STOPPED, move_aside
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format import record
-from gomq_py.storage.format.record import RecordScanner, size_of
+from gomq_py.storage.format.record import LEAST_BYTES, RecordScanner
 from gomq_py.storage.segments import damage
 from gomq_py.storage.segments.recovered import Recovered
 from gomq_py.storage.segments.segment import Segment
@@ -24,8 +24,8 @@ from gomq_py.storage.stores.message_store import MessageStore
 
 LOG = logger("storage")
 
-# Two empty names and no properties.
-_SMALLEST_RECORD = size_of(2, 2, 0)
+# Octets of a record beside properties and body, at least: of a small one with two empty names.
+_LEAST_BESIDE = 16
 
 _NAME = re.compile(r"(msgs|acks)\.(\d{10})")
 
@@ -193,7 +193,7 @@ class Recovery:
         """Give the acks file a valid head and room for all acks, or create it. Returns the open file."""
         # Entries written under another head have wrong checksums from then on.
         path = self.store.path_of("acks", number)
-        size = record.capacity_for(acks_head.capacity)
+        size = record.capacity_for(acks_head.capacity, acks_head.version)
         if acks is None or acks.size < head_format.HEAD_BYTES:
             if acks is not None:
                 self.files.close(acks)
@@ -250,7 +250,8 @@ class Recovery:
         segment.restore(head, seal)
         if acks_seal is None and segment.recovered.runs():
             self.files.read_through(segment.msgs, 0, segment.end)
-            scanner = RecordScanner(segment.msgs.map, head_format.HEAD_BYTES, segment.end, head.seed)
+            scanner = RecordScanner(
+                segment.msgs.map, head_format.HEAD_BYTES, segment.end, head.seed, head.begun_ms)
             scanner.tally(segment.recovered.runs(), False)
             segment.restore_acked(scanner.acked, scanner.acked_bytes)
 
@@ -268,7 +269,7 @@ class Recovery:
         self.scanned += 1
         msgs, runs = segment.msgs, segment.recovered.runs()
         self.files.read_through(msgs)
-        scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed)
+        scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed, head.begun_ms)
         scanner.tally(runs)
         damaged = _joined(part for part in scanner.damaged if not record.is_among(part[0], runs))
         next_ordinal = scanner.next_ordinal
@@ -277,7 +278,7 @@ class Recovery:
         elif scanner.at < segment.synced:
             damaged.append((scanner.at, min(segment.synced, msgs.size), damage.UNKNOWN))
             # An upper bound of the missing records: a stream must not reuse their offsets.
-            next_ordinal += (segment.synced - scanner.at) // _SMALLEST_RECORD
+            next_ordinal += (segment.synced - scanner.at) // LEAST_BYTES
         seal = head_format.Seal(
             scanner.count, next_ordinal, scanner.body_bytes, scanner.at, scanner.first_timestamp_ms,
             scanner.timestamp_ms)
@@ -369,7 +370,7 @@ class Recovery:
             and head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC) == twin
         ):
             runs = record.load_acks(acks.map, twin.seed).runs
-        scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed)
+        scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed, head.begun_ms)
         scanner.tally(runs)
         return scanner.count - scanner.acked
 
@@ -484,6 +485,6 @@ def _adds_up(seal, acks_seal):
     """Whether the seals' counts are possible: records fit in the file, and at most all records are acked."""
     # Their checksums are right, but another program may have written them.
     room = seal.end - head_format.HEAD_BYTES
-    if seal.records * _SMALLEST_RECORD + seal.body_bytes > room:
+    if seal.records * LEAST_BYTES > room or seal.records * _LEAST_BESIDE + seal.body_bytes > room:
         return False
     return acks_seal is None or (acks_seal.acked <= seal.records and acks_seal.body_bytes <= seal.body_bytes)

@@ -38,12 +38,12 @@ cdef class SegmentLog(_store.Store):
     cdef bint _has_stage(self, Py_ssize_t size) except -1
     cdef bint _append_uncached(self, Segment segment, Message message, Py_ssize_t size) except -1
     cdef bint _write_body(self, Segment segment, Message message) except -1
-    cdef int _put_on_stage(self, Segment segment, Message message, Py_ssize_t size) except -1
+    cdef int _put_on_stage(self, Segment segment, Message message) except -1
     @cython.locals(segment=Segment, count=Py_ssize_t)
     cdef bint _write_staged(self) except -1
     cdef int _end_stage(self) except -1
     @cython.locals(before=Segment, segment=Segment)
-    cdef Segment _roll(self, Py_ssize_t size, bint may_wait)
+    cdef Segment _roll(self, Py_ssize_t size, bint may_wait, uint64_t came_ms)
     cdef int _begin_small(self) except -1
     cdef int _expect_next(self) except -1
     cdef _next_shelf(self)
@@ -51,7 +51,7 @@ cdef class SegmentLog(_store.Store):
     cdef Py_ssize_t _capacity_for(self, Py_ssize_t size) except -1
     cdef int _check_ready(self, Py_ssize_t capacity) except -1
     @cython.locals(segment=Segment)
-    cdef Segment _create_segment(self, Py_ssize_t capacity)
+    cdef Segment _create_segment(self, Py_ssize_t capacity, uint64_t came_ms)
     cdef _leave_behind(self, Segment segment)
     cdef bint has_name(self, Segment segment) except -1
     cdef bint _come_to(self, Segment segment, bint can_wait) except -1

@@ -12,7 +12,7 @@ from gomq_py.storage.disk.data_dir import POWER_LOST
 from gomq_py.storage.disk.segment_list import Listed
 from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull, StoreLater
 from gomq_py.storage.format import record
-from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT
+from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SCHEMA_VERSION, SEAL_AT
 from gomq_py.storage.format.record import capacity_for, is_among
 from gomq_py.storage.segments.opening import Opener, open_files, open_whole
 from gomq_py.storage.segments.pool import FIRST_SEGMENT_BYTES, SEGMENT_GROWTH
@@ -307,11 +307,10 @@ class SegmentLog(_store.Store):
             raise self.failure
         return size <= self._stage.capacity and self._stage.take(self)
 
-    def _put_on_stage(self, segment, message, size):
+    def _put_on_stage(self, segment, message):
         """Encode a record into the write buffer."""
-        segment.encode(self._stage.p, self._staged, message, False)
         self._last_staged = self._staged
-        self._staged += size
+        self._staged += segment.encode(self._stage.p, self._staged, message, False)
 
     def _append_uncached(self, segment, message, size):
         """Append a record to the write buffer. Returns False if that is impossible, with no record of this
@@ -320,7 +319,7 @@ class SegmentLog(_store.Store):
         # For a part of the segment's file that is not in the page cache: a first write through the mapping
         # clears a page and faults.
         if not message.at_once and self._has_stage(size):
-            self._put_on_stage(segment, message, size)
+            self._put_on_stage(segment, message)
             return True
         if self._staged and not self._write_staged():
             raise self.failure
@@ -370,8 +369,9 @@ class SegmentLog(_store.Store):
 
     # segments
 
-    def _roll(self, size, may_wait):
-        """Begin a new write segment with room for a record of this size. Returns it.
+    def _roll(self, size, may_wait, came_ms):
+        """Begin a new write segment with room for a record of this size. Returns it. ``came_ms``: when its
+        message came.
 
         Raises StoreLater if a thread has to make files and ``may_wait`` is set; StoreFull.
         """
@@ -384,7 +384,7 @@ class SegmentLog(_store.Store):
         capacity = self._capacity_for(size)
         if may_wait:
             self._check_ready(capacity)
-        segment = self._create_segment(capacity)
+        segment = self._create_segment(capacity, came_ms)
         self._next_bytes = min(self._next_bytes * SEGMENT_GROWTH, self.segment_bytes)
         self._unexpect()
         self._expect_at = segment.capacity // EXPECT_PART
@@ -445,7 +445,7 @@ class SegmentLog(_store.Store):
             self.pool.unexpect(self._expected_bytes, self._expected_shelf)
             self._expected_bytes = 0
 
-    def _create_segment(self, capacity):
+    def _create_segment(self, capacity, came_ms):
         if self._next_number > LARGEST_SEGMENT_NUMBER:
             raise StoreError(self.folder, 0, "segment numbers are used up")
         segment = Segment(self._next_number)
@@ -470,7 +470,7 @@ class SegmentLog(_store.Store):
                 self._next_number += 1
             raise StoreFull(self.folder, 0, f"no new segment: {error}") from error
         segment.attach(msgs, acks)
-        segment.begin(self.incarnation, self.pool.next_generation())
+        segment.begin(self.incarnation, self.pool.next_generation(), came_ms)
         if self.durable:
             self.files.overwritten(msgs, 0, HEAD_BYTES)
             self.files.overwritten(acks, 0, HEAD_BYTES)
@@ -542,7 +542,7 @@ class SegmentLog(_store.Store):
 
     def acks_bytes(self, segment):
         """Lower bound of the size in octets of the segment's acks file; 0: no acks file."""
-        return capacity_for(segment.capacity)
+        return capacity_for(segment.capacity, SCHEMA_VERSION if segment.begun_ms else 1)
 
     def read_when_opened(self, segment):
         """Position up to which a thread reads a segment's msgs file when it opens the file."""

@@ -1,7 +1,6 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from gomq_py cimport octets
 from gomq_py.storage.format cimport record
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.segments.segment cimport Segment
@@ -35,7 +34,7 @@ cdef class StreamCursor:
     @cython.locals(segment=Segment)
     cdef int _leave(self) except -1
     @cython.locals(at=Py_ssize_t, size=Py_ssize_t, found=Py_ssize_t, damaged_at=Py_ssize_t,
-        damaged_count=Py_ssize_t, is_sound=bint)
+        damaged_count=Py_ssize_t, lost=Py_ssize_t, expected=Py_ssize_t, behind=Py_ssize_t, is_sound=bint)
     cdef bint _find_record(self, Segment segment, uint64_t ordinal) except -1
     @cython.locals(at=Py_ssize_t)
     cdef bint _find_written(self, Segment segment, uint64_t ordinal) except -1

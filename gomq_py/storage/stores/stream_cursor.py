@@ -5,7 +5,6 @@ A cursor keeps its segment open. Records of this run are shown unchecked; record
 each time, and damaged records are skipped. A cursor whose message was dropped by retention goes on at the
 first message kept. A cursor behind the last record has ``next_offset`` as its offset.
 """
-from gomq_py import octets
 from gomq_py.storage.format import record
 from gomq_py.storage.format.head import HEAD_BYTES
 from gomq_py.storage.stores import stream_store as _stream_store  # noqa: F401  (its .pxd types the store)
@@ -59,7 +58,7 @@ class StreamCursor:
                 return False
             segment = self._segment
         self._size = segment.fill(self._at, message)
-        self.offset = segment.first_offset + octets.le32(segment.p, self._at + 16)
+        self.offset = segment.first_offset + record.ordinal_at(segment.p, self._at)
         message.location = self.offset
         message.delivery_count = 0
         message.redelivered = False
@@ -86,7 +85,7 @@ class StreamCursor:
                     self._skipped = 0
                     continue
                 segment = self._segment
-            if octets.le64(segment.p, self._at + 20) >= timestamp_ms:
+            if record.timestamp_at(segment.p, self._at, segment.begun_ms) >= timestamp_ms:
                 break
             self._at += segment.size_at(self._at)
             self.offset += 1
@@ -99,7 +98,7 @@ class StreamCursor:
             at = HEAD_BYTES
             self.offset = segment.first_offset
             while at < segment.end:
-                if octets.le64(segment.p, at + 20) >= timestamp_ms:
+                if record.timestamp_at(segment.p, at, segment.begun_ms) >= timestamp_ms:
                     return 0
                 at += segment.size_at(at)
                 self.offset += 1
@@ -167,41 +166,46 @@ class StreamCursor:
         if segment.recovered is None:
             return self._find_written(segment, ordinal)
         at = damaged_at = self._at
+        expected = 0 if at == HEAD_BYTES else ordinal
         damaged_count = 0
         while at < segment.end:
             size = record.measure(segment.p, at, segment.end)
-            is_sound = False
+            is_sound, lost = False, 1
             if size and record.header_is_sound(segment.p, at, segment.seed):
                 is_sound = record.content_is_sound(segment.p, at, segment.seed)
+                expected = record.ordinal_at(segment.p, at) + 1
             else:
                 found = record.find(segment.p, at + record.ALIGNMENT, segment.end, segment.seed, 0)
+                behind = segment.ordinal if found < 0 else record.ordinal_at(segment.p, found)
                 size = (segment.end if found < 0 else found) - at
+                lost, expected = max(1, behind - expected), behind
             if is_sound:
                 if damaged_count:
                     self._skip_damage(segment, damaged_at, at, damaged_count)
                     damaged_count = 0
-                if octets.le32(segment.p, at + 16) >= ordinal:
+                if record.ordinal_at(segment.p, at) >= ordinal:
                     self._at = at
-                    self.offset = segment.first_offset + octets.le32(segment.p, at + 16)
+                    self.offset = segment.first_offset + record.ordinal_at(segment.p, at)
                     return True
                 damaged_at = at + size
             else:
-                damaged_count += 1
+                damaged_count += lost
             at += size
             if at - damaged_at >= SKIPPED_AT_ONCE:
                 break
         if damaged_count:
             self._skip_damage(segment, damaged_at, at, damaged_count)
         self._at = at
-        if at >= segment.end and self.offset < segment.first_offset + segment.ordinal:
-            self.offset = segment.first_offset + segment.ordinal
+        behind = segment.ordinal if at >= segment.end else expected
+        if self.offset < segment.first_offset + behind:
+            self.offset = segment.first_offset + behind
         return False
 
     def _find_written(self, segment, ordinal):
         """Carry out _find_record() in a segment of this run, whose records need no check."""
         at = self._at
         while at < segment.end:
-            if octets.le32(segment.p, at + 16) >= ordinal:
+            if record.ordinal_at(segment.p, at) >= ordinal:
                 self._at = at
                 return True
             at += segment.size_at(at)

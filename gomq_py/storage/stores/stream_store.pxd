@@ -47,7 +47,7 @@ cdef class StreamStore(segment_log.SegmentLog):
     cpdef drop_oldest(self)
     cdef bint _has_unsynced(self)
     @cython.locals(segment=Segment, before=Segment)
-    cdef Segment _begin_segment(self, Py_ssize_t size, bint may_wait=*)
+    cdef Segment _begin_segment(self, Py_ssize_t size, uint64_t came_ms, bint may_wait=*)
     @cython.locals(segment=Segment)
     cpdef drop_oldest_if_empty(self)
     cdef _forget(self, Segment segment)

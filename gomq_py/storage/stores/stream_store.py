@@ -8,6 +8,7 @@ and the next run reuses their offsets. Segments are not recycled, so that a desc
 segment stays valid. Never switches, never flushes.
 """
 import os
+import time
 from functools import partial
 
 from gomq_py.observability.log import logger
@@ -73,7 +74,7 @@ class StreamStore(segment_log.SegmentLog):
         size = record.size_of(message.routing_length, message.properties_length, message.body_length)
         segment = self._write
         if segment is None or segment.end + self._staged + size > segment.capacity:
-            segment = self._begin_segment(size, message.may_wait)
+            segment = self._begin_segment(size, message.timestamp_ms, message.may_wait)
         if message.at_once and self._staged and not self._write_staged():
             raise self.failure
         if self._is_busy and not message.at_once:
@@ -94,7 +95,7 @@ class StreamStore(segment_log.SegmentLog):
         StoreClosed if a full buffer could not be written.
         """
         if self._has_stage(size):
-            self._put_on_stage(segment, message, size)
+            self._put_on_stage(segment, message)
         else:
             segment.append(message)
 
@@ -282,7 +283,7 @@ class StreamStore(segment_log.SegmentLog):
         count = self.ready_count
         if count:
             try:
-                self._mark_messages(self._begin_segment(0))
+                self._mark_messages(self._begin_segment(0, int(time.time() * 1000)))
             except StoreFull:
                 self._drop_all_but_newest()
                 raise
@@ -321,7 +322,7 @@ class StreamStore(segment_log.SegmentLog):
         StoreFull.
         """
         self.next_offset = offset
-        self._mark_messages(self._begin_segment(0))
+        self._mark_messages(self._begin_segment(0, int(time.time() * 1000)))
         if len(self._order) == 1:
             self.first_offset = offset
 
@@ -368,10 +369,10 @@ class StreamStore(segment_log.SegmentLog):
     def _has_unsynced(self):
         return bool(self._unsynced) or self.offsets.dirty
 
-    def _begin_segment(self, size, may_wait=False):
+    def _begin_segment(self, size, came_ms, may_wait=False):
         """Begin a new write segment with room for a record of ``size``. Returns it. Raises like _roll()."""
         before = self._last
-        segment = self._roll(size, may_wait)
+        segment = self._roll(size, may_wait, came_ms)
         self._order.append(segment)
         self.rolled = True
         if before is not None and before.ordinal == 0:
@@ -403,7 +404,7 @@ class StreamStore(segment_log.SegmentLog):
         segment_log.SegmentLog._close_files(self)
         self.offsets.close()
 
-    def _create_segment(self, capacity):
+    def _create_segment(self, capacity, came_ms):
         if self._next_number > LARGEST_SEGMENT_NUMBER:
             raise StoreFull(self.folder, 0, "segment numbers are used up")
         segment = Segment(self._next_number)
@@ -414,7 +415,7 @@ class StreamStore(segment_log.SegmentLog):
             raise StoreFull(self.folder, 0, f"no new segment: {error}") from error
         self.committer.mark_folder(self.folder)
         segment.attach(msgs, None)
-        segment.begin(self.incarnation, self.pool.next_generation(), self.next_offset)
+        segment.begin(self.incarnation, self.pool.next_generation(), came_ms, self.next_offset)
         self.files.overwritten(msgs, 0, HEAD_BYTES)
         return segment
 

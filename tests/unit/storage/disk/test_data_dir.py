@@ -43,7 +43,7 @@ def holder(tmp_path):
 def test_open_creates_a_private_folder_with_its_layout_and_version(tmp_path):
     with DataDir(tmp_path / "deep" / "data") as data_dir:
         assert os.stat(data_dir.path).st_mode & 0o777 == 0o700
-        assert (tmp_path / "deep" / "data" / "schema_version").read_text() == "1\n"
+        assert (tmp_path / "deep" / "data" / "schema_version").read_text() == "2\n"
         assert all(
             os.path.isdir(folder)
             for folder in (data_dir.pool_folder, data_dir.queues_folder, data_dir.transient_folder)
@@ -397,7 +397,7 @@ def swap_in_part(root):
     """What a kill in the middle of a swap leaves."""
     (root / "cluster_name").write_bytes(b"old")
     (root / ".sync" / "queues").mkdir(parents=True)
-    (root / ".sync" / "schema_version").write_bytes(b"1\n")
+    (root / ".sync" / "schema_version").write_bytes(b"2\n")
     (root / ".sync" / "cluster_name").write_bytes(b"new")
     with pytest.raises(OSError):  # when the old name is away, and the new one not there
         swap.swap(FaultyFiles(12), root, NOT_CONTENT)

@@ -6,10 +6,11 @@ from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format.head import AcksSeal, Head, Seal
 
 INCARNATION = bytes(range(16))
-HEAD = Head(head_format.MSGS_MAGIC, 7, INCARNATION, 0x0102030405060708, 0, 65536, 0)
+HEAD = Head(head_format.MSGS_MAGIC, 7, INCARNATION, 0x0102030405060708, 0, 65536, 1700000000000)
 
 LITERAL = bytes.fromhex(
-    "474f4d514d534753" "01000000" "07000000" "000102030405060708090a0b0c0d0e0f" "0807060504030201" "0000000000000000" "00000100" "0000000000000000")
+    "474f4d514d534753" "02000000" "07000000" "000102030405060708090a0b0c0d0e0f" "0807060504030201" "0000000000000000" "00000100" "0068e5cf8b010000")
+FIRST_VERSION = bytes.fromhex("474f4d514d53475301") + LITERAL[9:52] + bytes(8)
 
 
 def test_a_head_is_these_octets():
@@ -20,6 +21,21 @@ def test_a_head_comes_back_with_its_checksum_as_seed():
     decoded = head_format.decode(HEAD.encode() + bytes(64))
 
     assert decoded == HEAD._replace(seed=crc32c(LITERAL))
+
+
+def test_head_of_the_first_version_comes_back_as_it_was():
+    octets = FIRST_VERSION + crc32c(FIRST_VERSION).to_bytes(4, "little")
+
+    decoded = head_format.decode(octets)
+
+    assert decoded == HEAD._replace(begun_ms=0, version=1, seed=crc32c(FIRST_VERSION))
+    assert decoded.encode() == octets and decoded.twin(head_format.ACKS_MAGIC).version == 1
+
+
+def test_head_of_a_later_version_is_none():
+    octets = LITERAL.replace(b"\2", b"\3", 1)
+
+    assert head_format.decode(octets + crc32c(octets).to_bytes(4, "little")) is None
 
 
 def test_twins_differ_in_their_magic_only():

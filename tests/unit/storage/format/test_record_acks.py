@@ -39,18 +39,25 @@ class Acked:
         return words
 
 
+def word(position, kind):
+    """A multiple of 8 plus the kind; bit 31 stands for the 4 of a position between two multiples of 8."""
+    return position // 8 * 8 + kind + (0x80000000 if position % 8 else 0)
+
+
 def test_one_and_two_acks_are_entries_and_three_neighbours_a_run(tmp_path):
     acked = Acked(tmp_path, 12, [0, 2, 3, 6, 7, 8, 9])
     at = acked.locations
 
-    assert acked.words() == [at[0] | 1, at[2] | 1, at[3] | 1, at[6] | 2, at[10] | 3]
+    assert acked.words() == [
+        word(at[0], 1), word(at[2], 1), word(at[3], 1), word(at[6], 2), word(at[10], 3)]
+    assert [position % 8 for position in (at[2], at[3], at[6])] == [0, 4, 0]
 
 
 def test_what_was_delivered_twice_has_a_count_that_is_overwritten(tmp_path):
     acked = Acked(tmp_path, 3, [], requeued=[1, 1, 1, 2])
     at = acked.locations
 
-    assert acked.words() == [at[1] | 4, 4 << 3 | 5, at[2] | 4, 2 << 3 | 5]
+    assert acked.words() == [word(at[1], 4), 4 << 3 | 5, word(at[2], 4), 2 << 3 | 5]
 
 
 def test_the_mark_says_how_far_was_delivered(tmp_path):
@@ -58,7 +65,7 @@ def test_the_mark_says_how_far_was_delivered(tmp_path):
 
     assert head_format.decode_mark(
         acked.seed, head_format.DELIVERED_SALT, acked.octets, head_format.DELIVERED_AT
-    ) == acked.locations[4] + 56
+    ) == acked.locations[4] + 44
 
 
 def test_load_reads_runs_counts_and_where_they_end(tmp_path):
@@ -85,9 +92,9 @@ def test_entries_behind_a_gap_are_read(tmp_path, gap):
     acked = Acked(tmp_path, 4, [0, 2])
     octets = bytearray(acked.octets[:136] + bytes(200000))
     index = 1 + gap // 8
-    word = (acked.locations[2] | 1).to_bytes(4, "little")
+    ack = word(acked.locations[2], 1).to_bytes(4, "little")
     octets[128 + 8 * index:136 + 8 * index] = (
-        word + crc32c(word, acked.seed + index & 0xFFFFFFFF).to_bytes(4, "little")
+        ack + crc32c(ack, acked.seed + index & 0xFFFFFFFF).to_bytes(4, "little")
     )
 
     acks = record.load_acks(bytes(octets), acked.seed)
@@ -121,9 +128,8 @@ def test_random_octets_hold_no_entries(octets, seed):
 
 
 def test_the_file_has_an_entry_for_each_record_that_a_segment_can_hold():
-    smallest = (65536 - 128) // 48
-
-    assert record.capacity_for(65536) == 128 + 8 * smallest
+    assert record.capacity_for(65536) == 128 + (65536 - 128) // 44 * 8
+    assert record.capacity_for(65536, 1) == 128 + (65536 - 128) // 48 * 8
 
 
 _samples = {}

@@ -38,7 +38,7 @@ def test_a_store_hands_out_such_locations(tmp_path, level, number):
 
     assert [record.level_of(location) for location in found] == [level, level]
     assert [record.number_of(location) for location in found] == [number, number]
-    assert [record.position_of(location) for location in found] == [128, 128 + 56]
+    assert [record.position_of(location) for location in found] == [128, 128 + 44]
     for location in found:
         assert bench.shift()[0] == location
     bench.close()

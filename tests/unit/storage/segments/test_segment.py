@@ -91,8 +91,8 @@ def see_by_location(bench, locations):
 
 def see_by_browser(bench, locations):
     number, position = bench.store.end_of_log()
-    assert position == bench.store.browsable(number).end > 10 * 48
-    assert bench.store.layout()[0][2] > 10 * 48
+    assert position == bench.store.browsable(number).end > 10 * 40
+    assert bench.store.layout()[0][2] > 10 * 40
     assert bench.store.oldest_ready_ms() == 1700000000000
 
 
