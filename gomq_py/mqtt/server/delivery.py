@@ -465,8 +465,7 @@ class Sink(routes.Destination):
         return 1
 
     def _put_off(self, message):
-        """Return LATER, so that the publisher waits until the client has read all octets; or drop the message
-        and return 1, if the client is late with that.
+        """Return LATER: the publisher waits until the client has read; or, if it is late, drop and return 1.
         """
         self._look_blocked()
         if message.may_wait and not self.is_late():
@@ -477,9 +476,7 @@ class Sink(routes.Destination):
         return 1
 
     def is_late(self):
-        """Whether the client has not read all octets for too long, now or the last time, so that no message
-        waits for it.
-        """
+        """Whether the client takes too long, or took the last time, to read all octets: no message waits."""
         return self.blocked_ms > 0 and (self.was_late or self._is_too_long(self.scheduler.now_ms))
 
     def _is_too_long(self, now_ms):
