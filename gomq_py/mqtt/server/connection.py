@@ -232,7 +232,7 @@ class Connection(ClientConnection):
         most = self.maximum_packet_size
         if fitting(greeting.connack(False), most):
             return True
-        self._close(f"it takes packets of {most} octets, its CONNACK has more", b"")
+        self._close(f"it takes packets of {most} bytes, its CONNACK has more", b"")
         return False
 
     def _check_owner(self, is_locked):

@@ -201,7 +201,7 @@ _MAPPINGS = (
 def client_id_fault(client_id, user_name, settings):
     """Error text if a user may not use this client id, otherwise "". An empty id passes."""
     if len(client_id.encode()) > CLIENT_ID_OCTETS_MAX:
-        return f"the client id has more than {CLIENT_ID_OCTETS_MAX} octets"
+        return f"the client id has more than {CLIENT_ID_OCTETS_MAX} bytes"
     if settings.mqtt_client_id_validation == "username" and client_id != user_name:
         return f"the client id of user '{user_name}' must be its name (mqtt client_id_validation)"
     return ""
