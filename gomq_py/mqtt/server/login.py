@@ -40,8 +40,8 @@ RECEIVE_MAXIMUM = 65_535  # §3.1.2.11.3: the default of a client that sends no 
 
 
 class Credentials(NamedTuple):
-    """A CONNECT whose credentials are checked: of ``user_name``, for ``vhost_name``. ``password``: octets, or
-    None if a certificate or nothing takes its place.
+    """A CONNECT and its credentials, which are to be checked. ``password``: octets; None if a certificate, or
+    nothing, takes its place.
     """
 
     connect: Any
@@ -90,7 +90,7 @@ class LoginAttempt(ClientLogin):
         return end_of_connect
 
     def finish(self):
-        """End the read: work that the login has caused has its turn."""
+        """End the read: do the work that the login has caused."""
         self.connection.scheduler.finish()
 
     def _read_connect(self, octets):
