@@ -465,8 +465,7 @@ class Sink(routes.Destination):
         return 1
 
     def _put_off(self, message):
-        """Return LATER, so that the publisher waits until the client has read all octets. If the client is
-        late, drop the message and return 1 instead.
+        """Return LATER, so that the publisher waits; or drop the message and return 1, if the client is late.
         """
         self._look_blocked()
         if message.may_wait and not self.is_late():
@@ -477,9 +476,7 @@ class Sink(routes.Destination):
         return 1
 
     def is_late(self):
-        """Whether no publisher waits for the client, because it takes too long to read all octets, or took
-        too long the last time.
-        """
+        """Whether no publisher waits for the client: it reads too slowly, or did so the last time."""
         return self.blocked_ms > 0 and (self.was_late or self._is_too_long(self.scheduler.now_ms))
 
     def _is_too_long(self, now_ms):
