@@ -25,7 +25,7 @@ ROOT = Path(gomq_py.__file__).resolve().parents[1]
 # Modules that are inline C in their .pxd have nothing to compile; an __init__.pxd only marks a package for
 # cimport.
 NOT_COMPILED = ("octets", "flush_threads", "bare_send", "ssl_calls", "receiving", "__init__")
-# The functions and types of Cython that every compiled module needs: they import one copy of them from here.
+# Cython's own functions and types, of which all compiled modules share this one copy.
 # Cython writes it, so it has no source here, and nothing imports it where modules are interpreted.
 SHARED = "gomq_py.cython_shared"
 _CIMPORT_FROM = re.compile(r"^[ \t]*from[ \t]+(gomq_py[\w.]*)[ \t]+cimport[ \t]+([^#\n]+)", re.MULTILINE)

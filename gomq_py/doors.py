@@ -103,7 +103,7 @@ class Doors:
         self.options = SocketOptions()
         self._handshakers: dict[str, Any] = {}
         self.listeners: list[Any] = []
-        # Ports of PROTOCOLS bound here, with the arguments of _serve(); and those that are suspended.
+        # Ports of PROTOCOLS bound here, with the arguments of _serve(); and the suspended ports.
         self._ports: list[tuple[Listener, tuple[str, str, Any]]] = []
         self._suspended: list[tuple[int, tuple[str, str, Any]]] = []
 
@@ -148,7 +148,7 @@ class Doors:
         self.listeners, self._inherited, self._ports, self._suspended = [], [], [], []
 
     def suspend(self) -> None:
-        """Close the ports of PROTOCOLS, but inherited ones, until resume(). Connections go on. May switch."""
+        """Close the ports of PROTOCOLS, but inherited ones, until resume(). Connections stay. May switch."""
         ports, self._ports = self._ports, []
         for listener, arguments in ports:
             self.listeners.remove(listener)
@@ -156,7 +156,7 @@ class Doors:
             listener.close()
 
     def resume(self) -> None:
-        """Open the suspended ports. Raises BindError if another process has one, which stays suspended."""
+        """Open the suspended ports. Raises BindError if another process has a port: it stays suspended."""
         settings = self._settings
         while self._suspended:
             port, arguments = self._suspended[0]

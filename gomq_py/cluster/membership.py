@@ -297,5 +297,5 @@ def read_secret(settings: Settings) -> bytes:
     if not SECRET_OCTETS <= len(secret.strip()) or len(secret) > LONGEST_SECRET:
         raise ClusterError(
             f"secret_file {os.path.abspath(path)} must hold a secret of {SECRET_OCTETS} to {LONGEST_SECRET} "
-            "octets")
+            "bytes")
     return secret.strip()

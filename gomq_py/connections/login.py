@@ -1,5 +1,4 @@
-"""Client login: reads a client's octets until it is logged in, for all protocols, within a time limit, and
-emits the events of logins.
+"""Client login: logs in the clients of all protocols, each within a time limit, and emits the login events.
 
 The code of each protocol parses and answers the login; broker.verbs.entering decides. Only the check of a
 costly password takes a greenlet.
@@ -18,7 +17,7 @@ from gomq_py.hub.loop_socket import is_plain
 from gomq_py.net.listener import login_host
 from gomq_py.net.stream import Lane
 
-# Time for a client to read the broker's last word.
+# Time for a client to read the broker's last packet.
 LAST_WORD_TIMEOUT_S = 5
 
 
@@ -39,8 +38,8 @@ class ClientLogin(Lane):
 
         _check(login, deadline)   check the credentials; returns the User; raises LoginFailed; may switch
         _checked(user, login, left_s)
-                                  go on with the login, whose credentials are right, and which may take
-                                  ``left_s`` more
+                                  go on with a login whose credentials are right; it may take ``left_s``
+                                  seconds more
         _refusal(error)           log why the login failed; return the octets to send
     """
 
@@ -85,7 +84,7 @@ class ClientLogin(Lane):
     # credentials
 
     def checked_at_once(self, username, password):
-        """Check a login without waiting; returns the User, or None if that takes a greenlet."""
+        """Check a login without waiting; returns the User, or None if the check takes a greenlet."""
         return check_at_once(self.broker.logins, self.clients, username, password, self.host)
 
     def checked(self, username, password, deadline, protocol):

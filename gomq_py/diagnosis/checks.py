@@ -171,7 +171,7 @@ class QueueChecks:
             self._add(
                 "growing", WARNING, name,
                 f"grows by {grown / seconds:.0f} messages a second, to {ready_count}",
-                "add consumers, or see why those there are slow")
+                "add consumers, or find out why the consumers are slow")
 
     def look_at_age(self, name, unacked_s):
         """Judge a queue whose oldest unacknowledged message is ``unacked_s`` seconds old."""

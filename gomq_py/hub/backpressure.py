@@ -5,7 +5,7 @@ Each connection measures how fast its client publishes (PublishRate), each queue
 has caught up, but not for long: it is slowed down, never stopped. Without this, RabbitMQ's PerfTest has a
 median latency of 350 ms instead of 25. No timer runs while all publishers are read.
 
-A Turn has one message wait until a client has read what was sent to it before.
+A Turn delays one message until a client has read the earlier ones.
 """
 
 # A flood: FLOOD messages in each of FLOOD milliseconds; of a publisher, that many in a read or in LOOK_MS. A
@@ -17,8 +17,9 @@ FLOOD = 16
 BEHIND_MS = 10
 # Between two looks at the publishers that are held: consumers do not run out of messages meanwhile.
 LOOK_MS = 2
-# How long a subscriber may leave octets unread before publishers at QoS 0 stop waiting for it. One on the
-# same machine that reads 1 MB/s takes a third of a socket's buffers meanwhile: the system tells of it.
+# How long a subscriber may leave octets unread before publishers at QoS 0 stop waiting for it. In this time a
+# subscriber on the same machine that reads 1 MB/s empties a third of the socket's buffers: from then on the
+# system reports the socket as writable.
 FULL_MS = 1000
 # A large message counts as one for each so many octets: fewer make a flood.
 WEIGHT_OCTETS = 1024
@@ -160,7 +161,7 @@ class Turn:
 
     __slots__ = ("_outputs", "_timers", "_most_ms", "_timer", "_callback")
 
-    waits_for = "consumers to take the messages before"
+    waits_for = "consumers to take earlier messages"
 
     def __init__(self, output, timers, most_ms):
         self._outputs = [output]
@@ -169,7 +170,7 @@ class Turn:
         self._timer = self._callback = None
 
     def join(self, turn):
-        """Let this wait end, too, when the client of another Turn has read."""
+        """Let this wait end as soon as the client of either Turn has read."""
         self._outputs += turn._outputs
 
     def __call__(self, callback):

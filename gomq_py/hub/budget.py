@@ -261,7 +261,7 @@ class BodyBudget(Budget):
         output = body.output
         if self._of_output.get(output, 0) > self.limit and body is not self._oldest_of(output):
             return (
-                f"unfinished message bodies of more than {self.limit} octets on one connection "
+                f"unfinished message bodies of more than {self.limit} bytes on one connection "
                 "(max_unfinished_bodies)")
         first = self._first
         if first is not None and body is not first and output is first.output and not self._whole:
@@ -387,7 +387,7 @@ class BodyBudget(Budget):
 
     def _why(self, held, speed):
         return (
-            f"{held.octets} octets of a message body, and only {int(speed * held.octets)} more in a second "
+            f"{held.octets} bytes of a message body, and only {int(speed * held.octets)} more in a second "
             "while others wait for memory")
 
 
@@ -490,5 +490,5 @@ class LargeOutput(Budget):
 
     def _why(self, held, speed):
         return (
-            f"the client reads only {int(speed * held.octets)} octets in a second of a message of "
-            f"{held.octets} octets while others wait for memory")
+            f"the client reads only {int(speed * held.octets)} bytes in a second of a message of "
+            f"{held.octets} bytes while others wait for memory")

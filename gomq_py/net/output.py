@@ -298,7 +298,7 @@ class Output:
             try:
                 waiter()
             except Exception:  # the other callbacks must be called, too
-                LOG.exception("what waited for a socket to take its octets cannot go on")
+                LOG.exception("a callback after a socket took all bytes failed")
 
 
 def send_function(socket):

@@ -183,7 +183,7 @@ def _parse_v1(data: bytes) -> Header | None:
     end = data.find(b"\r\n", 0, V1_MAX_OCTETS)
     if end < 0:
         if len(data) >= V1_MAX_OCTETS:
-            raise ProxyProtocolError(f"version 1 header without an end within {V1_MAX_OCTETS} octets")
+            raise ProxyProtocolError(f"version 1 header without an end within {V1_MAX_OCTETS} bytes")
         return None
     size = end + 2
     _, family, *rest = data[:end].split(b" ")
@@ -214,7 +214,7 @@ def _parse_v2(data: bytes) -> Header | None:
         raise ProxyProtocolError(f"unknown version {version} or command {command}")
     size = V2_FIXED.size + length
     if size > V2_MAX_OCTETS:
-        raise ProxyProtocolError(f"version 2 header of {size} octets, more than {V2_MAX_OCTETS}")
+        raise ProxyProtocolError(f"version 2 header of {size} bytes, more than {V2_MAX_OCTETS}")
     if len(data) < size:
         return None
     header = data[:size]
@@ -231,7 +231,7 @@ def _v2_source(header: bytes, family: int) -> tuple[tuple[str, int] | None, int]
         layout, address_of = V2_ADDRESSES[family]
         if len(header) < V2_FIXED.size + layout.size:
             raise ProxyProtocolError(
-                f"version 2 header of {len(header)} octets has no room for its addresses"
+                f"version 2 header of {len(header)} bytes has no room for its addresses"
             )
         source, _, port, _ = layout.unpack_from(header, V2_FIXED.size)
         return (str(_plain(str(address_of(source)))), port), V2_FIXED.size + layout.size
@@ -239,7 +239,7 @@ def _v2_source(header: bytes, family: int) -> tuple[tuple[str, int] | None, int]
         # the address is a unix socket on the proxy's machine
         if len(header) < V2_FIXED.size + V2_UNIX_OCTETS:
             raise ProxyProtocolError(
-                f"version 2 header of {len(header)} octets has no room for its addresses"
+                f"version 2 header of {len(header)} bytes has no room for its addresses"
             )
         return None, V2_FIXED.size + V2_UNIX_OCTETS
     if family == V2_UNSPECIFIED:

@@ -420,4 +420,4 @@ class Stream:
     def _keep_tail(self, position, end):
         self.tail = bytes(self.buffers.input_view[position:end])
         if len(self.tail) > self.buffers.reserve and not self.holds and not self.rewalk:
-            raise AssertionError(f"a lane left {len(self.tail)} octets, more than fit before the next read")
+            raise AssertionError(f"a lane left {len(self.tail)} bytes, more than fit before the next read")

@@ -215,7 +215,7 @@ class WebSocket:
         self._end(CloseReason.POLICY_VIOLATION, "too many frames before the login")
         self._peer_ended = True  # no code waits for its other octets
         raise OSError(
-            f"{self._beside_octets} octets of heads and control frames before the login "
+            f"{self._beside_octets} bytes of heads and control frames before the login "
             "(max_octets_before_login)")
 
     def _handle(self, event: Any) -> None:

@@ -247,7 +247,7 @@ def test_bodies_of_one_connection_beyond_the_budget_end_their_channel_at_once_an
     closed = client.next_method()
     assert isinstance(closed, ChannelClose) and closed.reply_code == 311
     assert closed.reply_text == (
-        "CONTENT_TOO_LARGE - unfinished message bodies of more than 1048576 octets on one connection "
+        "CONTENT_TOO_LARGE - unfinished message bodies of more than 1048576 bytes on one connection "
         "(max_unfinished_bodies)")
     sending.join()
     wait_until(lambda: door.queue("q").ready_count == 2 + others, sleep=gevent.sleep)

@@ -175,7 +175,7 @@ class Connection(ClientConnection):
         """End all channels and delete the connection's exclusive queues, then call ``then()``. Channels in
         ``answering`` still have answers to send, and end afterwards.
         """
-        if not self.channels:  # usually no queues either: nothing for slices
+        if not self.channels:  # then there are usually no queues either, and nothing takes slices
             try:
                 self.events.on_behalf_of(self, self.vhost.release_owner, self)
             finally:

@@ -288,7 +288,7 @@ def close_frame(error):
 
 def start_ok(payload):
     """Decode a payload of connection.start-ok. Raises AMQPError, Malformed."""
-    # The clients of a fleet send the same properties. The octets behind them, the password, are not kept.
+    # Many clients send the same properties, so these are cached; the password behind them is not.
     end = 8 + int.from_bytes(payload[4:8], "big")
     method = ConnectionStartOk.decode(payload[:4] + EMPTY_TABLE + payload[end:])
     method.client_properties = client_properties_of(payload[4:end])

@@ -35,7 +35,7 @@ def check_credentials(logins, clients, username, password, host, deadline):
 
 
 def check_at_once(logins, clients, username, password, host):
-    """Log a client in if that needs no wait. Returns the User; None if it does, or if the login is refused.
+    """Log a client in without waiting. Returns the User; None if the check must wait, or refuses the login.
     """
     if clients.refusing_logins:
         return None

@@ -7,7 +7,7 @@ with the last. Never switches.
 from gomq_py.broker.routing import route as _routes
 from gomq_py.broker.routing.route import LATER
 
-# How a client reads: its sink has room, has none, or has lost messages.
+# How a client reads: its sink has room; it is full, so that publishers wait; it is late, and loses messages.
 ROOM, FULL, LATE = 0, 1, 2
 
 
@@ -147,8 +147,8 @@ class SharedSubscription(_routes.Destination):
         return [store for target in self.members for store in target.stores()]
 
     def _publish(self, message, rotation, reading):
-        """Publish the message to the next member of the rotation that accepts it, of those that are
-        ``reading`` so.
+        """Publish the message to the next member of the rotation that accepts it and whose reading() is
+        ``reading``.
         """
         later = None
         members = rotation.members
@@ -165,7 +165,7 @@ class SharedSubscription(_routes.Destination):
                 continue
             self.was_asked = True
             answer = member.target.publish(message)
-            if answer == LATER and reading == FULL:  # the first that has room again gets the message
+            if answer == LATER and reading == FULL:  # the member that first has room again gets the message
                 if later is None:
                     later = message.lacking
                 else:

@@ -190,11 +190,11 @@ class Connection(ClientConnection):
             self._connected(greeting, was_there)
 
     def _on_disk(self, greeting, was_there, hold, error):
-        """Send CONNACK, because the session, and the will, is on disk; with an ``error``, refuse the client.
+        """Send CONNACK, now that the session and the will are on disk; after an ``error``, refuse the client.
         """
         try:
             if self.state != OPEN:
-                return  # it has ended meanwhile
+                return  # the connection has ended meanwhile
             if error is not None:
                 self.refuse(session_code(error, self.version), f"the session is not kept: {error}")
                 return
@@ -232,7 +232,7 @@ class Connection(ClientConnection):
         most = self.maximum_packet_size
         if fitting(greeting.connack(False), most):
             return True
-        self._close(f"it takes packets of {most} octets, its CONNACK has more", b"")
+        self._close(f"it takes packets of {most} bytes, its CONNACK has more", b"")
         return False
 
     def _check_owner(self, is_locked):

@@ -332,8 +332,8 @@ class SessionConsumer(consumers.Consumer):
 
 class Sink(routes.Destination):
     """Sends QoS 0 messages. ``limit``: octets that may wait for the socket, besides one large message.
-    ``sent``, ``dropped``: counts. ``blocked_ms``: Unix milliseconds since when the socket does not take all
-    octets; 0: it does. ``trace(message)``, if not None, gets each message sent.
+    ``sent``, ``dropped``: counts. ``blocked_ms``: since when, in Unix milliseconds, the socket has not taken
+    all octets; 0 if it has. ``trace(message)``, if not None, gets each message sent.
     """
 
     __slots__ = (
@@ -369,8 +369,8 @@ class Sink(routes.Destination):
         self._give_spare()
 
     def publish(self, message):
-        """Send or drop a message. Returns 1, since publishers do not learn of drops; LATER: the client is to
-        read first.
+        """Send or drop a message, and return 1, because publishers do not learn of drops; or return LATER, if
+        the publisher must wait until the client has read.
         """
         publication = self.publication
         interest = publication.find(message)
@@ -402,7 +402,7 @@ class Sink(routes.Destination):
         return 1
 
     def room(self):
-        """How many messages that can wait elsewhere the sink accepts now."""
+        """How many more messages the sink accepts now. Retained and shared messages can wait elsewhere."""
         if self.output.blocked or self.gathered > buffers.SPARE_OCTETS // 2 or not self.is_open:
             return 0
         return REPLAYED_AT_ONCE
@@ -465,7 +465,7 @@ class Sink(routes.Destination):
         return 1
 
     def _put_off(self, message):
-        """Return LATER: the publisher waits until the client has read; or, if it is late, drop and return 1.
+        """Return LATER, so that the publisher waits; or drop the message and return 1, if the client is late.
         """
         self._look_blocked()
         if message.may_wait and not self.is_late():
@@ -476,20 +476,20 @@ class Sink(routes.Destination):
         return 1
 
     def is_late(self):
-        """Whether the client takes too long, or took the last time, to read all octets: no message waits."""
+        """Whether no publisher waits for the client: it reads too slowly, or did so the last time."""
         return self.blocked_ms > 0 and (self.was_late or self._is_too_long(self.scheduler.now_ms))
 
     def _is_too_long(self, now_ms):
         return not 0 <= now_ms - self.blocked_ms < backpressure.FULL_MS
 
     def _look_blocked(self):
-        # Not since the limit was reached: of many clients that hang, each would hold publishers once.
+        # Not from when the limit is reached: of many clients that hang, each would hold publishers once.
         if self.output.blocked and not self.blocked_ms:
             self.blocked_ms = self.scheduler.now_ms
             self.output.call_when_drained(self._drained)
 
     def _drained(self):
-        # Remembered: a client that always reads slowly would hold publishers each time.
+        # Remembered, because a client that always reads slowly would hold publishers again and again.
         self.was_late = self._is_too_long(self.timers.now_ms())
         self.blocked_ms = 0
 

@@ -55,7 +55,7 @@ class LargePacket:
         head = decode_publish_head(self.octets, self._room, self._connection.version, self._limits)
         if head is None:
             if len(self.octets) > HEAD_MAX:
-                raise PacketTooLarge(f"PUBLISH: no topic in its first {HEAD_MAX} octets")
+                raise PacketTooLarge(f"PUBLISH: no topic in its first {HEAD_MAX} bytes")
             return
         self._is_checked = True
         try:

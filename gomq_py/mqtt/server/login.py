@@ -40,8 +40,8 @@ RECEIVE_MAXIMUM = 65_535  # §3.1.2.11.3: the default of a client that sends no 
 
 
 class Credentials(NamedTuple):
-    """A CONNECT whose credentials are checked: of ``user_name``, for ``vhost_name``. ``password``: octets, or
-    None if a certificate or nothing takes its place.
+    """A CONNECT and its credentials, which are to be checked. ``password``: octets; None if a certificate, or
+    nothing, takes its place.
     """
 
     connect: Any
@@ -90,7 +90,7 @@ class LoginAttempt(ClientLogin):
         return end_of_connect
 
     def finish(self):
-        """End the read: work that the login has caused has its turn."""
+        """End the read: do the work that the login has caused."""
         self.connection.scheduler.finish()
 
     def _read_connect(self, octets):
@@ -201,7 +201,7 @@ _MAPPINGS = (
 def client_id_fault(client_id, user_name, settings):
     """Error text if a user may not use this client id, otherwise "". An empty id passes."""
     if len(client_id.encode()) > CLIENT_ID_OCTETS_MAX:
-        return f"the client id has more than {CLIENT_ID_OCTETS_MAX} octets"
+        return f"the client id has more than {CLIENT_ID_OCTETS_MAX} bytes"
     if settings.mqtt_client_id_validation == "username" and client_id != user_name:
         return f"the client id of user '{user_name}' must be its name (mqtt client_id_validation)"
     return ""

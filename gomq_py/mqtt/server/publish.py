@@ -128,13 +128,13 @@ def refuse_whole(connection, head, error):
 def _check(connection, topic, payload_octets):
     if len(topic) > TOPIC_MAX:
         raise Refusal(
-            reason_codes.TOPIC_NAME_INVALID, f"a topic name of {len(topic)} octets, {TOPIC_MAX} are accepted")
+            reason_codes.TOPIC_NAME_INVALID, f"a topic name of {len(topic)} bytes, {TOPIC_MAX} are accepted")
     if is_broker_topic(topic):
         raise Refusal(reason_codes.NOT_AUTHORIZED, "a publish to a topic of the broker")
     most = connection.server.settings.max_message_size
     if payload_octets > most:
         raise Refusal(
-            reason_codes.QUOTA_EXCEEDED, f"a payload of {payload_octets} octets, {most} are accepted")
+            reason_codes.QUOTA_EXCEEDED, f"a payload of {payload_octets} bytes, {most} are accepted")
 
 
 def _prepare(connection, walk, topic, properties, body):

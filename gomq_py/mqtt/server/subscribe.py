@@ -109,7 +109,7 @@ def _check_room(connection, make, filters):
     answer = make(packet_identifier=1, reason_codes=bytes(len(filters))).encode(connection.version)
     if not fitting(answer, connection.maximum_packet_size):
         raise PacketTooLarge(
-            f"the answer to its {len(filters)} topic filters has {len(answer)} octets, the client takes "
+            f"the answer to its {len(filters)} topic filters has {len(answer)} bytes, the client takes "
             f"{connection.maximum_packet_size}")
 
 

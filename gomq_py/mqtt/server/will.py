@@ -46,11 +46,11 @@ def _fault_of(will, payload_max):
     """Return (reason code, error text) for a CONNECT's invalid will; None if it is valid."""
     topic = will.topic.encode()
     if len(topic) > TOPIC_MAX:
-        return reason_codes.TOPIC_NAME_INVALID, f"a topic of {len(topic)} octets, {TOPIC_MAX} are accepted"
+        return reason_codes.TOPIC_NAME_INVALID, f"a topic of {len(topic)} bytes, {TOPIC_MAX} are accepted"
     if is_broker_topic(topic):
         return reason_codes.TOPIC_NAME_INVALID, "a topic of the broker"
     if len(will.payload) > payload_max:
-        text = f"a payload of {len(will.payload)} octets, {payload_max} are accepted"
+        text = f"a payload of {len(will.payload)} bytes, {payload_max} are accepted"
         return reason_codes.QUOTA_EXCEEDED, text
     if will.properties.get(_FORMAT) == 1 and not is_text(will.payload):
         return reason_codes.PAYLOAD_FORMAT_INVALID, "a payload that is no UTF-8"

@@ -182,7 +182,7 @@ def test_first_body_that_stalls_while_others_wait_gives_way(budget, later, first
     later.pass_time(1)
 
     assert first.failures == [
-        "60 octets of a message body, and only 0 more in a second while others wait for memory"]
+        "60 bytes of a message body, and only 0 more in a second while others wait for memory"]
     assert (second.resumed, second.failures) == (1, [])
 
 

@@ -6,13 +6,14 @@ import gevent
 import pytest
 from gevent import socket
 
-from gomq_py.amqp.server.handshake import Handshake
+from gomq_py.amqp.server import login
 from gomq_py.amqp.wire.frames import PROTOCOL_HEADER
 from gomq_py.amqp.wire.methods import (
     BasicConsume, BasicConsumeOk, BasicDeliver, ConnectionOpen, ConnectionStart, ConnectionTune,
     ConnectionTuneOk, QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.auth.users import User
+from gomq_py.broker.verbs.entering import enter
 from gomq_py.config.settings import Settings
 from gomq_py.hub import admission
 from gomq_py.hub.budget import BodyBudget
@@ -249,13 +250,11 @@ def test_nothing_is_sent_after_the_end(tmp_path):
 
 def test_a_login_that_ends_after_the_hub_is_no_connection(tmp_path, monkeypatch):
     with Door(tmp_path / "data") as door:
-        opened = Handshake.opened
-
-        def open_and_close(handshake):
+        def enter_and_close(*arguments):
             door.hub.close()
-            return opened(handshake)
+            return enter(*arguments)
 
-        monkeypatch.setattr(Handshake, "opened", open_and_close)
+        monkeypatch.setattr(login, "enter", enter_and_close)
         client = door.stranger()
         client.send(PROTOCOL_HEADER)
         client.expect(ConnectionStart, 0)

@@ -375,7 +375,7 @@ def test_body_that_keeps_others_waiting_for_too_long_closes_its_connection(door)
     closed = one.expect(ConnectionClose, 0)
     assert (
         closed.reply_code == 506
-        and "8000 octets of a message body, and only 0 more in a second" in closed.reply_text
+        and "8000 bytes of a message body, and only 0 more in a second" in closed.reply_text
     )
 
 

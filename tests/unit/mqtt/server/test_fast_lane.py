@@ -1008,7 +1008,7 @@ def test_message_above_the_largest_size_ends_the_connection_of_3_1_1(make_mqtt, 
     client.expect(b"\x40\x02\x00\x01")
     client.expect_end()
     assert bodies(queue) == [b"x" * 10] * 3
-    assert "a payload of 11 octets, 10 are accepted" in caplog.text
+    assert "a payload of 11 bytes, 10 are accepted" in caplog.text
 
 
 def test_retained_message_is_kept_beside_its_other_ways(mqtt, modern):
