@@ -376,8 +376,8 @@ class Sink(routes.Destination):
         interest = publication.find(message)
         if message.publisher is not None and message.publisher is self.session:
             interest = interest.in_own()
-            if not interest.is_wanted:
-                return 1
+        if not interest.is_wanted:  # No Local, or it waited, and the client has unsubscribed meanwhile
+            return 1
         if interest.is_kept and not message.flags & crossing.REPLAYED:  # delivered from the queue
             return 1
         if not self.is_open or self.output.broken:
