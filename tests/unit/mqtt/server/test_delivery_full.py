@@ -120,7 +120,8 @@ def test_publisher_waits_once_for_subscribers_that_do_not_read(make, stuck, drip
     publisher.expect(PONG)
     sending.get()
     sinks = [sink_of(mqtt, chr(name)) for name in stuck]
-    assert all(sink.dropped + sink.sent == COUNT and sink.is_late() for sink in sinks)
+    assert all(sink.dropped + sink.sent == COUNT for sink in sinks)
+    assert drips or sinks[0].is_late()  # a client that drips may just have read all
     assert min(sink.dropped for sink in sinks) > 100 and len(mqtt.hub.timers.waits) < 10 + 10 * drips
     assert sink_of(mqtt, "q").dropped == 0
 
