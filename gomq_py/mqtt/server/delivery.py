@@ -369,9 +369,7 @@ class Sink(routes.Destination):
         self._give_spare()
 
     def publish(self, message):
-        """Send or drop a message. Returns 1, since publishers do not learn of drops; LATER: the client is to
-        read first.
-        """
+        """Send or drop a message. Returns 1, for a drop, too; LATER: the client is to read first."""
         publication = self.publication
         interest = publication.find(message)
         if message.publisher is not None and message.publisher is self.session:
@@ -477,9 +475,7 @@ class Sink(routes.Destination):
         return 1
 
     def is_late(self):
-        """Whether the client has not read all octets for too long, now or the last time, so that no message
-        waits for it.
-        """
+        """Whether no message waits for the client, because it reads too slowly, or did so the last time."""
         return self.blocked_ms > 0 and (self.was_late or self._is_too_long(self.scheduler.now_ms))
 
     def _is_too_long(self, now_ms):
