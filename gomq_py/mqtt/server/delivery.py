@@ -369,15 +369,14 @@ class Sink(routes.Destination):
         self._give_spare()
 
     def publish(self, message):
-        """Send or drop a message, and return 1, because publishers do not learn of drops; or return LATER, if
-        the publisher must wait until the client has read.
+        """Send or drop a message, and return 1; or return LATER: the publisher waits until the client has read.
         """
         publication = self.publication
         interest = publication.find(message)
         if message.publisher is not None and message.publisher is self.session:
             interest = interest.in_own()
-            if not interest.is_wanted:
-                return 1
+        if not interest.is_wanted:  # No Local, or it waited, and the client has unsubscribed meanwhile
+            return 1
         if interest.is_kept and not message.flags & crossing.REPLAYED:  # delivered from the queue
             return 1
         if not self.is_open or self.output.broken:

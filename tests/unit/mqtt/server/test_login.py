@@ -281,13 +281,13 @@ def test_nobody_comes_in_while_the_broker_stops(mqtt):
 
 def test_client_whose_vhost_goes_while_it_reads_connack_does_not_come_in(mqtt, monkeypatch):
     """It may take its time to read it, when its socket is full."""
-    encode = login.ConnackPacket.encode
+    connack = login.Greeting.connack
 
-    def encode_meanwhile(packet, version):
+    def connack_meanwhile(greeting, session_present):
         mqtt.broker.delete_vhost("/", list(mqtt.hub.clients))
-        return encode(packet, version)
+        return connack(greeting, session_present)
 
-    monkeypatch.setattr(login.ConnackPacket, "encode", encode_meanwhile)
+    monkeypatch.setattr(login.Greeting, "connack", connack_meanwhile)
     client = mqtt.stranger()
     client.send(CONNECT_311)
 
