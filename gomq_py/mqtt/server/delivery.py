@@ -369,8 +369,7 @@ class Sink(routes.Destination):
         self._give_spare()
 
     def publish(self, message):
-        """Send or drop a message, and return 1; or return LATER: the publisher waits until the client has read.
-        """
+        """Send or drop a message, and return 1; or return LATER: the publisher is to wait for the client."""
         publication = self.publication
         interest = publication.find(message)
         if message.publisher is not None and message.publisher is self.session:
