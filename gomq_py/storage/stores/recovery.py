@@ -271,7 +271,9 @@ class Recovery:
         self.files.read_through(msgs)
         scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed, head.begun_ms)
         scanner.tally(runs)
-        damaged = _joined(part for part in scanner.damaged if not record.is_among(part[0], runs))
+        damaged = _joined(
+            (start, end, lost) for start, end, count in scanner.damaged
+            if (lost := record.lost_among(start, end, count, runs)))
         next_ordinal = scanner.next_ordinal
         if missing is not None:
             next_ordinal = max(next_ordinal, missing.next_ordinal)
