@@ -9,7 +9,7 @@ import posix
 from gomq_py.storage.disk.pages import read_range
 from gomq_py.storage.format import head as heads
 from gomq_py.storage.format import record
-from gomq_py.storage.format.known_damage import is_known, known_ranges
+from gomq_py.storage.format.known_damage import is_known, known_ranges, lost_among
 from gomq_py.storage.format.record import RecordScanner
 
 _MSGS, _ACKS = "msgs.", "acks."
@@ -39,7 +39,7 @@ def lost_in(path):
     known = known_ranges(os.listdir(os.path.dirname(path)))
     lost = [
         f"{first} to {behind}" for first, behind, count in damaged
-        if record.lost_among(first, behind, count, runs) and not is_known(known, head.number, first, behind)]
+        if lost_among(first, behind, count, runs) and not is_known(known, head.number, first, behind)]
     if content[:heads.HEAD_BYTES] != begin or not os.path.samestat(os.stat(path), file):
         return ""  # recycled meanwhile: the octets or the acks are those of another segment
     return f"bytes {lost[0]} do not check" if lost else ""

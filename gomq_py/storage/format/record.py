@@ -547,15 +547,6 @@ def is_among(position, runs):
     return any(start <= position < end for start, end in zip(runs[::2], runs[1::2]))
 
 
-def lost_among(first, behind, count, runs):
-    """How many of the ``count`` records of the damaged region [``first``, ``behind``) are not in the acked
-    ``runs``, at most.
-    """
-    if any(start <= first and behind <= end for start, end in zip(runs[::2], runs[1::2])):
-        return 0
-    return max(0, count - sum(first <= start < behind for start in runs[::2]))
-
-
 class Acks:
     """The decoded content of an acks file.
 
