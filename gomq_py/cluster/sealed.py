@@ -9,7 +9,7 @@ import posix
 from gomq_py.storage.disk.pages import read_range
 from gomq_py.storage.format import head as heads
 from gomq_py.storage.format import record
-from gomq_py.storage.format.known_damage import is_known, known_ranges
+from gomq_py.storage.format.known_damage import is_known, known_ranges, lost_among
 from gomq_py.storage.format.record import RecordScanner
 
 _MSGS, _ACKS = "msgs.", "acks."
@@ -39,7 +39,7 @@ def lost_in(path):
     known = known_ranges(os.listdir(os.path.dirname(path)))
     lost = [
         f"{first} to {behind}" for first, behind, count in damaged
-        if not _is_acked(first, behind, count, runs) and not is_known(known, head.number, first, behind)]
+        if lost_among(first, behind, count, runs) and not is_known(known, head.number, first, behind)]
     if content[:heads.HEAD_BYTES] != begin or not os.path.samestat(os.stat(path), file):
         return ""  # recycled meanwhile: the octets or the acks are those of another segment
     return f"bytes {lost[0]} do not check" if lost else ""
@@ -54,14 +54,6 @@ def _damaged(content, head, seal):
     if scanner.at < seal.end:
         scanner.damaged.append((scanner.at, seal.end, max(1, seal.next_ordinal - scanner.next_ordinal)))
     return scanner.damaged
-
-
-def _is_acked(first, behind, count, runs):
-    """Whether all ``count`` records of a region are in the acked ``runs``."""
-    pairs = zip(runs[::2], runs[1::2])
-    return (
-        any(start <= first and behind <= end for start, end in pairs)
-        or sum(first <= start < behind for start in runs[::2]) >= count)
 
 
 def _acked_runs(path, head):

@@ -42,7 +42,7 @@ cdef Py_ssize_t _encode_small(
 @cython.locals(size=Py_ssize_t)
 cdef Py_ssize_t measure(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
 
-@cython.locals(key_at=Py_ssize_t, length=Py_ssize_t)
+@cython.locals(routing=Py_ssize_t, key_at=Py_ssize_t, content=Py_ssize_t)
 cdef Py_ssize_t content_end(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
 cdef Py_ssize_t small_head(const unsigned char* p, Py_ssize_t at) noexcept
 

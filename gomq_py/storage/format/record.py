@@ -272,12 +272,12 @@ def content_end(p, at, end):
     """Where the checksum of the small record at ``p[at]`` begins, by its lengths. 0 if no small record is
     there, or if it has not that much room before ``end``, which is at least 44 octets behind ``at``.
     """
-    key_at = at + small_head(p, at)
-    key_at += 1 + p[key_at]
+    routing = at + small_head(p, at)
+    key_at = routing + 1 + p[routing]
     if p[at] & 0x60 == 0 or key_at >= end:
         return 0
-    length = p[key_at] + p[at + 2] + p[at + 3]
-    return key_at + 1 + length if key_at + 5 + length <= end else 0
+    content = key_at + 1 + p[key_at] + p[at + 2] + p[at + 3]
+    return content if content - routing <= SMALL_PARTS_BYTES and content + 4 <= end else 0
 
 
 def small_head(p, at):

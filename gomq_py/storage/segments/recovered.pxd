@@ -17,7 +17,7 @@ cdef class Recovered:
 
     @cython.locals(at=Py_ssize_t)
     cdef Py_ssize_t find(self, store, Segment segment, Py_ssize_t at) except -2
-    @cython.locals(size=Py_ssize_t, gone=Py_ssize_t, sound=bint)
+    @cython.locals(size=Py_ssize_t, gone=Py_ssize_t, behind=uint32_t, sound=bint)
     cdef Py_ssize_t _find_ready(self, Segment segment, Py_ssize_t at) except -2
     cdef Py_ssize_t _want(self, Segment segment, Py_ssize_t start, Py_ssize_t end) except -2
     cdef Py_ssize_t _gone_until(self, Py_ssize_t at)

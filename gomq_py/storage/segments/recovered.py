@@ -121,6 +121,7 @@ class Recovered:
             size = segment.size_of(at)
             if self.proven < segment.end and at + size > self.proven:
                 return self._want(segment, at, at + size)
+            behind = 0
             sound = (
                 size > 0 and record.ordinal_at(segment.p, at) >= self.next_ordinal
                 and record.header_is_sound(segment.p, at, segment.seed)
@@ -132,12 +133,16 @@ class Recovered:
             else:
                 size = record.find(
                     segment.p, at + record.ALIGNMENT, segment.end, segment.seed, self.next_ordinal) - at
+                behind = segment.ordinal if size < 0 else record.ordinal_at(segment.p, at + size)
                 if size < 0:
                     size = segment.end - at
             gone = self._gone_until(at)
-            if gone:
-                # A run ends between two records; a single entry says only where its record begins.
-                at = at + size if gone == at + record.ENTRY_BYTES else gone
+            # A run ends between two records; a single entry says only where its record begins.
+            if gone and gone != at + record.ENTRY_BYTES:
+                at = gone
+                continue
+            if gone and (sound or behind <= self.next_ordinal + 1):  # otherwise others are damaged with it
+                at += size
                 continue
             if sound and record.content_is_sound(segment.p, at, segment.seed):
                 self._checked_at = at

@@ -16,6 +16,7 @@ from gomq_py.storage.disk.data_dir import POWER_LOST, STOPPED, move_aside
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format import record
+from gomq_py.storage.format.known_damage import lost_among
 from gomq_py.storage.format.record import LEAST_BYTES, RecordScanner
 from gomq_py.storage.segments import damage
 from gomq_py.storage.segments.recovered import Recovered
@@ -271,7 +272,9 @@ class Recovery:
         self.files.read_through(msgs)
         scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed, head.begun_ms)
         scanner.tally(runs)
-        damaged = _joined(part for part in scanner.damaged if not record.is_among(part[0], runs))
+        damaged = _joined(
+            (start, end, lost) for start, end, count in scanner.damaged
+            if (lost := lost_among(start, end, count, runs)))
         next_ordinal = scanner.next_ordinal
         if missing is not None:
             next_ordinal = max(next_ordinal, missing.next_ordinal)

@@ -175,6 +175,25 @@ def test_content_of_a_long_record_with_its_checksum_is_no_small_record(tmp_path)
     assert written.scan(octets)[0] == [b"first", b"last"]
 
 
+@pytest.mark.parametrize("parts, is_one", [(480, True), (481, False), (1022, False)])
+def test_record_that_no_writer_makes_is_not_measured(tmp_path, parts, is_one):
+    """Behind damage each octet with bit 7 may begin a record: the limit bounds what is read for each."""
+    written = Written(tmp_path, [b"x"])
+    longest = bytearray(b"\xff" * 255)
+    body = min(parts - 2, 255)
+    properties = min(parts - 2 - body, 255)
+    exchange = min(parts - 2 - body - properties, 255)
+    key = parts - 2 - body - properties - exchange
+    small = b"\xb4\0" + bytes((properties, body)) + bytes(2) + (60000 << 4).to_bytes(4, "little") + bytes(4)
+    small += bytes((exchange,)) + longest[:exchange] + bytes((key,)) + longest[:key]
+    small += longest[:properties] + longest[:body]
+    small += crc32c(small, written.seed + 5 & 0xFFFFFFFF).to_bytes(4, "little")
+
+    bodies, _ = written.scan(written.octets[:128] + small + bytes(7))
+
+    assert bodies == [b"\xff" * body] * is_one
+
+
 def test_a_long_record_is_these_octets(tmp_path):
     written = Written(
         tmp_path, [b"hello"], exchange=b"x", routing_key=b"key", properties=b"\x10\x00\x02", priority=4,

@@ -270,6 +270,30 @@ def test_a_damaged_header_costs_its_record_alone(tmp_path):
     assert bench.store.ready_count == 0
 
 
+@pytest.mark.parametrize("acked, lost", [((), 5), ((3,), 4), ((3, 5), 3), ((3, 5, 7), 2)])
+@pytest.mark.parametrize("restart", [StoreBench.reopen, StoreBench.crash])
+def test_lost_records_are_reported_if_the_first_of_them_was_acked(tmp_path, restart, acked, lost):
+    """Records 3 to 7 are overwritten with zeros, as by a bad sector."""
+    bench = bench_with(tmp_path, enabled=True)
+    taken = [bench.shift()[0] for _ in range(20)]
+    for number in (*acked, 9, 19):
+        bench.store.delete(taken[number])
+    bench.store.write_out()
+    bench.committer.wait()
+    if restart == StoreBench.reopen:
+        bench.reopen()
+    path = tmp_path / "queue" / "msgs.0000000001"
+    octets = bytearray(path.read_bytes())
+    octets[128 + 44 * 3:128 + 44 * 8] = bytes(44 * 5)
+    path.write_bytes(octets)
+    if restart == StoreBench.crash:
+        bench.crash()
+
+    assert numbers(bench) == [0, 1, 2, 8, *range(10, 19)]
+    assert [count for _, _, _, count in bench.damaged] == [lost]
+    assert bench.store.ready_count == 0
+
+
 def test_a_torn_tail_is_not_damage(tmp_path):
     bench = bench_with(tmp_path)
     path = tmp_path / "queue" / "msgs.0000000001"
