@@ -2,8 +2,9 @@
 
 A leaf that imports no other part of the package and only reads files: ``--build-info`` also answers on a
 broken installation, and setup.py reads which modules to compile. The build writes a digest of a module's
-sources into the compiled module, as its ELF build ID. The tests refuse a module whose sources have another
-digest. File times are ignored, because a checkout, a copy or an unpacked archive changes them.
+sources into the compiled module, as the beginning of its ELF build ID. The tests refuse a module whose
+sources have another digest. File times are ignored, because a checkout, a copy or an unpacked archive changes
+them.
 """
 import importlib.util
 import os
@@ -24,6 +25,9 @@ ROOT = Path(gomq_py.__file__).resolve().parents[1]
 # Modules that are inline C in their .pxd have nothing to compile; an __init__.pxd only marks a package for
 # cimport.
 NOT_COMPILED = ("octets", "flush_threads", "bare_send", "ssl_calls", "receiving", "__init__")
+# The functions and types of Cython that every compiled module needs: they import one copy of them from here.
+# Cython writes it, so it has no source here, and nothing imports it where modules are interpreted.
+SHARED = "gomq_py.cython_shared"
 _CIMPORT_FROM = re.compile(r"^[ \t]*from[ \t]+(gomq_py[\w.]*)[ \t]+cimport[ \t]+([^#\n]+)", re.MULTILINE)
 _CIMPORT = re.compile(r"^[ \t]*cimport[ \t]+(gomq_py[\w.]+)", re.MULTILINE)
 
@@ -98,7 +102,7 @@ def left_over(root: Path = ROOT) -> list[Path]:
     """
     found = {path for suffix in EXTENSION_SUFFIXES for path in (root / "gomq_py").rglob("*" + suffix)
              if "." not in path.name.removesuffix(suffix)}  # otherwise another Python's
-    return sorted(found - {compiled_file(name, root) for name in hot_modules(root)})
+    return sorted(found - {compiled_file(name, root) for name in (*hot_modules(root), SHARED)})
 
 
 def interpreted_modules(hot: list[str] | None = None) -> list[str]:

@@ -41,6 +41,8 @@ cdef class PropertyEdit:
     @cython.locals(at=Py_ssize_t, properties=bytes)
     cdef Py_ssize_t _place_of_headers(self) except -1
 
+# Of a client's messages, which users may hand to other processes.
+@cython.auto_pickle(True)
 cdef class Properties:
     cdef public object content_type, content_encoding, headers, delivery_mode, priority, correlation_id
     cdef public object reply_to, expiration, message_id, timestamp

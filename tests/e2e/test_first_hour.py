@@ -1,5 +1,5 @@
-"""A stranger's first hour, by the installed commands: a first client, Celery, the page, metrics, a backup,
-and the folder of an older version.
+"""A stranger's first hour, by the installed commands: a first client, Celery, the page, metrics, an alert, a
+backup, a container, and the folder of an older version.
 
 GOMQ_INSTALLED is the folder of the commands: .ci/wheel gives that of an environment which has nothing but
 the wheel, and finds no compiler. Otherwise they are those of the environment that the tests run in.
@@ -20,7 +20,10 @@ from tests.clients.celery_worker import Worker, result_of
 from tests.golden.make import HERE, PASSWORD
 from tests.golden.test_golden import SAFELY
 from tests.support.broker_process import BrokerProcess
-from tests.support.waiting import in_time
+from tests.support.command import ROOT
+from tests.support.container import Container, Image
+from tests.support.prometheus_process import PrometheusProcess, shipped
+from tests.support.waiting import in_time, wait_until
 
 COMMANDS = Path(os.environ.get("GOMQ_INSTALLED") or Path(sys.executable).parent)
 # Of nothing but the commands: no compiler, and no source beside them.
@@ -62,6 +65,13 @@ def ctl(*arguments):
         timeout=in_time(60))
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
+
+
+def run_python(program):
+    """The lines that a program prints in the Python of the commands."""
+    return subprocess.check_output(
+        [COMMANDS / "python", "-I", "-c", program], env=ENVIRONMENT, text=True, timeout=in_time(60),
+    ).splitlines()
 
 
 def publish(url, *bodies):
@@ -113,6 +123,23 @@ def test_page_and_metrics_answer(broker):
     assert "\nrabbitmq_identity_info{" in broker.get("/metrics", "metrics").text
 
 
+@pytest.mark.needs_program("prometheus")
+def test_alert_of_the_shipped_rules_fires_while_the_disk_is_short(broker, tmp_path):
+    def firing():
+        return {
+            alert["labels"]["alertname"]
+            for alert in prometheus.api("alerts")["alerts"] if alert["state"] == "firing"}
+
+    with PrometheusProcess(tmp_path / "prometheus", shipped([broker.ports["metrics"]])) as prometheus:
+        wait_until(lambda: prometheus.query("rabbitmq_alarms_free_disk_space_watermark == 0"))
+        assert firing() == set()
+
+        broker.ctl("set_disk_free_limit", "1000000GB")
+        wait_until(lambda: firing() == {"GomqDiskAlarm"})
+        broker.ctl("set_disk_free_limit", "0")
+        wait_until(lambda: firing() == set())
+
+
 def test_copy_of_a_stopped_brokers_folder_is_a_backup(tmp_path):
     with InstalledBroker(tmp_path / "data") as broker:
         publish(broker.amqp_url, b"kept")
@@ -132,6 +159,35 @@ def test_backup_of_a_running_broker_is_restored(broker, tmp_path):
     assert drained(broker.amqp_url) == [b"kept"]
     with InstalledBroker(tmp_path / "restored") as restored:
         assert drained(restored.amqp_url) == [b"kept"]
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """What etc/Dockerfile copies, with the installed package for gomq_py: nothing is left to compile."""
+    version, package = run_python(
+        "import sys, gomq_py; print(sys.version_info[:2], gomq_py.__path__[0], sep='\\n')")
+    if version != str(sys.version_info[:2]):
+        pytest.skip("the image has the Python of the tests")
+    shutil.copytree(package, tmp_path / "sources" / "gomq_py", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in "etc/Dockerfile etc/gomq.ini setup.cfg pyproject.toml MANIFEST.in README.md LICENSE".split():
+        (tmp_path / "sources" / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / "sources" / name)
+    (tmp_path / "sources" / "setup.py").write_text("from setuptools import setup; setup()")
+    with open(tmp_path / "sources" / "MANIFEST.in", "a") as manifest:
+        manifest.write("recursive-include gomq_py *.so *.pxd\n")
+    return tmp_path / "sources"
+
+
+@pytest.mark.needs_program("buildah")
+@pytest.mark.skipif(os.geteuid() != 0, reason="buildah without a daemon is root")
+def test_container_of_the_shipped_file_serves_a_client(sources, tmp_path):
+    (tmp_path / "image").mkdir()
+    image = Image(tmp_path / "image", sources)
+
+    with Container(image, "hour", environment={"GOMQ_PURE_PYTHON": "0"}) as broker:
+        assert "hot modules: compiled\n" in broker.execute("gomq-py", "--build-info")[1]
+        publish(broker.amqp_url, b"contained")
+        assert drained(broker.amqp_url) == [b"contained"]
 
 
 def test_folder_of_the_first_version_serves_its_messages(tmp_path):

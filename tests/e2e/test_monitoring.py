@@ -21,39 +21,14 @@ from tests.support.elected import Cluster
 from tests.support.etcd_process import EtcdProcess
 from tests.support.paho_client import PahoClient
 from tests.support.programs import find
-from tests.support.prometheus_process import PrometheusProcess
+from tests.support.prometheus_process import ETC, SHIPPED, PrometheusProcess, hurried, shipped
 from tests.support.waiting import in_time, wait_until
 
-ETC = ROOT / "etc"
 PAGE = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
-SHIPPED = yaml.safe_load((ETC / "prometheus.yml").read_text())
 ALERTS = yaml.safe_load((ETC / "prometheus-alerts.yml").read_text())
 RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]
 DASHBOARDS = [json.loads(path.read_text()) for path in sorted(ETC.glob("grafana-*.json"))]
-# Fifteen seconds of the shipped file, in milliseconds here.
-FIFTEEN_SECONDS_MS = math.ceil(in_time(200))
 METRIC = re.compile(r"\b(?:rabbitmq|gomq)_\w+(?:\{[^}]*\})?")
-
-
-def hurried(interval):
-    """How long an interval of the shipped file, such as 15s or 1m, lasts here."""
-    count, unit = int(interval[:-1]), {"s": 1, "m": 60}[interval[-1]]
-    return f"{count * unit * FIFTEEN_SECONDS_MS // 15}ms"
-
-
-def configuration(ports):
-    """The shipped file, with these brokers for its targets, and its time in fast motion."""
-    hasty = {"scrape_interval": hurried(SHIPPED["global"]["scrape_interval"])}
-    jobs = [
-        {**job, "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in ports]}],
-         "scrape_interval": hurried(job.get("scrape_interval", SHIPPED["global"]["scrape_interval"]))}
-        for job in SHIPPED["scrape_configs"]]
-    for job in (hasty, *jobs):
-        job["scrape_timeout"] = job["scrape_interval"]
-    rules = [str(ETC / name) for name in SHIPPED["rule_files"]]
-    return {
-        **SHIPPED, "global": {**hasty, "evaluation_interval": hasty["scrape_interval"]}, "rule_files": rules,
-        "scrape_configs": jobs}
 
 
 class Traffic:
@@ -100,7 +75,7 @@ def watched(tmp_path_factory):
         leader = cluster.wait_in_sync(2)
         traffic = Traffic(leader, stack)
         ports = [node.ports["metrics"] for node in cluster.nodes]
-        prometheus = stack.enter_context(PrometheusProcess(folder / "prometheus", configuration(ports)))
+        prometheus = stack.enter_context(PrometheusProcess(folder / "prometheus", shipped(ports)))
         yield leader, traffic, prometheus
 
 

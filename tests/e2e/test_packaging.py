@@ -67,7 +67,8 @@ def compiled(names):
 def test_wheel_holds_the_compiled_module_and_both_its_sources(copy):
     names, said = wheel(copy, GOMQ_REQUIRE_COMPILED="1")
 
-    assert [name.split(".")[0] for name in compiled(names)] == ["gomq_py/content/forms"]
+    assert {name.split(".")[0] for name in compiled(names)} == {
+        "gomq_py/content/forms", "gomq_py/cython_shared"}
     assert {"gomq_py/content/forms.py", "gomq_py/content/forms.pxd", "gomq_py/octets.pxd"} <= set(names)
     assert {"gomq_py/py.typed", "gomq_py/dispatcher/__init__.pyi"} <= set(names)
     assert "WARNING: gomq-py" not in said
@@ -111,9 +112,13 @@ def test_fault_in_a_hot_module_is_an_error_where_somebody_could_compile_it(copy)
 
 @pytest.mark.needs_program("cc")
 def test_what_was_built_from_other_sources_is_built_again_whatever_the_times_of_files_say(copy):
-    """And what is left over from a module that is compiled no more goes: an import would take it."""
+    """Or with other flags. What is left over from a module that is compiled no more goes, because an import
+    would take it.
+    """
     show = "from gomq_py.content import forms; print(forms.ADDED, forms.__file__)"
-    source, left = copy / "gomq_py" / "content" / "forms.py", copy / "gomq_py" / f"octets{SUFFIX}"
+    source, left, script = (
+        copy / "gomq_py" / "content" / "forms.py", copy / "gomq_py" / f"octets{SUFFIX}",
+        copy / "setup.py")
     first = run(copy, "setup.py", "-q", "build_ext", "--inplace")
     built = build_info.compiled_file("gomq_py.content.forms", copy)
     fresh = build_info.stale_modules(copy)
@@ -125,13 +130,18 @@ def test_what_was_built_from_other_sources_is_built_again_whatever_the_times_of_
     second = run(copy, "setup.py", "-q", "build_ext", "--inplace")
     os.utime(source)
     third = run(copy, "setup.py", "-q", "build_ext", "--inplace")
+    script.write_text(script.read_text().replace('"-O2"', '"-O0"'))
+    fourth = run(copy, "setup.py", "-q", "build_ext", "--inplace")
 
     assert built is not None, first.stderr
     assert (fresh, stale) == ([], (["gomq_py.content.forms"], [left]))
     assert (build_info.stale_modules(copy), build_info.left_over(copy)) == ([], []), second.stderr
     assert run(copy, "-c", show).stdout == f"1 {built}\n"
-    tells = "compiled 1 of 1: gomq_py.content.forms"
-    assert [tells in said.stdout for said in (first, second, third)] == [True, True, False]
+    forms, shared = "gomq_py.content.forms", "gomq_py.cython_shared"
+    assert [
+        set(re.findall(r"^compiled \d of \d: (\S+)", said.stdout, re.MULTILINE))
+        for said in (first, second, third, fourth)
+    ] == [{forms, shared}, {forms}, set(), {forms, shared}]
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,40 @@
 """A Prometheus of a test's own, in a folder of its own, which scrapes brokers of the test."""
+import math
 import subprocess
 
 import requests
 import yaml
 
+from tests.support.command import ROOT
 from tests.support.ports import reserve
 from tests.support.programs import find
 from tests.support.waiting import in_time, wait_until
+
+ETC = ROOT / "etc"
+SHIPPED = yaml.safe_load((ETC / "prometheus.yml").read_text())
+# Fifteen seconds of the shipped file, in milliseconds here.
+FIFTEEN_SECONDS_MS = math.ceil(in_time(200))
+
+
+def hurried(interval):
+    """How long an interval of the shipped file, such as 15s or 1m, lasts here."""
+    count, unit = int(interval[:-1]), {"s": 1, "m": 60}[interval[-1]]
+    return f"{count * unit * FIFTEEN_SECONDS_MS // 15}ms"
+
+
+def shipped(ports):
+    """The shipped file, with these brokers for its targets, and its time in fast motion."""
+    hasty = {"scrape_interval": hurried(SHIPPED["global"]["scrape_interval"])}
+    jobs = [
+        {**job, "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in ports]}],
+         "scrape_interval": hurried(job.get("scrape_interval", SHIPPED["global"]["scrape_interval"]))}
+        for job in SHIPPED["scrape_configs"]]
+    for job in (hasty, *jobs):
+        job["scrape_timeout"] = job["scrape_interval"]
+    rules = [str(ETC / name) for name in SHIPPED["rule_files"]]
+    return {
+        **SHIPPED, "global": {**hasty, "evaluation_interval": hasty["scrape_interval"]}, "rule_files": rules,
+        "scrape_configs": jobs}
 
 
 class PrometheusProcess:

@@ -32,6 +32,7 @@ def tree(tmp_path):
         module = tmp_path.joinpath(*name.split("."))
         digest = bytes.fromhex(build_info.digest_of(name, tmp_path))
         module.with_name(module.name + SUFFIX).write_bytes(b"\x7fELF" + digest + b"code")
+    tmp_path.joinpath(*build_info.SHARED.split(".")).with_suffix(SUFFIX).write_bytes(b"\x7fELF")
     return tmp_path
 
 

@@ -1,6 +1,7 @@
 """Basic properties: literal octets, the scan's offsets, every cut,
 and fuzz in buffers that end at a guard page.
 """
+import pickle
 from datetime import datetime, timezone
 
 import pytest
@@ -83,6 +84,12 @@ def test_a_value_too_large_for_its_property_is_refused_before_the_wire(values):
 def test_properties_are_equal_when_their_values_are():
     assert Properties(priority=1) == Properties(priority=1)
     assert Properties(priority=1) != Properties(priority=2)
+
+
+def test_properties_of_a_message_can_be_handed_to_another_process():
+    properties = Properties(**ALL_VALUES)
+
+    assert pickle.loads(pickle.dumps(properties)) == properties
 
 
 @pytest.mark.parametrize("length", range(len(ALL)))
