@@ -103,6 +103,9 @@ class Doors:
         self.options = SocketOptions()
         self._handshakers: dict[str, Any] = {}
         self.listeners: list[Any] = []
+        # Ports of PROTOCOLS bound here, with the arguments of _serve(); and those that are suspended.
+        self._ports: list[tuple[Listener, tuple[str, str, Any]]] = []
+        self._suspended: list[tuple[int, tuple[str, str, Any]]] = []
 
     def open(self) -> None:
         """Bind all listeners, then accept clients on all.
@@ -142,7 +145,26 @@ class Doors:
             listener.close()
         for _, listening in self._inherited:
             listening.close()
-        self.listeners, self._inherited = [], []
+        self.listeners, self._inherited, self._ports, self._suspended = [], [], [], []
+
+    def suspend(self) -> None:
+        """Close the ports of PROTOCOLS, but inherited ones, until resume(). Connections go on. May switch."""
+        ports, self._ports = self._ports, []
+        for listener, arguments in ports:
+            self.listeners.remove(listener)
+            self._suspended.append((listener.port, arguments))
+            listener.close()
+
+    def resume(self) -> None:
+        """Open the suspended ports. Raises BindError if another process has one, which stays suspended."""
+        settings = self._settings
+        while self._suspended:
+            port, arguments = self._suspended[0]
+            bind = getattr(settings, PROTOCOLS[arguments[0]].bind)
+            bound = bind_tcp(bind, port, settings.listen_backlog, settings.reuse_port)
+            del self._suspended[0]
+            self._serve(bound, *arguments)
+            self.listeners[-1].start()
 
     def find(self, name: str) -> Any:
         """The open TCP listener ``name`` of FORWARDED, or None. Its ``adopt`` serves a follower's clients."""
@@ -236,8 +258,11 @@ class Doors:
         handle, gate, at_once = self._handlers[protocol]
         if self._forward is not None:
             handle, handshake = self._forward(name), None
-        self.listeners.append(Listener(
-            listening, name, handle, self.options, handshake, self._proxies, inherited, gate, at_once))
+        listener = Listener(
+            listening, name, handle, self.options, handshake, self._proxies, inherited, gate, at_once)
+        self.listeners.append(listener)
+        if listener.port and not inherited:
+            self._ports.append((listener, (protocol, name, handshake)))
 
     def _open_side_door(self, protocol: str, tls: Any) -> None:
         bind, port = SIDE_DOORS[protocol]

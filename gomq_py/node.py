@@ -318,7 +318,7 @@ class Node:
             from gomq_py.http.door import Management
             self._management = Management(
                 self.broker, self.hub, self.settings, lambda: self.listeners, self._serving,
-                self.doors.options, self.shovels, self.federation, self.cluster_figures,
+                self.doors, self.shovels, self.federation, self.cluster_figures,
                 self.change_cluster, self.backup)
         return self._management.door(protocol, listening, tls)
 

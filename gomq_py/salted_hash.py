@@ -36,7 +36,7 @@ def check(salted_hash, algorithm=SHA256):
         raise ValueError("the password hash is not base64") from None
     expected = SALT_SIZE + DIGESTS[algorithm](usedforsecurity=False).digest_size
     if size != expected:
-        raise ValueError(f"the password hash has {size} octets, {algorithm} makes {expected}")
+        raise ValueError(f"the password hash has {size} bytes, {algorithm} makes {expected}")
     return stripped
 
 

@@ -171,7 +171,7 @@ def waits_for(connection: Any, channels: list[Any]) -> str:
     """Return the text "waits for ...", with the events for which the connection waits."""
     reasons = []
     if connection.output.pending_octets():
-        reasons.append(f"the client to read {connection.output.pending_octets()} octets")
+        reasons.append(f"the client to read {connection.output.pending_octets()} bytes")
     confirming = sum(channel.confirms.waiting for channel in channels if channel.confirms is not None)
     if confirming:
         reasons.append(f"the disk to confirm publishes of {confirming} channels")
@@ -188,7 +188,7 @@ def describe_queue(queue: Any) -> str:
         or ["running"]
     )
     return (
-        f"queue {queue.name!r} in {queue.vhost!r}: {queue.ready_count} ready ({queue.ready_bytes} octets), "
+        f"queue {queue.name!r} in {queue.vhost!r}: {queue.ready_count} ready ({queue.ready_bytes} bytes), "
         f"{queue.unacked_count} unacked, {queue.consumer_count} consumers, {', '.join(states)}"
     )
 

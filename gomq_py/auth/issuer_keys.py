@@ -120,7 +120,7 @@ def fetch_json(url):
     except http.client.HTTPException as error:
         raise OSError(f"{url} is no address, or does not speak HTTP: {type(error).__name__}") from error
     if len(octets) > DOCUMENT_OCTETS_MAX:
-        raise ValueError(f"{url} answers more than {DOCUMENT_OCTETS_MAX} octets")
+        raise ValueError(f"{url} answers more than {DOCUMENT_OCTETS_MAX} bytes")
     try:
         document = json.loads(octets)
     except RecursionError:

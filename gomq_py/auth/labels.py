@@ -17,7 +17,7 @@ def check_user_name(name):
     if "\0" in name:
         raise PreconditionFailed("user name has the character NUL")
     if _octets(name) > NAME_OCTETS_MAX:
-        raise PreconditionFailed(f"user name is longer than {NAME_OCTETS_MAX} octets")
+        raise PreconditionFailed(f"user name is longer than {NAME_OCTETS_MAX} bytes")
 
 
 def check_tags(tags):
@@ -25,13 +25,13 @@ def check_tags(tags):
     if len(tags) > TAGS_MAX:
         raise PreconditionFailed(f"{len(tags)} tags are over the limit of {TAGS_MAX}")
     if any(_octets(tag) > NAME_OCTETS_MAX for tag in tags):
-        raise PreconditionFailed(f"a tag is longer than {NAME_OCTETS_MAX} octets")
+        raise PreconditionFailed(f"a tag is longer than {NAME_OCTETS_MAX} bytes")
 
 
 def check_description(description):
     """Raise PreconditionFailed for a description that is too long."""
     if _octets(description) > DESCRIPTION_OCTETS_MAX:
-        raise PreconditionFailed(f"description is longer than {DESCRIPTION_OCTETS_MAX} octets")
+        raise PreconditionFailed(f"description is longer than {DESCRIPTION_OCTETS_MAX} bytes")
 
 
 def _octets(text):

@@ -34,12 +34,14 @@ from gomq_py.broker.verbs.access import Access
 from gomq_py.errors import PreconditionFailed
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage.disk.data_dir import DEFINITIONS, FOLLOWED, KILLED, USERS
 from gomq_py.storage.logs.definition_log import DefinitionLog
 from gomq_py.storage.segments.pool import SegmentPool
 from gomq_py.storage.stores.unsealed import Unsealed
 
 LOG = logger("broker")
+EXPIRED = QuietLog(LOG, audit_log.LINES_S, most=audit_log.LINES_MAX)
 DEFAULT_VHOST = "/"
 
 
@@ -313,17 +315,17 @@ class Broker:
             self.leaving[name].wait()
 
     def _vhost_gone(self, vhost):
-        del self.leaving[vhost.name]
+        counts = self.leaving.pop(vhost.name).counts
         self.totals.add_totals(vhost.totals)
-        self.events.emit("vhost.deleted", events.vhost_deleted, vhost)
+        self.events.emit("vhost.deleted", events.vhost_deleted, vhost, *counts)
 
     def _queue_expired(self, queue):
         vhost = self.vhosts.get(queue.vhost)
         if vhost is not None and vhost.queues.get(queue.name) is queue:
-            LOG.info(
-                "queue %r in vhost %r expired: unused for %d ms", queue.name, queue.vhost,
-                queue.limits.settings.expires_ms,
-            )
+            named = queue.name, queue.vhost
+            EXPIRED.info(
+                named, "queue %r in vhost %r expired: unused for %d ms", *named,
+                queue.limits.settings.expires_ms)
             vhost.delete_queue(queue.name, owner=queue.exclusive_owner)
 
     # boot

@@ -35,7 +35,7 @@ def check_not_reserved(kind, name, prefixes=()):
 def check_length(kind, name):
     """Raise PreconditionFailed for a name over 255 octets: no AMQP client could send it."""
     if len(name) > NAME_OCTETS_MAX // 4 and len(name.encode("utf-8", "surrogateescape")) > NAME_OCTETS_MAX:
-        raise PreconditionFailed(f"{kind} name is longer than {NAME_OCTETS_MAX} octets")
+        raise PreconditionFailed(f"{kind} name is longer than {NAME_OCTETS_MAX} bytes")
 
 
 def fits_short_string(text):

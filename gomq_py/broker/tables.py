@@ -77,7 +77,7 @@ class TableLimits:
                 octets = len(encode_table(table))
                 fault = (
                     None if octets <= self.frame_max
-                    else f"of {octets} octets, more than a frame has (frame_max {self.frame_max})"
+                    else f"of {octets} bytes, more than a frame has (frame_max {self.frame_max})"
                 )
             except (ValueError, TypeError, OverflowError) as error:
                 raise PreconditionFailed(f"{what}: {error}") from None
@@ -88,7 +88,7 @@ class TableLimits:
         """Raise PreconditionFailed if encoded properties do not fit into a frame of ``frame_max`` octets."""
         if len(octets) + HEADER_FRAME_OCTETS > self.frame_max:
             raise PreconditionFailed(
-                f"properties of {len(octets)} octets fit into no frame (frame_max {self.frame_max})"
+                f"properties of {len(octets)} bytes fit into no frame (frame_max {self.frame_max})"
             )
 
     def check_json(self, what, value):

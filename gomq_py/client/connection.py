@@ -209,7 +209,7 @@ class Connection(Stream):
                 0, f"the broker asks for a further {mechanism} response, which this client does not know")
         if 0 < tune.frame_max < FRAME_MIN_SIZE:
             raise ConnectionClosed(0, (
-                f"the broker takes frames of {tune.frame_max} octets at most, and each broker has to take "
+                f"the broker takes frames of {tune.frame_max} bytes at most, and each broker has to take "
                 f"{FRAME_MIN_SIZE}"))
         self.frame_max = _agree(self.frame_max, tune.frame_max)
         self.channel_max = _agree(self.channel_max, tune.channel_max)

@@ -60,7 +60,7 @@ class Delivery(Message):
 
     def __repr__(self) -> str:
         return (
-            f"<Delivery {self.delivery_tag} of {len(self.body)} octets from {self.exchange!r} with key "
+            f"<Delivery {self.delivery_tag} of {len(self.body)} bytes from {self.exchange!r} with key "
             f"{self.routing_key!r}>"
         )
 

@@ -140,7 +140,7 @@ class Publisher:
         frame_max = self._channel.connection.frame_max
         if frame_max and len(octets) > frame_max - _HEADER_FRAME_OCTETS:
             raise ValueError(
-                f"properties and headers of {len(octets)} octets do not fit into a frame of {frame_max}")
+                f"properties and headers of {len(octets)} bytes do not fit into a frame of {frame_max}")
         return octets
 
     def _confirmed(self, numbers, refused):

@@ -269,7 +269,7 @@ class Stream:
             self._taken += len(octets)
             if self._wary and self._taken > _WARY_OCTETS:
                 self.fail(ConnectionClosed(
-                    0, f"the broker sends more than {_WARY_OCTETS} octets that nobody has asked for"))
+                    0, f"the broker sends more than {_WARY_OCTETS} bytes that nobody has asked for"))
             self.feed(octets)
         elif octets is not None:
             self._ended_by_peer = True

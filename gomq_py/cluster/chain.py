@@ -123,7 +123,7 @@ class Room:
         with memoryview(self.octets)[at:at + piece.count] as room:
             count = piece.content.take_into(room)
         if count != piece.count:
-            raise EOFError(f"a file of {piece.count} octets more at {piece.start} ends after {count}")
+            raise EOFError(f"a file of {piece.count} bytes more at {piece.start} ends after {count}")
         return at + count
 
     def frame(self, start, end, epoch, position):

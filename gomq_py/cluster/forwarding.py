@@ -204,7 +204,7 @@ class Forwarder:
                 reader.feed(octets)
             upstream.sendall(login.feed(frame))
         if reader.buffered:
-            raise FrameError("octets came behind the login")
+            raise FrameError("bytes came behind the login")
 
 
 class _Forwarded:

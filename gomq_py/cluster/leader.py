@@ -290,7 +290,7 @@ class Leader:
                 raise
         if isinstance(login.hello, messages.Forward):
             if reader.buffered:
-                raise LinkError("octets came before the end of the login")
+                raise LinkError("bytes came before the end of the login")
             return partial(self._adoption.adopt, login.hello, connection, self._tls is not None)
         reader.limit = frames.MAX_PAYLOAD
         link = FollowerLink(

@@ -42,7 +42,7 @@ def lost_in(path):
         if not _is_acked(first, behind, count, runs) and not is_known(known, head.number, first, behind)]
     if content[:heads.HEAD_BYTES] != begin or not os.path.samestat(os.stat(path), file):
         return ""  # recycled meanwhile: the octets or the acks are those of another segment
-    return f"octets {lost[0]} do not check" if lost else ""
+    return f"bytes {lost[0]} do not check" if lost else ""
 
 
 def _damaged(content, seed, seal):

@@ -178,7 +178,7 @@ def _memory(text: str) -> float | int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmg])(i?)b?)?", text.strip().lower())
     if found is None or (found[2] is None and "." in found[1] and float(found[1]) > 1):
         raise ValueError(
-            "an amount of memory (a share such as 0.6, octets, or a size such as 512MiB; 0 for none)"
+            "an amount of memory (a share such as 0.6, bytes, or a size such as 512MiB; 0 for none)"
         )
     if found[2] is None:
         return float(found[1]) if "." in found[1] else int(found[1])
@@ -189,7 +189,7 @@ def _memory(text: str) -> float | int:
 def _possible_memory(text: str) -> float | int:
     if len(text) <= len(str(MOST)) + 3 and (amount := _memory(text)) <= MOST:
         return amount
-    raise ValueError(f"an amount of memory that a machine can have: {MOST} octets are the most")
+    raise ValueError(f"an amount of memory that a machine can have: {MOST} bytes are the most")
 
 
 def _text(text: str) -> str:
@@ -263,7 +263,7 @@ def _etcd_prefix(text: str) -> str:
 def _secret(text: str) -> str:
     text = _text(text)
     if text and len(text.encode()) < SECRET_OCTETS:
-        raise ValueError(f"a secret of at least {SECRET_OCTETS} octets")
+        raise ValueError(f"a secret of at least {SECRET_OCTETS} bytes")
     return text
 
 
@@ -288,7 +288,7 @@ PROXY_PROTOCOL = Kind(
 PORT = Kind("port", integer(-1, 65535, "a port (1 to 65535, 0 for any free one, -1 for none)").parse)
 COUNT = integer(0)
 SOCKET_BUFFER = integer(0, 1073741823)  # the kernel doubles this within 31 bits
-MEMORY = Kind("share or octets", _possible_memory)
+MEMORY = Kind("share or bytes", _possible_memory)
 _PATHS = (PATH, FOLDER)
 _LISTS = (NAMES, NETWORKS, ENDPOINTS)
 # Every value can be shown as a text; these kinds accept only a text or a path.

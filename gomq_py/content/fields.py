@@ -362,7 +362,7 @@ def encode_shortstr(text):
     """Encode str or bytes as a short string (u8 size first). Raises ValueError over 255 octets."""
     raw = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else bytes(text)
     if len(raw) > 255:
-        raise ValueError(f"a short string holds at most 255 octets, not {len(raw)}: {text[:40]!r}...")
+        raise ValueError(f"a short string holds at most 255 bytes, not {len(raw)}: {text[:40]!r}...")
     return bytes((len(raw),)) + raw
 
 

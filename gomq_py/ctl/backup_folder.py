@@ -136,7 +136,9 @@ def read_manifest(folder):
 
 
 def _half(folder, reason):
-    return f"{folder} is no whole backup: {reason}"
+    return (
+        f"{folder} is no whole backup: {reason}. Run gomq-py-ctl backup {folder} again. If the broker is "
+        f"lost, look at {os.path.join(folder, DATA)} with gomq-py-ctl fsck: a broker can start with a copy")
 
 
 def _follow(follower, progress):

@@ -9,7 +9,7 @@ from gomq_py.ctl import doctor as checkup
 from gomq_py.ctl.access import asked_password
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import command
-from gomq_py.ctl.output import Progress
+from gomq_py.ctl.output import Progress, say
 from gomq_py.ctl.transfer import OUTPUT_FILE, write_definitions
 
 # Commands import the modules for folders themselves: half a broker is too slow to import for every one.
@@ -23,7 +23,7 @@ def in_folder():
     try:
         yield
     except FolderError as error:
-        click.echo(f"gomq-py-ctl: {error}", err=True)
+        say(f"gomq-py-ctl: {error}", err=True)
         sys.exit(EXIT_UNUSABLE)
 
 
@@ -41,13 +41,13 @@ def fsck(session, data_dir):
         session.out.json({"counts": findings.counts, "damage": findings.damage, "notes": findings.notes})
     else:
         for path, text in findings.damage:
-            click.echo(f"DAMAGED {path}: {text}")
+            say(f"DAMAGED {path}: {text}")
         if not session.out.quiet:
             for path, text in findings.notes:
-                click.echo(f"note    {path}: {text}")
+                say(f"note    {path}: {text}")
             counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in findings.counts.items())
             sound = f"{len(findings.damage)} damaged" if findings.damage else "all sound"
-            click.echo(f"{counts}; {sound}")
+            say(f"{counts}; {sound}")
     sys.exit(EXIT_DAMAGED if findings.damage else 0)
 
 
@@ -64,7 +64,7 @@ def definitions_of_folder(_session, data_dir, file):
         definitions = Definitions(data_dir)
     write_definitions(definitions.exported(), file)
     for problem in definitions.problems:
-        click.echo(f"gomq-py-ctl: {problem}", err=True)
+        say(f"gomq-py-ctl: {problem}", err=True)
     sys.exit(EXIT_DAMAGED if definitions.problems else 0)
 
 
@@ -101,7 +101,7 @@ def recover_users(session, data_dir, name, password):
     with in_folder():
         recover.recover_users(data_dir, name, password)
     if not session.out.quiet:
-        click.echo(f"the users of {data_dir} begin anew with the administrator {name}")
+        say(f"the users of {data_dir} begin anew with the administrator {name}")
 
 
 @command("recover_definitions")
@@ -117,7 +117,7 @@ def recover_definitions(session, data_dir):
     with in_folder():
         recover.recover_definitions(data_dir)
     if not session.out.quiet:
-        click.echo(f"the definitions of {data_dir} begin anew with the virtual host /")
+        say(f"the definitions of {data_dir} begin anew with the virtual host /")
 
 
 @command("recover_queue")
@@ -134,5 +134,5 @@ def recover_queue(session, data_dir, folder, queue):
         arguments = recover.recover_queue(data_dir, folder, session.vhost, queue)
     if not session.out.quiet:
         told = ", ".join(f"{name}={value}" for name, value in arguments.items())
-        click.echo(
+        say(
             f"queue {queue} in vhost {session.vhost} has the messages of {folder}{told and '; '}{told}")

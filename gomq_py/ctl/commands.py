@@ -11,7 +11,7 @@ from click.shell_completion import get_completion_class
 import gomq_py
 from gomq_py.config.control import AUTO
 from gomq_py.ctl.api import DEFAULT_URI, TIMEOUT_S, APIError
-from gomq_py.ctl.output import shown
+from gomq_py.ctl.output import say
 from gomq_py.ctl.session import VHOSTS, Seconds, make_session
 
 # Errors of commands on an answer of an unexpected shape: commands read answers, they do not check them.
@@ -55,12 +55,12 @@ class Group(click.Group):
         try:
             return super().invoke(ctx)
         except APIError as error:
-            click.echo(f"gomq-py-ctl: {shown(str(error))}", err=True)
+            say(f"gomq-py-ctl: {error}", err=True)
             ctx.exit(error.exit_code)
         except UNEXPECTED as error:
             if os.environ.get("GOMQ_CTL_TRACEBACK") or ctx.obj is None or not ctx.obj.answered_at:
                 raise
-            click.echo(
+            say(
                 f"gomq-py-ctl: what answers at {ctx.obj.answered_at} is not what this command expects of a "
                 "management API "
                 f"({type(error).__name__}; GOMQ_CTL_TRACEBACK=1 shows where)", err=True,
@@ -69,7 +69,7 @@ class Group(click.Group):
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # head has closed the pipe: click leaves silently
-            click.echo(f"gomq-py-ctl: {error.filename or 'output'}: {error.strerror or error}", err=True)
+            say(f"gomq-py-ctl: {error.filename or 'output'}: {error.strerror or error}", err=True)
             ctx.exit(1)
 
 

@@ -12,7 +12,7 @@ import click
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.cluster import figures_of
 from gomq_py.ctl.commands import command
-from gomq_py.ctl.output import shown
+from gomq_py.ctl.output import say
 from gomq_py.ctl.session import Seconds, argument
 
 # EX_UNAVAILABLE, with which rabbitmq-diagnostics ends where a check fails.
@@ -60,7 +60,7 @@ def _check(session, path, text):
 
 
 def _fail(reason):
-    click.echo(f"Error: {reason}", err=True)
+    say(f"Error: {reason}", err=True)
     sys.exit(EXIT_FAILED)
 
 
@@ -157,7 +157,7 @@ def log_tail(session, number):
     """Print the last lines of the broker's log."""
     for line in session.api.get("log", last=number)["lines"]:
         at = datetime.fromtimestamp(line["at"] / 1000).isoformat(" ", "milliseconds")
-        click.echo(shown(f"{at} {line['level']} {line['source']}: {line['message']}"))
+        say(f"{at} {line['level']} {line['source']}: {line['message']}")
 
 
 @command("listeners")

@@ -124,7 +124,7 @@ def _check_log(path, findings, left):
         findings.damaged(path, error.reason)
         return
     for damage in scan.damage:
-        text = f"octets {damage.start} to {damage.end}: {damage.reason}"
+        text = f"bytes {damage.start} to {damage.end}: {damage.reason}"
         if damage.promised:
             findings.damaged(path, text)
         else:
@@ -203,7 +203,7 @@ def _check_segment(number, pair, incarnation, findings, is_stream, is_wanted):
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size < head_format.HEAD_BYTES:
-            findings.damaged(path, f"{size} octets are shorter than a head")
+            findings.damaged(path, f"{size} bytes are shorter than a head")
             return
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     try:
@@ -244,7 +244,7 @@ def _head_of(content, pair, number, incarnation, findings):
             findings.noted(path, f"is empty: {what}, recycled")
         return None
     if head.capacity > len(content):
-        findings.damaged(path, f"{len(content)} octets, but the head says {head.capacity}")
+        findings.damaged(path, f"{len(content)} bytes, but the head says {head.capacity}")
     return head
 
 
@@ -282,7 +282,7 @@ def _check_records(content, head, pair, findings, is_stream):
     for first, behind, lost in scanner.damaged:
         if any(begin <= first and behind <= stop for begin, stop in gone):
             continue  # skipped and acked by an earlier run
-        text = f"octets {first} to {behind}: {lost} record(s) do not check"
+        text = f"bytes {first} to {behind}: {lost} record(s) do not check"
         if is_known(known, head.number, first, behind):
             findings.noted(path, f"{text} (told by an earlier run; readers step over it)")
         elif seal is not None or first < synced:
@@ -294,10 +294,10 @@ def _check_records(content, head, pair, findings, is_stream):
         and not any(begin <= scanner.at and seal.end <= stop for begin, stop in gone)
     ):
         findings.damaged(
-            path, f"octets {scanner.at} to {seal.end}: no record is there, the seal says there are")
+            path, f"bytes {scanner.at} to {seal.end}: no record is there, the seal says there are")
     elif seal is None and scanner.at < synced:
         findings.damaged(
-            path, f"octets {scanner.at} to {synced}: no record is there, but they had been flushed")
+            path, f"bytes {scanner.at} to {synced}: no record is there, but they had been flushed")
 
 
 def _acks_of(head, pair, findings):

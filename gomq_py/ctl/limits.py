@@ -8,8 +8,14 @@ from gomq_py.ctl.topology import object_of
 LIMITS = click.argument("limits", metavar="JSON")
 
 
-def _set(api, path, limits):
-    for name, value in object_of(limits, "LIMITS").items():
+def _set(api, path, limits, check):
+    """Set limits by one request each, after ``check`` has accepted all of them."""
+    wanted = object_of(limits, "LIMITS")
+    try:
+        check(wanted)
+    except ValueError as error:
+        raise click.BadParameter(f"no limit is set: {error}") from None
+    for name, value in wanted.items():
         api.put(*path, name, body={"value": value})
 
 
@@ -30,7 +36,8 @@ def _rows(out, of, rows):
 @LIMITS
 def set_user_limits(session, user, limits):
     """Set max-connections and max-channels of a user, as JSON; negative: no limit."""
-    _set(session.api, ("user-limits", user), limits)
+    from gomq_py.broker.policies.limits import check_limits
+    _set(session.api, ("user-limits", user), limits, check_limits)
 
 
 @command("clear_user_limits")
@@ -53,7 +60,8 @@ def list_user_limits(session, of_user, _all):
 @LIMITS
 def set_vhost_limits(session, limits):
     """Set max-connections and max-queues of the virtual host, as JSON; negative: no limit."""
-    _set(session.api, ("vhost-limits", session.vhost), limits)
+    from gomq_py.broker.policies.limits import check_vhost_limits
+    _set(session.api, ("vhost-limits", session.vhost), limits, check_vhost_limits)
 
 
 @command("clear_vhost_limits")

@@ -38,7 +38,7 @@ def _wanted(count, exchange, routing_key, headers, dry_run):
 @click.option("--offset", type=int, default=0, show_default=True, help="Pass over so many.")
 @click.option("--count", type=int, default=10, show_default=True)
 @click.option(
-    "--truncate", type=int, default=200, show_default=True, help="Octets of each body that are shown."
+    "--truncate", type=int, default=200, show_default=True, help="Bytes of each body that are shown."
 )
 def peek(session, queue, offset, count, truncate):
     """Show messages of a queue, which keeps them."""

@@ -15,6 +15,7 @@ from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import command
 from gomq_py.ctl.transfer import bring_in, definitions_of, from_other
 from gomq_py.diagnosis.difference import ACTING
+from gomq_py.global_names import CLUSTER_ID
 
 PREFIX = "migrate: "
 COLUMNS = ("vhost", "queue", "there", "here", "rate", "left", "state", "error")
@@ -54,6 +55,7 @@ def migrate(session, there, amqp, dry_run, no_import, back, once, finish):
     broker is empty, --finish deletes the shovels, and starts the old broker's own shovels and federation
     here. Until then --back reverses them.
     """
+    _check_is_another(session.api, there)
     moving = Migration(session.api, there, _with_login(amqp, there), back)
     definitions, held = (None, []) if back or no_import else _without_acting(definitions_of(there))
     if dry_run:
@@ -75,6 +77,24 @@ def migrate(session, there, amqp, dry_run, no_import, back, once, finish):
                 return
             sys.stdout.flush()
             time.sleep(LOOK_S)
+
+
+def _check_is_another(here, there):
+    """Raise APIError if both APIs are of one broker: its shovels would take from the queues they fill."""
+    try:
+        identity = _identity(there)
+    except APIError:
+        return  # a broker without identities, or a user who may not ask
+    if identity == _identity(here):
+        raise APIError(
+            "the broker of --from is this broker, or has a copy of its data folder: give the management API "
+            "of the old broker", 400)
+
+
+def _identity(api):
+    """The name of a broker's node, and the identities of its cluster, of which there is at most one."""
+    ids = [one["value"] for one in api.get("global-parameters") if one["name"] == CLUSTER_ID]
+    return api.get("overview")["node"], ids
 
 
 def _without_acting(definitions):

@@ -9,7 +9,7 @@ from gomq_py.config.kinds import MEMORY
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.cluster import ALARMS
 from gomq_py.ctl.commands import command, ctl
-from gomq_py.ctl.output import Output, shown
+from gomq_py.ctl.output import Output, say, shown
 from gomq_py.ctl.session import argument
 from gomq_py.observability import secrets
 
@@ -160,7 +160,7 @@ def _report(context, session, names):
         try:
             context.invoke(ctl.commands[name])
         except APIError as error:
-            click.echo(f"gomq-py-ctl: {shown(str(error))}")  # of another broker, or without the tag
+            say(f"gomq-py-ctl: {error}")  # of another broker, or without the tag
         except SystemExit:
             pass  # doctor has found something
 

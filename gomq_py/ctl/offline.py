@@ -101,7 +101,7 @@ class Definitions:
         except LogError as error:
             raise FolderError(str(error)) from None
         self.problems.extend(
-            f"{path}: octets {damage.start} to {damage.end} are lost: {damage.reason}"
+            f"{path}: bytes {damage.start} to {damage.end} are lost: {damage.reason}"
             for damage in scan.damage)
 
     def _each(self, what):

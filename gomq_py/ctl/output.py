@@ -65,7 +65,7 @@ class Output:
     def said(self, text):
         """Print a sentence about a result; do nothing if ``form`` is json or ``quiet`` is set."""
         if not self.quiet and self.form != "json":
-            click.echo(text, err=True)
+            say(text, err=True)
 
     @staticmethod
     def json(value):
@@ -140,6 +140,11 @@ def at(row, column, default=None):
             return default
         row = row[part]
     return row
+
+
+def say(text, err=False):
+    """Print one line, with escapes for control characters, to standard output or to standard error."""
+    click.echo(shown(text), err=err)
 
 
 def shown(value):

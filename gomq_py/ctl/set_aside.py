@@ -8,6 +8,7 @@ from urllib.parse import quote
 import click
 
 from gomq_py import Broker
+from gomq_py.broker.features.length import ROWS as LIMITS
 from gomq_py.ctl.api import API, APIError
 from gomq_py.ctl.checks import in_folder
 from gomq_py.ctl.commands import command
@@ -18,6 +19,8 @@ PREFIX = "recover: "
 USER = "recover"
 # Between two looks how far the messages are.
 LOOK_S = 0.2
+# Setting of a length limit: the field of a queue that it limits, and its unit.
+_LIMITED = {"max_length": ("messages_ready", "messages"), "max_bytes": ("message_bytes_ready", "bytes")}
 
 
 @command("list_set_aside")
@@ -43,7 +46,7 @@ def recover(session, folder, queue):
     all of it again. Run it on the broker's machine, as its user; $TMPDIR has room for a copy of FOLDER.
     """
     from gomq_py.ctl import recover as folders
-    session.api.get("queues", session.vhost, queue, columns="name")
+    target = session.api.get("queues", session.vhost, queue)
     password = secrets.token_hex(16)
     with in_folder(), tempfile.TemporaryDirectory(prefix="gomq-recover-") as root:
         arguments = folders.lend(folder, root, USER, password)
@@ -56,6 +59,7 @@ def recover(session, folder, queue):
                 return source.get("queues", "/", folders.RECOVERED)["messages"]
 
             total = max(left(), folders.count_in(folder))
+            _check_room(target, source.get("queues", "/", folders.RECOVERED))
             moved = total and _move(
                 session, lender.url(USER, password), PREFIX + os.path.basename(os.path.abspath(folder)),
                 queue, left, total, progress)
@@ -63,6 +67,22 @@ def recover(session, folder, queue):
     session.out.said(f"{said}; the folder stays as it is")
     if moved < total:
         raise APIError("the other messages have expired or are damaged", 400)
+
+
+def _check_room(target, source):
+    """Raise APIError if the length limits of the queue ``target`` keep fewer messages than ``source`` has."""
+    policy = target.get("effective_policy_definition") or {}
+    for limit in LIMITS:
+        field, unit = _LIMITED.get(limit.setting, ("", ""))
+        given = target["arguments"].get(limit.argument), policy.get(limit.policy)
+        wanted, set_ = source.get(field, 0), [value for value in given if value is not None]
+        if not unit or not set_:
+            continue
+        room = max(0, min(set_) - target.get(field, 0))
+        if wanted > room:
+            raise APIError(
+                f"queue {target['name']} has {limit.policy} {min(set_)}, and so room for {room} of {wanted} "
+                f"{unit}: it would drop or refuse the others. Raise the limit, or name another queue", 400)
 
 
 def _move(session, source, name, queue, left, total, progress):

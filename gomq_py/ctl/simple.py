@@ -117,3 +117,17 @@ def _request(name, arguments, verb, path, text):
 
 for _name, _what in REQUESTS.items():
     _request(_name, *_what)
+
+
+@command("suspend_listeners")
+def suspend_listeners(session):
+    """Refuse new clients at the TCP ports of AMQP and MQTT, until resume_listeners or the next start.
+    Connected clients go on.
+    """
+    session.api.put("listeners", body={"suspended": True})
+
+
+@command("resume_listeners")
+def resume_listeners(session):
+    """Accept clients again after suspend_listeners."""
+    session.api.put("listeners", body={"suspended": False})

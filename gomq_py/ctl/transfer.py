@@ -10,7 +10,7 @@ import click
 from gomq_py.ctl.api import API, APIError
 from gomq_py.ctl.commands import command
 from gomq_py.diagnosis.difference import Difference
-from gomq_py.ctl.output import Progress, shown
+from gomq_py.ctl.output import Progress, say
 
 OUTPUT_FILE = click.Path(dir_okay=False, allow_dash=True)
 # Lists whose entries an import is slow with; clients see how many there are.
@@ -154,9 +154,9 @@ def bring_in(session, definitions, dry_run, where, leaves=True):
         session.out.json(report)
     else:
         for kind, count in report.get("imported", {}).items():
-            click.echo(f"imported: {count} {kind}")
+            say(f"imported: {count} {kind}")
         for word in ("changed", "ignored", "refused"):
             for line in report.get(word, ()):
-                click.echo(f"{word}: {shown(line)}")
+                say(f"{word}: {line}")
     if report.get("refused") and leaves:
         sys.exit(1)

@@ -56,7 +56,7 @@ def of_node(node):
         yield found(
             WARNING, f"{free // 1048576} MiB of disk are free", "make room before publishers are held")
     for used, total, what in (
-        ("fd_used", "fd_total", "file descriptors"), ("mem_used", "mem_limit", "octets of memory")
+        ("fd_used", "fd_total", "file descriptors"), ("mem_used", "mem_limit", "bytes of memory")
     ):
         have, most = node.get(used), node.get(total)
         if have and most and have > NEARLY_FULL * most:

@@ -140,7 +140,7 @@ class AppTask(Generic[Called, Sent, Result]):
                 at = eta.astimezone(timezone.utc).timestamp() if isinstance(eta, datetime) else float(eta)
             except (ValueError, OverflowError, TypeError) as error:
                 raise BadTask(f"task {self.name!r}: eta {eta!r} is no time: {error}") from None
-            delay_s = at - time.time()
+            delay_s = max(at - time.time(), 0.0)  # in this order NaN stays, and is refused
         arguments = self.signature.arguments(args, kwargs or {})
         if unique is None and self._unique:
             unique = f"{self.name}:{[each.value for each in arguments]!r}"

@@ -48,7 +48,7 @@ class Retry(DispatcherError):
 
     def __init__(self, reason: str = "the task asks for it", delay_s: float | None = None) -> None:
         super().__init__(reason)
-        self.delay_s = None if delay_s is None else checked_delay_s(delay_s)
+        self.delay_s = None if delay_s is None else checked_seconds("delay_s", delay_s)
 
 
 class Dropped(DispatcherError):
@@ -67,12 +67,13 @@ class Reject(DispatcherError):
     """A task raises Reject to be dead-lettered at once, without further attempts."""
 
 
-def checked_delay_s(seconds: float, what: str = "a delay") -> float:
-    """Return the seconds as a float, at least 0. ``what``: for the error's text.
+def checked_seconds(what: str, seconds: float) -> float:
+    """Return the seconds as a float. ``what``: for the error's text.
 
-    Raises BadTask unless they are an int or float: callers must convert Decimal, Fraction and numpy's
-    numbers.
+    Raises BadTask unless they are an int or float, at least 0: callers must convert Decimal, Fraction and
+    numpy's numbers.
     """
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds <= LONGEST_DELAY_S:
-        raise BadTask(f"{what} of {seconds!r} s is none: it is a number of up to {LONGEST_DELAY_S:g}")
-    return max(0.0, float(seconds))
+    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if not is_number or not 0 <= seconds <= LONGEST_DELAY_S:
+        raise BadTask(f"{what} is {seconds!r}, and not a number of seconds from 0 to {LONGEST_DELAY_S:g}")
+    return float(seconds)

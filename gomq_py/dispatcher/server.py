@@ -27,7 +27,7 @@ from gomq_py.content.properties import Properties
 from gomq_py.dispatcher.delays import delays_of
 from gomq_py.dispatcher.errors import (
     LONGEST_DELAY_S, BadTask, DispatcherError, NotDelivered, NotSupported, ServiceDisconnected,
-    checked_delay_s,
+    checked_seconds,
 )
 from gomq_py.dispatcher.remote import RemoteControl
 from gomq_py.dispatcher.tasks import Task, TaskConfig
@@ -89,6 +89,8 @@ class ServerConfig:
                 raise ValueError("Empty queue name passed")
             if not all(each.binding_keys):
                 raise ValueError(f"Empty binding key passed for queue {each.name!r}")
+        for name in ("reconnection_interval_s", "reconnection_most_s", "publish_timeout_s"):
+            checked_seconds(name, getattr(self, name))
         if self.unique_s is not None and not 0.001 <= self.unique_s <= LONGEST_DELAY_S:
             raise ValueError(
                 f"unique_s is {self.unique_s!r}: from 0.001 seconds on, or None for no unique tasks")
@@ -260,7 +262,6 @@ class Server:
         if task.unique and self.config.unique_s is None:
             raise NotSupported(
                 f"task {task.name!r} is unique by {task.unique!r}, but the server was made without unique_s")
-        task.delay_s = checked_delay_s(task.delay_s)
         exchange, headers = self.config.exchange, {}
         if task.schedule is not None:
             exchange, headers = self.delays.place_schedule(task.schedule)

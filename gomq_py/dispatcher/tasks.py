@@ -21,7 +21,7 @@ from typing import Any
 from gomq_py.client.backoff import Backoff
 from gomq_py.content.properties import Properties
 from gomq_py.dispatcher.arguments import brief, convert, shown, type_of
-from gomq_py.dispatcher.errors import BadArgument, BadTask, DispatcherError, checked_delay_s
+from gomq_py.dispatcher.errors import BadArgument, BadTask, DispatcherError, checked_seconds
 
 CONTENT_TYPE = "application/json"
 PERSISTENT = 2
@@ -119,8 +119,9 @@ class Task:
             if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
                 text = f"header {name} is {shown(value)}, and no list of texts"
                 raise BadTask(f"task {shown(self.name)}: {text}")
+        self.delay_s = checked_seconds("delay_s", self.delay_s)
         if self.expires_s is not None:
-            self.expires_s = checked_delay_s(self.expires_s, "expires_s")
+            self.expires_s = checked_seconds("expires_s", self.expires_s)
         if self.priority is not None and self.priority not in range(256):
             raise BadTask(f"task {shown(self.name)}: a priority is from 0 to 255, not {shown(self.priority)}")
 
@@ -228,7 +229,7 @@ class TaskConfig:
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
             raise ValueError(f"task {name!r}: retries is {retries!r}, and not a whole number from 0 on")
         if self.expires_s is not None:
-            checked_delay_s(self.expires_s, "expires_s")
+            checked_seconds(f"task {name!r}: expires_s", self.expires_s)
 
 
 @dataclass(slots=True)

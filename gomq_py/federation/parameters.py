@@ -104,7 +104,7 @@ def _text(key, value):
 def _name(key, value):
     _text(key, value)
     if not fits_short_string(value):
-        raise ParameterError(f"{key} should have at most {NAME_OCTETS_MAX} octets")
+        raise ParameterError(f"{key} should have at most {NAME_OCTETS_MAX} bytes")
 
 
 def _boolean(key, value):

@@ -185,7 +185,7 @@ def _received(max_octets):
     """The body as a deque of bytes: joining 60 MB would take 30 ms. Raises TooLarge, UnsupportedType."""
     length = request.content_length
     if length is not None and length > max_octets:
-        raise TooLarge(f"a body of {length} octets is over the limit of {max_octets}")
+        raise TooLarge(f"a body of {length} bytes is over the limit of {max_octets}")
     if request.mimetype not in ("", "application/json", foreign_pages.URLENCODED):
         raise UnsupportedType(f"content type {request.mimetype} is not application/json: bodies are JSON")
     pieces: deque = deque()
@@ -198,7 +198,7 @@ def _received(max_octets):
             give_way()
             clock.begin()
     if not left:
-        raise TooLarge(f"the body is over the limit of {max_octets} octets")
+        raise TooLarge(f"the body is over the limit of {max_octets} bytes")
     return pieces
 
 

@@ -38,20 +38,20 @@ class Management:
     """Makes the management listeners of one broker, and owns the state that they share."""
 
     def __init__(
-        self, broker, hub, settings, listeners, serving, options, shovels=None, federation=None,
+        self, broker, hub, settings, listeners, serving, doors, shovels=None, federation=None,
         cluster_figures=dict, change_cluster=_change_nothing, backup=None,
     ):
         """``listeners()`` returns the open listeners of this process; ``hub`` has the connected clients.
 
             serving(protocol)           returns (handler, admission gate) of "amqp" or "mqtt" over a WebSocket
-            options                     set on the sockets of those clients (net.socket_options.SocketOptions)
+            doors                       the Doors, whose options the sockets of those clients get
             shovels, federation         the broker's supervisors (shovel.supervisor, federation.supervisor),
                                         or None
             cluster_figures()           returns the answer to /api/cluster
             change_cluster(what)        carries out an operator's request (cluster.elected)
             backup()                    returns the cluster.backup.Backup
         """
-        self._upgrades = Upgrades(settings, serving, hub, options)
+        self._upgrades = Upgrades(settings, serving, hub, doors.options)
         interval_s, log_source = settings.stats_interval / 1000, Waker()
         rates = Rates(interval_s, settings.stats_log_size, spawn=hub.spawn)
         self._node = Node(
@@ -59,7 +59,7 @@ class Management:
             Index(hub.timers, interval_s),
             Feed(broker.events), shovels, federation, Doctor(),
             LogRing(partial(_wake, log_source, threading.get_native_id())), log_source, cluster_figures,
-            change_cluster, backup)
+            change_cluster, backup, doors)
         self._recorder = Recorder(rates, self._node, hub.spawn)
         hub.at_close(self._node.index.close)
         self._apps = {}
@@ -140,14 +140,14 @@ class Node:
         federation            a federation.supervisor.Federation, or None
         doctor                a http.doctor.Doctor
         log, log_source       a LogRing, and the Waker of the log's followers
-        cluster_figures(), change_cluster(), backup()
+        cluster_figures(), change_cluster(), backup(), doors
                               see Management
     """
 
     def __init__(
         self, broker, clients, settings, listeners, name, rates, index, feed, shovels=None, federation=None,
         doctor=None, log=None, log_source=None, cluster_figures=dict, change_cluster=_change_nothing,
-        backup=None,
+        backup=None, doors=None,
     ):
         self.broker = broker
         self.clients = clients
@@ -164,6 +164,7 @@ class Node:
         self.cluster_figures = cluster_figures
         self.change_cluster = change_cluster
         self.backup = backup
+        self.doors = doors
         self.name = name
         self.started_monotonic = time.monotonic()
 

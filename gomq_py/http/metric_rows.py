@@ -19,16 +19,16 @@ CONSUMERS = (
     ("consumers", "Consumers of the queue", lambda queue: queue.consumer_count, lambda sums: sums.consumers),
 )
 DETAILS = (
-    ("messages_bytes", "Octets of the bodies of ready and unacknowledged messages",
+    ("messages_bytes", "Bytes of the bodies of ready and unacknowledged messages",
      lambda queue: _octets(queue), lambda sums: sums.ready_octets + sums.unacked_octets),
-    ("messages_ready_bytes", "Octets of the bodies of ready messages",
+    ("messages_ready_bytes", "Bytes of the bodies of ready messages",
      lambda queue: queue.store.ready_bytes if queue.store else 0, lambda sums: sums.ready_octets),
-    ("messages_unacked_bytes", "Octets of the bodies of unacknowledged messages",
+    ("messages_unacked_bytes", "Bytes of the bodies of unacknowledged messages",
      lambda queue: queue.store.unacked_bytes if queue.store else 0, lambda sums: sums.unacked_octets),
     ("messages_persistent", "Messages that are on disk to stay: those of durable queues",
      lambda queue: queue.ready_count + queue.unacked_count if queue.durable else 0,
      lambda sums: sums.persistent),
-    ("messages_persistent_bytes", "Octets of the bodies of these",
+    ("messages_persistent_bytes", "Bytes of the bodies of these",
      lambda queue: _octets(queue) if queue.durable else 0, lambda sums: sums.persistent_octets),
 )
 # RabbitMQ reports a share of time here; this is whether there is a consumer at all, as in the API.
@@ -94,9 +94,9 @@ CHANNEL_GAUGES = (
      lambda channel: channel.global_prefetch),
 )
 CONNECTION_COUNTERS = (
-    ("connection_incoming_bytes", "Octets received on a connection",
+    ("connection_incoming_bytes", "Bytes received on a connection",
      lambda one: one.stream.received_octets if one.stream is not None else 0),
-    ("connection_outgoing_bytes", "Octets sent on a connection",
+    ("connection_outgoing_bytes", "Bytes sent on a connection",
      lambda one: one.output.sent_octets if one.output is not None else 0),
 )
 CHURN = (

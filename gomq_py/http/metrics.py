@@ -72,10 +72,10 @@ class Families:
             "process_open_tcp_sockets", "Open connections of clients", len(self._node.clients.all())
         )
         yield self._gauge(
-            "process_resident_memory_bytes", "Memory used in octets", resources.resident_memory()
+            "process_resident_memory_bytes", "Memory used in bytes", resources.resident_memory()
         )
         yield self._gauge(
-            "disk_space_available_bytes", "Disk space available in octets",
+            "disk_space_available_bytes", "Disk space available in bytes",
             self._node.broker.resource_watch.free_disk,
         )
         yield self._counter("cpu_user_time", "Seconds of CPU in the broker's own code", usage.ru_utime)
@@ -89,10 +89,10 @@ class Families:
             "process_max_tcp_sockets", "Open connections limit: that of descriptors", descriptors
         )
         yield self._gauge(
-            "resident_memory_limit_bytes", "Memory high watermark in octets", watch.memory_limit
+            "resident_memory_limit_bytes", "Memory high watermark in bytes", watch.memory_limit
         )
         yield self._gauge(
-            "disk_space_available_limit_bytes", "Free disk space low watermark in octets", watch.disk_limit
+            "disk_space_available_limit_bytes", "Free disk space low watermark in bytes", watch.disk_limit
         )
         for name in ("uptime", "erlang_uptime_seconds"):  # LavinMQ's name and RabbitMQ's
             yield self._gauge(name, "Node uptime in seconds", self._node.uptime_s())

@@ -149,7 +149,7 @@ class OwnFamilies:
         yield _gauge("mqtt_sessions", "Sessions of MQTT clients, connected or not", sessions)
         yield _gauge("mqtt_subscriptions", "Subscriptions of all sessions", subscriptions)
         yield _gauge("mqtt_retained_messages", "Topics that a message is retained for", topics)
-        yield _gauge("mqtt_retained_bytes", "Octets of the payloads that are retained", octets)
+        yield _gauge("mqtt_retained_bytes", "Bytes of the payloads that are retained", octets)
         yield _counter(
             "mqtt_messages_dropped",
             "Messages that clients did not get because they do not read, or do not take so large ones",

@@ -28,7 +28,8 @@ QUEUE_STATS = (
 )
 VHOST_STATS = (*QUEUE_STATS, "confirm", "return_unroutable", "drop_unroutable")
 CHANNEL_STATS = (
-    "publish", "confirm", "return_unroutable", "drop_unroutable", "deliver_get", "redeliver", "ack",
+    "publish", "confirm", "return_unroutable", "drop_unroutable", "deliver", "deliver_no_ack", "get",
+    "get_no_ack", "get_empty", "deliver_get", "redeliver", "ack",
 )
 EXCHANGE_STATS = ("publish_in", "publish_out")
 OCTETS = ("recv_oct", "send_oct")
@@ -100,9 +101,13 @@ def _queue(queue):
 
 
 def _channel(channel):
+    unacked = channel.unacked
+    delivered = unacked.next_tag - 1
+    no_ack = delivered - unacked.count - unacked.acked_count - unacked.returned_count
     return (
         channel.publishes, channel.confirmed_count, channel.return_unroutable, channel.drop_unroutable,
-        channel.unacked.next_tag - 1, channel.unacked.redelivered_count, channel.unacked.acked_count)
+        delivered - no_ack - channel.got, no_ack - channel.got_no_ack, channel.got, channel.got_no_ack,
+        channel.got_none, delivered, unacked.redelivered_count, unacked.acked_count)
 
 
 def _exchange(exchange):

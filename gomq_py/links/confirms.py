@@ -61,17 +61,17 @@ class Confirms:
         AMQPError.
         """
         if end > len(buffer):
-            raise IndexError("more octets than the buffer holds")
+            raise IndexError("more bytes than the buffer holds")
         p = octets.pointer(buffer)
         at = 0
         while end - at >= 8 and not self.others:
             size = octets.be32(p, at + 3)
             if size > self.frame_most:
-                raise FrameError(f"a frame of {size} octets is larger than was agreed")
+                raise FrameError(f"a frame of {size} bytes is larger than was agreed")
             if end - at < size + 8:
                 break
             if p[at + 7 + size] != 0xCE:
-                raise FrameError(f"a frame ends with octet {p[at + 7 + size]} instead of 206")
+                raise FrameError(f"a frame ends with byte {p[at + 7 + size]} instead of 206")
             self.take(p, at, size)
             at += size + 8
         return at

@@ -76,7 +76,7 @@ class TargetEnd:
         self.header_stamp = header_stamp
         for name in (exchange, routing_key):
             if name is not None and len(name.encode("utf-8", "surrogateescape")) > 255:
-                raise ValueError(f"{name!r} has more than 255 octets")
+                raise ValueError(f"{name!r} has more than 255 bytes")
 
 
 def _list(uris):

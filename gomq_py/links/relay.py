@@ -155,7 +155,7 @@ class Relay:
         if 0 < target_frame_max < 4096:
             raise FrameError(f"a frame_max of {target_frame_max}, which is less than 4096")
         if max(len(exchange or b""), len(routing_key or b""), len(offset_header)) > 255:
-            raise ValueError("an exchange, a routing key or a header of more than 255 octets")
+            raise ValueError("an exchange, a routing key or a header of more than 255 bytes")
         self.input, self.output = input, output
         self.channel, self.target_channel = channel, target_channel
         self.target_frame_max = target_frame_max
@@ -178,7 +178,7 @@ class Relay:
     def walk(self, end, most):
         """Relay up to ``most`` messages. Returns the count of bytes used. Raises AMQPError, Unfit."""
         if end > len(self.input):
-            raise IndexError("more octets than the buffer holds")
+            raise IndexError("more bytes than the buffer holds")
         p = octets.pointer(self.input)
         out = octets.pointer(self.output)
         self.first_tag = self.last_tag + 1
@@ -236,11 +236,11 @@ class Relay:
             raise FrameError(f"unknown frame type {p[at]}")
         size = octets.be32(p, at + 3)
         if size > FRAME_MOST - 8:
-            raise FrameError(f"a frame of {size} octets is larger than was agreed")
+            raise FrameError(f"a frame of {size} bytes is larger than was agreed")
         if end - at < size + 8:
             return at
         if p[at + 7 + size] != 0xCE:
-            raise FrameError(f"a frame ends with octet {p[at + 7 + size]} instead of 206")
+            raise FrameError(f"a frame ends with byte {p[at + 7 + size]} instead of 206")
         return at + size + 8
 
     def content_at(self, p, at, end):
@@ -259,11 +259,11 @@ class Relay:
         if p[at] != 2:
             raise UnexpectedFrame(f"a frame of type {p[at]} where a content header was expected")
         if end - at < 8 + 14:
-            raise FrameError(f"a content header of {end - at - 8} octets")
+            raise FrameError(f"a content header of {end - at - 8} bytes")
         if octets.be32(p, at + 7) != 0x3C0000:
             raise UnexpectedFrame("a content header of another class than basic, or with a weight")
         if p[at + 11] > 0x3F:
-            raise FrameError(f"a body of {octets.be64(p, at + 11)} octets")
+            raise FrameError(f"a body of {octets.be64(p, at + 11)} bytes")
         return 0
 
     def body_end(self, p, at, end, size):
@@ -314,7 +314,7 @@ class Relay:
         if self.count and (self.left_out or body_end < 0):
             return at  # left for a separate walk
         if header_size > self.target_frame_max > 0 or header_size > FRAME_MOST:
-            text = f"properties of {header_size - 20} octets and a frame of {self.target_frame_max} at most"
+            text = f"properties of {header_size - 20} bytes and a frame of {self.target_frame_max} at most"
             return self.unfit(text, p, at, routing_at, method_end, header_at, header_end, body_end)
         need = PUBLISH_MOST + header_size
         if body_end >= 0:

@@ -245,7 +245,7 @@ class Poster:
         path = quote(path if path.startswith("/") else f"/{path}", safe=_PATH_SAFE, errors="replace")
         if len(path) > PATH_OCTETS_MAX:
             raise RefusedByTarget(
-                f"the message's header {PATH_HEADER} is longer than {PATH_OCTETS_MAX} octets")
+                f"the message's header {PATH_HEADER} is longer than {PATH_OCTETS_MAX} bytes")
         return path + self._uri.path
 
     def _headers(self, message: Any) -> list[tuple[str, bytes]]:

@@ -34,7 +34,7 @@ def parse_size(text):
         first, _, last = text.partition("-")
         low, high = int(first), int(last or first)
     if not 0 <= low <= high:
-        raise ValueError(f"a size is a number of octets or a range such as 16-512, not {text!r}")
+        raise ValueError(f"a size is a number of bytes or a range such as 16-512, not {text!r}")
     return low, high, *in_turn
 
 

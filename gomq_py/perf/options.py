@@ -144,9 +144,9 @@ def add_load(options, group):
     add("-y", "--consumers", type=count, default=1,
         help=f"connections that consume, per {group} (%(default)s)")
     add("-s", "--size", type=size, default=(16, 16),
-        help="octets of a body, a range such as 16-512, or a list such as 16,512,64 taken in turn (16)")
+        help="bytes of a body, a range such as 16-512, or a list such as 16,512,64 taken in turn (16)")
     add("-V", "--verify", action="store_true",
-        help="number the messages and check order, count and bodies; needs 8 octets of body")
+        help="number the messages and check order, count and bodies; needs 8 bytes of body")
     add("-r", "--rate", type=real, default=0, help="messages per second of each publisher (unlimited)")
     add("-R", "--consumer-rate", dest="consume_rate", type=real, default=0,
         help="messages per second of each consumer (unlimited)")
@@ -157,10 +157,10 @@ def add_load(options, group):
     add("-D", "--cmessages", dest="consume_count", type=amount, default=0, metavar="N",
         help="stop after N consumed messages, or shortly after")
     add("-l", "--measure-latency", action="store_true",
-        help="from write to read, by a timestamp in each body, which needs 8 octets; of AMQP's confirms, too")
+        help="from write to read, by a timestamp in each body, which needs 8 bytes; of AMQP's confirms, too")
     add("--properties", type=table, default={}, metavar="JSON",
         help="properties of the messages, by their names")
-    add("--random-bodies", action="store_true", help="bodies of random octets, the same in every run")
+    add("--random-bodies", action="store_true", help="bodies of random bytes, the same in every run")
     add(f"--{group}-pattern", dest="pattern", metavar="NAME-%%",
         help=f"many {group}s, %% standing for a number; publishers and consumers for each")
     add(f"--{group}-pattern-from", dest="pattern_from", type=count, default=1, metavar="N",
@@ -172,7 +172,7 @@ def add_load(options, group):
 def add_writing(add):
     """Add the options for socket writes and waits. ``add``: ``add_argument`` of an argument group."""
     add("--write-octets", type=count, default=messages.WRITE_OCTETS, metavar="N",
-        help="octets per write (%(default)s); 1: a message in each, and a TCP segment")
+        help="bytes per write (%(default)s); 1: a message in each, and a TCP segment")
     add("--mergeable", action="store_true",
         help="with --write-octets 1: the system may merge writes that have to wait, as those of most clients")
     add("--burst", type=count, default=1, metavar="N",
@@ -218,7 +218,7 @@ def check_mqtt(options):
     if options.prefetch and options.version < MQTT_5:
         raise ValueError("--prefetch needs --mqtt-version 5")
     if options.size[1] > VARIABLE_MAX - 2 * _MOST_UNACKNOWLEDGED:
-        raise ValueError(f"a body of {options.size[1]} octets does not fit a packet of MQTT")
+        raise ValueError(f"a body of {options.size[1]} bytes does not fit a packet of MQTT")
     try:
         encoded_properties(options)
     except (TypeError, ValueError, AttributeError) as error:
@@ -239,7 +239,7 @@ def check_load(options):
     """Raise ValueError if the options for publishers and consumers contradict each other."""
     needed = messages.Stamps(options.verify, options.measure_latency).end
     if options.size[0] < needed:
-        raise ValueError(f"--verify and --measure-latency need bodies of {needed} octets")
+        raise ValueError(f"--verify and --measure-latency need bodies of {needed} bytes")
 
 
 def groups(options, group, single):
@@ -296,10 +296,10 @@ def size(text):
         sizes = messages.parse_size(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"a size is a number of octets, a range such as 16-512, or a list such as 16,512,64, not {text!r}"
+            f"a size is a number of bytes, a range such as 16-512, or a list such as 16,512,64, not {text!r}"
         ) from None
     if sizes[1] > MOST_OCTETS:
-        raise argparse.ArgumentTypeError(f"a body has at most {MOST_OCTETS:,} octets")
+        raise argparse.ArgumentTypeError(f"a body has at most {MOST_OCTETS:,} bytes")
     return sizes
 
 

@@ -311,7 +311,7 @@ class FrameWalk(Walk):
         its front. Returns the count of completed deliveries. Raises FrameError.
         """
         if end > len(self.buffer):
-            raise IndexError("more octets than the buffer holds")
+            raise IndexError("more bytes than the buffer holds")
         p = octets.pointer(self.buffer)
         at = 0
         before = self.delivered
@@ -321,10 +321,10 @@ class FrameWalk(Walk):
             frame_end = at + 7 + size
             if frame_end >= end:
                 if size > len(self.buffer) - 8:
-                    raise FrameError(f"a frame of {size} octets is larger than was agreed")
+                    raise FrameError(f"a frame of {size} bytes is larger than was agreed")
                 break
             if p[frame_end] != 0xCE:
-                raise FrameError(f"a frame ends with octet {p[frame_end]} instead of 206")
+                raise FrameError(f"a frame ends with byte {p[frame_end]} instead of 206")
             kind = p[at]
             if kind == 3:
                 self.take_body(p, at + 7, size)
@@ -332,7 +332,7 @@ class FrameWalk(Walk):
                 self.take_method(p, at + 7, size)
             elif kind == 2:
                 if size < 14:
-                    raise FrameError(f"content header of {size} octets")
+                    raise FrameError(f"content header of {size} bytes")
                 self.missing = octets.be64(p, at + 11)
                 self.offset = 0
                 if not self.missing:

@@ -56,14 +56,14 @@ def _whole(reader):
     def decode_whole(octets):
         value, at = reader(octets, 0, 0)
         if at != len(octets):
-            raise Undecodable(f"{len(octets) - at} octets behind its end")
+            raise Undecodable(f"{len(octets) - at} bytes behind its end")
         return value
     return decode_whole
 
 
 def _take(octets, at, count):
     if count > len(octets) - at:
-        raise Undecodable(f"cut short at octet {len(octets)}")
+        raise Undecodable(f"cut short at byte {len(octets)}")
     return octets[at:at + count], at + count
 
 
@@ -137,7 +137,7 @@ def _cbor_items(octets, at, length, major, depth):
     items: list = []
     wanted = None if length is None else length * (major - 3)
     if wanted is not None and wanted > len(octets) - at:
-        raise Undecodable(f"cut short at octet {len(octets)}")
+        raise Undecodable(f"cut short at byte {len(octets)}")
     while wanted is None or len(items) < wanted:
         value, at = _cbor(octets, at, depth + 1)
         if value is _BREAK:
@@ -189,7 +189,7 @@ def _msgpack(octets, at, depth):
 def _msgpack_items(octets, at, kind, length, depth):
     wanted = length * (2 if kind == "map" else 1)
     if wanted > len(octets) - at:
-        raise Undecodable(f"cut short at octet {len(octets)}")
+        raise Undecodable(f"cut short at byte {len(octets)}")
     items = []
     for _ in range(wanted):
         value, at = _msgpack(octets, at, depth + 1)

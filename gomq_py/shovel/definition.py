@@ -193,13 +193,13 @@ def _fits(text):
 
 def _name(key, value):
     if not isinstance(value, str) or not value or not _fits(value):
-        raise DefinitionError(f"{key} is a name of 1 to {NAME_OCTETS} octets")
+        raise DefinitionError(f"{key} is a name of 1 to {NAME_OCTETS} bytes")
     return value
 
 
 def _maybe_empty(key, value):
     if not isinstance(value, str) or not _fits(value):
-        raise DefinitionError(f"{key} is a text of up to {NAME_OCTETS} octets")
+        raise DefinitionError(f"{key} is a text of up to {NAME_OCTETS} bytes")
     return value
 
 
@@ -211,13 +211,13 @@ def _table(key, value):
         raise DefinitionError(f"{key} is an object of arguments")
     for name in value:
         if not _fits(name):
-            raise DefinitionError(f"{key} has a name of more than {NAME_OCTETS} octets")
+            raise DefinitionError(f"{key} has a name of more than {NAME_OCTETS} bytes")
     try:
         octets = encode_table(value)
     except (ValueError, TypeError, RecursionError):
         raise DefinitionError(f"{key} holds what AMQP cannot: numbers have up to 64 bits") from None
     if len(octets) > TABLE_OCTETS:
-        raise DefinitionError(f"{key} has {len(octets)} octets, and may have {TABLE_OCTETS}")
+        raise DefinitionError(f"{key} has {len(octets)} bytes, and may have {TABLE_OCTETS}")
     try:
         decode_table(octets)
     except Malformed:

@@ -174,7 +174,7 @@ class Shovels(Component):
     def check_set_by(self, vhost, name, value, by):
         """Raise ValueError if ``value`` defines no valid shovel, or user ``by`` lacks the rights for it."""
         if not fits_short_string(name):
-            raise DefinitionError(f"its name has more than {NAME_OCTETS_MAX} octets")
+            raise DefinitionError(f"its name has more than {NAME_OCTETS_MAX} bytes")
         shovel = Shovel(vhost, name, DYNAMIC, value, by)
         if shovel.fault is not None:
             raise DefinitionError(shovel.fault)

@@ -121,7 +121,7 @@ class HttpTransport(SegmentTransport):
                     self.close()  # the caller stopped in the middle of the answer
                 raise
             else:
-                failure = f"answers end early, {end - at} octets before their time"
+                failure = f"answers end early, {end - at} bytes before their time"
             if at > before:
                 deadline = time.monotonic() + self._retry_s
             elif at < end:

@@ -72,10 +72,10 @@ def _octets(name, value, most=None):
     found = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())
     if not found or found[2] not in _BYTES or not _whole(found[1]):
         raise OptionError(
-            f"option {name} is a number of octets from 1 on, such as 65536, 512k or 8m, not {_shown(value)}")
+            f"option {name} is a number of bytes from 1 on, such as 65536, 512k or 8m, not {_shown(value)}")
     octets = int(found[1]) * _BYTES[found[2]]
     if most is not None and octets > most:
-        raise OptionError(f"option {name} is at most {most} octets, not {_shown(value)}")
+        raise OptionError(f"option {name} is at most {most} bytes, not {_shown(value)}")
     return octets
 
 
@@ -174,30 +174,25 @@ def _offsets(name, value):
         return value
     if (offset := _whole(value)) is not None:
         return offset
-    try:
-        return _of_streams(value, _offset)
-    except (ValueError, RecursionError):
-        raise OptionError(
-            f"option {name} is earliest, latest, an offset, or JSON such as {{\"orders\": 17, \"payments\": "
-            f"\"earliest\"}}, not {_shown(value)}") from None
+    wanted = 'earliest, latest, an offset, or JSON such as {"orders": 17, "payments": "earliest"}'
+    return _of_streams(name, value, _offset, wanted)
 
 
 def _times(name, value):
     """Parse JSON of {stream: milliseconds}, or Kafka's {stream: {"0": milliseconds}}."""
+    wanted = 'JSON of times in milliseconds since 1970, such as {"orders": 1767225600000}'
+    return _of_streams(name, value, _time_ms, wanted)
+
+
+def _of_streams(name, text, parse, wanted):
+    """Return {stream: parsed value} of a JSON object. Raises OptionError, which says what is ``wanted``."""
     try:
-        return _of_streams(value, _time_ms)
+        given = json.loads(text)
+        if isinstance(given, dict) and given:
+            return {stream: parse(value) for stream, value in given.items()}
     except (ValueError, RecursionError):
-        raise OptionError(
-            f"option {name} is JSON of times in milliseconds since 1970, such as "
-            f"{{\"orders\": 1767225600000}}, not {_shown(value)}") from None
-
-
-def _of_streams(text, parse):
-    """Return {stream: parsed value} of a JSON object. Raises ValueError, RecursionError."""
-    given = json.loads(text)
-    if not isinstance(given, dict) or not given:
-        raise ValueError
-    return {stream: parse(value) for stream, value in given.items()}
+        pass
+    raise OptionError(f"option {name} is {wanted}, not {_shown(text)}")
 
 
 def _time_ms(value):

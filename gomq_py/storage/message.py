@@ -65,7 +65,7 @@ class Message:
         ``exchange`` and ``routing_key`` have at most 255 octets; ``properties`` are basic, in wire form.
         """
         if len(exchange) > 255 or len(routing_key) > 255:
-            raise ValueError("exchange and routing key are short strings: at most 255 octets")
+            raise ValueError("exchange and routing key are short strings: at most 255 bytes")
         head = b"".join(
             (bytes((len(exchange),)), exchange, bytes((len(routing_key),)), routing_key, properties))
         start = body.lead(head) if type(body) is Gathered else -1

@@ -246,6 +246,7 @@ def test_a_killed_second_backup_leaves_the_first_one_or_none(ctl, channel, tmp_p
     stopped_at("checking", ctl, "backup", str(backup)).kill()
     refused = ctl("restore", str(backup), str(tmp_path / "second"))
     assert refused.returncode == 2 and "is not as it was when the backup ended" in refused.stderr
+    assert f"Run gomq-py-ctl backup {backup} again." in refused.stderr
     assert not any(name for name in os.listdir(tmp_path / "second") if not name.startswith("."))
 
 
@@ -407,3 +408,13 @@ def test_a_folder_with_data_is_not_restored_into(backup, tmp_path):
 
     assert refused.returncode == 2 and "restored into an empty or a new folder" in refused.stderr
     assert {path: path.read_bytes() for path in into.rglob("*") if path.is_file()} == before
+
+
+def test_names_of_files_cannot_write_on_the_terminal(tmp_path):
+    folder = tmp_path / "\x1b[2J\r\n"
+    folder.mkdir()
+
+    for command in (("restore", str(folder), str(tmp_path / "data")), ("fsck", str(folder))):
+        refused = Runner("")(*command, bare=True)
+        assert refused.returncode == 2 and refused.stdout == ""
+        assert r"\x1b[2J\r\n" in refused.stderr and refused.stderr[:-1].isprintable()

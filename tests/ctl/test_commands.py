@@ -105,6 +105,14 @@ def test_exchanges_bindings_policies_and_limits(ctl):
     done(ctl("-p", "v", "set_operator_policy", "o", "^q", '{"expires": 1000}'))
     done(ctl("-p", "v", "set_vhost_limits", '{"max-queues": 7}'))
 
+    for command in (("set_user_limits", "guest"), ("-p", "v", "set_vhost_limits")):
+        refused = ctl(*command, '{"max-connections": 9, "max-conections": 1}')
+        assert refused.returncode == 2
+        assert "no limit is set: max-conections is not a recognised limit" in refused.stderr
+    assert data(ctl("-f", "json", "list_user_limits", "--user", "guest")) == []
+    assert data(ctl("-p", "v", "-f", "json", "list_vhost_limits")) == [
+        {"vhost": "v", "limits": {"max-queues": 7}}]
+
     assert {"name": "x", "type": "topic"} in data(ctl("-p", "v", "-f", "json", "list_exchanges"))
     assert data(ctl("-p", "v", "-f", "json", "list_policies"))[0]["definition"] == {"max-length": 3}
     assert data(ctl("-p", "v", "-f", "json", "list_operator_policies"))[0]["name"] == "o"

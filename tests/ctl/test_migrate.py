@@ -82,6 +82,17 @@ def rows_of(finished):
     return {row["queue"]: row for row in json.loads(finished.stdout.splitlines()[-1])}
 
 
+def test_broker_does_not_migrate_from_itself(brokers):
+    _, new = brokers
+    make_queue(new)
+
+    refused = Runner(new.http_url)(
+        "migrate", "--from", new.http_url, "--amqp", "amqp://{}:{}".format(*new.addresses["amqp"]), "--once")
+
+    assert refused.returncode == 1 and "the broker of --from is this broker" in refused.stderr
+    assert data(Runner(new.http_url)("-f", "json", "list_shovels")) == []
+
+
 def test_publishers_move_then_consumers_and_every_message_is_handled(brokers, migrate):
     old, new = brokers
     there = make_queue(old)

@@ -201,6 +201,24 @@ def test_cluster_gets_a_name(run):
     run("clear_global_parameter", "cluster_name")
 
 
+def test_suspended_listeners_refuse_new_clients_and_keep_the_connected(broker, run):
+    with connected(broker) as connection:
+        run("suspend_listeners")
+        try:
+            connection.channel().queue_declare("suspended")
+            with pytest.raises(pika.exceptions.AMQPConnectionError):
+                connected(broker)
+            run("check_port_listener", str(broker.ports["amqp"]), code=FAILED)
+            run("check_port_listener", str(broker.ports["http"]))
+        finally:
+            run("resume_listeners")
+        connected(broker).close()
+        run("check_port_listener", str(broker.ports["amqp"]))
+    told = [line for line in broker.log if "listeners of AMQP and MQTT" in line]
+    assert [" suspended by user 'guest' (HTTP" in told[0], " resumed by user 'guest' (HTTP" in told[1]] == [
+        True, True]
+
+
 @pytest.mark.parametrize("words, setting, value", [
     (("set_log_level", "warning"), "log_level", "warn"),
     (("set_vm_memory_high_watermark", "0.5"), "memory_high_watermark", "0.5"),

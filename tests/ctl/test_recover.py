@@ -95,6 +95,12 @@ def test_messages_in_set_aside_have_their_queues_name_and_go_to_a_queue_of_a_run
         rows = data(ctl("-f", "json", "list_set_aside", str(folder)))
         row, = [row for row in rows if row["queue"] == "jobs"]
         done(ctl("create_queue", "found"))
+        done(ctl("create_queue", "short", "--max-length", "2"))
+        done(ctl("create_queue", "small"))
+        done(ctl("set_policy", "small", "^small$", '{"max-length-bytes": 1}', "--apply-to", "queues"))
+        for queue, limit in (("short", "max-length 2"), ("small", "max-length-bytes 1")):
+            refused = ctl("recover", str(folder / "set-aside" / row["folder"]), "--to", queue)
+            assert refused.returncode == 1 and f"queue {queue} has {limit}, and so room for" in refused.stderr
 
         finished = ctl("recover", str(folder / "set-aside" / row["folder"]), "--to", "found")
 

@@ -108,7 +108,7 @@ def test_a_flip_in_the_last_change_is_loud_and_the_file_is_kept(original, tmp_pa
             Node(root, Unflushed()).stop()
 
         assert (
-            f"{log}: {root / log}: changes in octets {before} to {len(content)} are lost" in caplog.text
+            f"{log}: {root / log}: changes in bytes {before} to {len(content)} are lost" in caplog.text
         ), at
         assert (
             f"{log}.damaged. Check" in caplog.text and (root / f"{log}.damaged").read_bytes() == damaged

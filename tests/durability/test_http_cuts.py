@@ -225,6 +225,7 @@ OTHERS = {
         "auth/attempts/{name}",
         "auth/attempts/{name}/source",
         "settings/{name}",
+        "listeners",
     ),
     "change nothing here": (
         "queues/{vhost}/{name}/actions",

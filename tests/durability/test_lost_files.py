@@ -339,7 +339,7 @@ def test_flipped_bit_at_the_end_of_a_log_is_damage_after_an_orderly_stop_with_a_
 
     assert [path for path, _ in check_folder(root).damage][0] == str(root / name)
     assert outcome(root, caplog) == ("set aside" if name == "definitions" else "said")
-    assert f"{name}: {root / name}: changes in octets" in caplog.text and "cut off" not in caplog.text
+    assert f"{name}: {root / name}: changes in bytes" in caplog.text and "cut off" not in caplog.text
     assert (root / f"{name}.damaged").read_bytes() == flipped
 
 

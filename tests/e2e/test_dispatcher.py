@@ -5,7 +5,6 @@ import json
 import os
 import threading
 import time
-import uuid
 
 import gevent
 import pytest
@@ -44,11 +43,6 @@ SOON = Backoff(0.01, 0.01)
 def tasks_broker(tmp_path_factory):
     with BrokerProcess(tmp_path_factory.mktemp("tasks") / "data") as process:
         yield process
-
-
-@pytest.fixture
-def queue():
-    return f"q{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture

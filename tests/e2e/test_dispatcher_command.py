@@ -14,7 +14,7 @@ from gomq_py.client.connection import Connection
 from gomq_py.dispatcher import Task
 from tests.support.command import ROOT
 from tests.support.ports import reserve
-from tests.support.task_queue import cleared
+from tests.support.task_queue import NOTE, cleared, workers
 from tests.support.waiting import TIMEOUT_S, in_time, wait_until
 
 
@@ -27,12 +27,7 @@ APP = """
 import asyncio, os, threading
 from gomq_py.dispatcher import Dispatcher
 app = Dispatcher(os.environ["TASKS_URL"], queue="q")
-
-@app.task
-def note(text: str):
-    with open("notes", "a") as file:
-        file.write(text + "\\n")
-
+""" + NOTE + """
 @app.task
 def pool():
     from concurrent.futures import ThreadPoolExecutor
@@ -58,31 +53,13 @@ def hold():
 @pytest.fixture
 def worker(broker, tmp_path):
     """A function that starts the command in a folder with the app above, and waits until it consumes."""
-    (tmp_path / "jobs.py").write_text(APP)
-    (tmp_path / "notes").touch()
-    children = []
+    with workers(tmp_path, APP, broker.amqp_url) as run:
+        def start(*arguments, **options):
+            child = run("jobs:app", *arguments, stderr=subprocess.PIPE, **options)
+            wait_until(lambda: consumers(broker) or child.poll() is not None)
+            return child
 
-    def start(*arguments, **options):
-        children.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "gomq_py.dispatcher", "jobs:app", *arguments],
-                cwd=tmp_path,
-                stderr=subprocess.PIPE,
-                text=True,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "TASKS_URL": broker.amqp_url},
-                **options,
-            )
-        )
-        wait_until(lambda: consumers(broker) or children[-1].poll() is not None)
-        return children[-1]
-
-    yield start
-    (tmp_path / "go").touch()
-    for child in children:
-        child.terminate()
-        if child.poll() is None:
-            child.wait(TIMEOUT_S)
-        child.communicate(timeout=TIMEOUT_S)
+        yield start
 
 
 def consumers(broker, queue="q"):

@@ -1,6 +1,5 @@
 """Periodic tasks: the broker sends them at their times, once for all workers, until the code says no more."""
 import threading
-import uuid
 from collections import Counter
 
 import pytest
@@ -15,11 +14,6 @@ from tests.support.waiting import in_time, wait_until
 def broker(tmp_path_factory):
     with BrokerProcess(tmp_path_factory.mktemp("periodic") / "data", http_port=0) as broker:
         yield broker
-
-
-@pytest.fixture
-def queue():
-    return f"q{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture

@@ -1,15 +1,10 @@
 """Tasks with a rate: one worker at a time keeps the pace for all, and other tasks do not wait."""
 
-import os
-import subprocess
-import sys
-import uuid
-
 import pytest
 
 from gomq_py.client.connection import Connection
 from gomq_py.dispatcher import Dispatcher
-from tests.support.command import ROOT
+from tests.support.task_queue import workers
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 APP = """
@@ -33,38 +28,18 @@ def write(text):
 
 
 @pytest.fixture
-def queue():
-    return f"q{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def app(shared_broker, queue):
+def app(app):
     """The sender of the tasks."""
-    app = Dispatcher(shared_broker.amqp_url, queue=queue, exchange=f"{queue}.x")
     app.task(rate="2/h", name="call")(lambda number: None)
     app.task(name="other")(lambda number: None)
-    yield app
-    app.close(0)
+    return app
 
 
 @pytest.fixture
 def start(shared_broker, queue, tmp_path):
-    """A function that starts a worker process; all are killed at the end."""
-    (tmp_path / "jobs.py").write_text(APP)
-    (tmp_path / "notes").touch()
-    children = []
-
-    def start():
-        children.append(subprocess.Popen(
-            [sys.executable, "-m", "gomq_py.dispatcher", "jobs:app"], cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "TASKS_URL": shared_broker.amqp_url,
-                 "TASKS_QUEUE": queue}))
-        return children[-1]
-
-    yield start
-    for child in children:
-        child.kill()
-        child.wait(TIMEOUT_S)
+    """A function that starts a worker process."""
+    with workers(tmp_path, APP, shared_broker.amqp_url, queue) as start:
+        yield lambda: start("jobs:app")
 
 
 def test_a_task_over_its_rate_waits_others_run_and_another_worker_takes_over(app, start, queue, tmp_path):

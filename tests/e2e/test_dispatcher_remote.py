@@ -1,11 +1,8 @@
 """Tasks that are revoked or expire, and workers that are asked what they run, in processes of their own."""
 
 import json
-import os
 import subprocess
-import sys
 import threading
-import uuid
 from urllib.request import urlopen
 
 import gevent
@@ -17,8 +14,8 @@ from gomq_py.client.errors import ChannelClosed
 from gomq_py.content.properties import Properties
 from gomq_py.dispatcher import Dispatcher, Server, ServerConfig, Task, WorkerConfig
 from gomq_py.dispatcher.errors import BadTask
-from tests.support.command import ROOT
 from tests.support.ports import reserve
+from tests.support.task_queue import NOTE, workers
 from tests.support.waiting import TIMEOUT_S, in_time, wait_until, wait_until_async
 
 APP = """
@@ -26,12 +23,7 @@ import os, threading
 from gomq_py.dispatcher import Dispatcher
 queue = os.environ["TASKS_QUEUE"]
 app = Dispatcher(os.environ["TASKS_URL"], queue=queue, exchange=f"{queue}.x")
-
-@app.task
-def note(text: str):
-    with open("notes", "a") as file:
-        file.write(text + "\\n")
-
+""" + NOTE + """
 @app.task
 def hold():
     note.function("held")
@@ -45,37 +37,10 @@ def late():
 
 
 @pytest.fixture
-def queue():
-    return f"q{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def app(shared_broker, queue):
-    """The sender of the tasks."""
-    app = Dispatcher(shared_broker.amqp_url, queue=queue, exchange=f"{queue}.x")
-    yield app
-    app.close(0)
-
-
-@pytest.fixture
 def run(shared_broker, queue, tmp_path):
-    """A function that starts gomq-py-worker; all are killed at the end."""
-    (tmp_path / "jobs.py").write_text(APP)
-    (tmp_path / "notes").touch()
-    children = []
-
-    def start(*arguments, **options):
-        children.append(subprocess.Popen(
-            [sys.executable, "-m", "gomq_py.dispatcher", *arguments], cwd=tmp_path, text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "TASKS_URL": shared_broker.amqp_url,
-                 "TASKS_QUEUE": queue}, **options))
-        return children[-1]
-
-    yield start
-    (tmp_path / "go").touch()
-    for child in children:
-        child.kill()
-        child.wait(TIMEOUT_S)
+    """A function that starts gomq-py-worker."""
+    with workers(tmp_path, APP, shared_broker.amqp_url, queue) as start:
+        yield start
 
 
 @pytest.fixture
@@ -283,7 +248,7 @@ def test_a_task_that_the_broker_would_bring_to_the_dead_letters_expires_in_the_w
 
 @pytest.mark.parametrize("expires_s", ["soon", True, float("nan"), float("inf")])
 def test_a_time_that_is_none_is_refused(app, expires_s):
-    with pytest.raises(BadTask, match="expires_s of"):
+    with pytest.raises(BadTask, match="expires_s is"):
         app.task(expires_s=expires_s)(lambda: None)
 
 

@@ -4,7 +4,6 @@ for it.
 
 import threading
 import time
-import uuid
 from concurrent.futures import Future
 from types import SimpleNamespace
 
@@ -23,11 +22,6 @@ from gomq_py.dispatcher import (
 from tests.support.narrow import NarrowWay
 from tests.support.task_queue import server_of
 from tests.support.waiting import TIMEOUT_S, in_time, wait_until
-
-
-@pytest.fixture
-def queue():
-    return f"q{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
@@ -176,7 +170,7 @@ def test_what_cannot_be_sent_is_told_at_once(server):
     began = time.monotonic()
 
     for _ in range(3):  # of which one is served by its thread
-        with pytest.raises(BadTask, match="a short string holds at most 255 octets"):
+        with pytest.raises(BadTask, match="a short string holds at most 255 bytes"):
             in_a_thread(server.publish, Task("a", routing_key="k" * 256))
 
     assert time.monotonic() - began < 10

@@ -211,7 +211,7 @@ def test_leader_that_was_damaged_in_a_sealed_segment_leaves_its_followers_copy_a
                 logs += first.log_text
                 assert ask(first, "/api/cluster", auth=("guest", "guest")).json()["damaged"]
                 first.stop()
-            assert f"{segment} is damaged (octets" in logs
+            assert f"{segment} is damaged (bytes" in logs
             ctl(second, "promote", "--force")  # the sync that has ended had begun
 
             assert taken(second, COUNT) == [str(number) for number in range(COUNT)]

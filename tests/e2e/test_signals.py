@@ -363,7 +363,7 @@ def test_dump_shows_what_the_broker_is_doing(broker_process):
         r"waits for the client",
         shown,
     )
-    assert "queue 'jobs' in '/': 2 ready (20 octets), 1 unacked, 0 consumers, running" in shown
+    assert "queue 'jobs' in '/': 2 ready (20 bytes), 1 unacked, 0 consumers, running" in shown
     assert re.search(r"greenlets: 1 x listener amqp N in listener\.py:\d+ _wait_for_more", shown)
     for secret in ("classified", "hidden", "my private name", "token"):
         assert secret not in shown
@@ -412,7 +412,7 @@ def test_dump_says_what_a_connection_waits_for(broker_process, config):
     consumer.channel().basic_consume("many", lambda *_: None)
 
     wait_until(
-        lambda: re.search(r"1 consumers, \d+ unacked, waits for the client to read \d+ octets", dump(broker))
+        lambda: re.search(r"1 consumers, \d+ unacked, waits for the client to read \d+ bytes", dump(broker))
     )
     publisher.close()
 

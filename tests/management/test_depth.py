@@ -133,8 +133,8 @@ def test_an_import_leaves_out_what_is_nested_too_deep(api, inside):
 @pytest.mark.parametrize("arguments, reason", [
     ({"long": "x" * 200_000}, "more than a frame has"),
     ({str(number): number for number in range(8193)}, "more than 8192 entries"),
-    ({"list": [True] * 8192}, "more than 8192 entries"), ({"x" * 256: 1}, "255 octets"),
-    ({"\u00e4" * 128: 1}, "255 octets"),
+    ({"list": [True] * 8192}, "more than 8192 entries"), ({"x" * 256: 1}, "255 bytes"),
+    ({"\u00e4" * 128: 1}, "255 bytes"),
     ({"number": 1 << 63}, "64 bits"),
 ])
 def test_arguments_and_headers_that_no_frame_of_amqp_holds_are_refused(api, inside, arguments, reason):

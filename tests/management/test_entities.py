@@ -328,10 +328,10 @@ def test_a_number_that_is_none_is_refused_wherever_there_is_one(api, path, numbe
 @pytest.mark.parametrize("path, fields, reason", [
     ("users", {"tags": ["t"] * 65}, "65 tags are over the limit of 64"),
     ("users", {"tags": ",".join("t" * 65)}, "65 tags are over the limit of 64"),
-    ("users", {"tags": ["\u00e4" * 128]}, "a tag is longer than 255 octets"),
+    ("users", {"tags": ["\u00e4" * 128]}, "a tag is longer than 255 bytes"),
     ("vhosts", {"tags": ["t"] * 65}, "65 tags are over the limit of 64"),
-    ("vhosts", {"tags": ["t" * 256]}, "a tag is longer than 255 octets"),
-    ("vhosts", {"description": "d" * 4097}, "description is longer than 4096 octets"),
+    ("vhosts", {"tags": ["t" * 256]}, "a tag is longer than 255 bytes"),
+    ("vhosts", {"description": "d" * 4097}, "description is longer than 4096 bytes"),
 ])
 def test_labels_that_would_make_lists_long_are_refused_for_new_and_old(api, path, fields, reason):
     """Each list of users or virtual hosts shows all of them."""
@@ -350,5 +350,5 @@ def test_labels_that_would_make_lists_long_are_refused_for_new_and_old(api, path
 def test_user_names_that_no_message_can_name_are_refused(api):
     refused = api.put(f"users/{'n' * 256}", {"password": "x", "tags": ""})
 
-    assert (refused.status_code, refused.json()["reason"]) == (400, "user name is longer than 255 octets")
+    assert (refused.status_code, refused.json()["reason"]) == (400, "user name is longer than 255 bytes")
     assert api.get(f"users/{'n' * 256}").status_code == 404

@@ -28,7 +28,7 @@ NEEDS = (
     ("GET", "/api/cluster$", "monitoring"), ("POST", "/api/cluster/", "administrator"),
     ("DELETE", "/api/cluster/", "administrator"),
     ("*", "/api/(feature-flags|deprecated-features)", "administrator"),
-    ("*", "/api/(reset|rebalance|settings)", "administrator"),
+    ("*", "/api/(reset|rebalance|settings|listeners)", "administrator"),
     ("*", "/api/nodes/(gc_stats|gc_collect|{name}/gc_collect)", "administrator"),
     ("GET", "/api/nodes", "monitoring"), ("GET", "/metrics", "monitoring"),
     ("GET", "/api/user-limits", "management"),

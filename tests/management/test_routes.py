@@ -181,6 +181,8 @@ def test_statistics_tell_the_ways_of_taking_apart_and_never_fall(api, channel, n
         break
     channel.cancel()
     channel.basic_get(name)
+    of_channel, = [
+        one["message_stats"] for one in api.get("channels").json() if one["message_stats"]["get_empty"]]
 
     stats = api.get(f"queues/%2F/{name}").json()["message_stats"]
     before = api.get("vhosts/%2F").json()["message_stats"]
@@ -191,6 +193,8 @@ def test_statistics_tell_the_ways_of_taking_apart_and_never_fall(api, channel, n
         1, 1, 0, stats["deliver_no_ack"] + 2
     )
     assert stats["get_empty"] >= 1 and stats["deliver_no_ack"] >= 1 and stats["publish"] == 4
+    taken = ("get_no_ack", "get", "get_empty", "deliver", "deliver_no_ack", "deliver_get")
+    assert [of_channel[key] for key in taken] == [stats[key] for key in taken]
     assert {key: value for key, value in after.items() if not key.endswith("_details")} == {
         key: value for key, value in before.items() if not key.endswith("_details")}
     assert after["confirm"] >= 4

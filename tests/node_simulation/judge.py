@@ -26,7 +26,7 @@ MSGS, ACKS = "msgs.", "acks."
 # What fsck takes for damage, and a boot for a segment that was never flushed: a follower's file has its name
 # on the disk, and not its whole size; a recycled file has its new name, and not its new head.
 UNFLUSHED = re.compile(
-    r"\d+ octets(, but the head says \d+| are shorter than a head)|"
+    r"\d+ bytes(, but the head says \d+| are shorter than a head)|"
     "the head does not belong to its segment")
 
 

@@ -125,6 +125,14 @@ class UI:
             self.page.goto(f"{self.base}/{address}")
         self.wait_shown()
 
+    def declare(self, address, name):
+        """Open the dialog that declares a queue or an exchange, with a name filled in, and return it."""
+        self.open(address)
+        self.page.get_by_role("button", name="Declare\u2026").click()
+        dialog = self.page.get_by_role("dialog")
+        dialog.get_by_label("Name").fill(name)
+        return dialog
+
     def wait_shown(self):
         """Until the page of the address has shown what it has."""
         expect(self.page.locator("#main .page[data-shown]:not([data-left])")).to_be_visible()

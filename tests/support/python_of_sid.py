@@ -7,47 +7,31 @@ too, and compiles with the system's compiler against the system's C library.
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
-from tests.support.programs import find
-from tests.support.rabbitmq_of_sid import mirror
+from tests.support import sid
 
 VERSION = "3.14"
 FOLDER = Path(os.environ.get("GOMQ_PYTHON_OF_SID", "/var/tmp/gomq-python-of-sid"))
 PYTHON = FOLDER / "usr/bin" / f"python{VERSION}"
-# Written last: a folder without it is half an installation.
-DONE = "gomq-installed"
 WHEELS = "/usr/share/python-wheels"
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Headers of a C library that the compiler here does not link against.
 HEADERS_OF_THE_SYSTEM = ("libc6-dev", "linux-libc-dev", "libc-dev-bin")
 
 
-def reason_against():
-    """Why this Python cannot be run here, or None."""
-    if not (FOLDER / DONE).exists():
-        return "needs Python of Debian sid: python -m tests.support.python_of_sid"
-    return None
-
-
 def install():
     """Install Python into FOLDER, unless it is there. Returns why it cannot be, or None."""
-    if (FOLDER / DONE).exists():
-        return None
-    if find("patchelf") is None:
-        return "patchelf is missing: apt-get install -y patchelf"
-    address = mirror()
-    if address is None:
-        return "apt knows no Debian mirror: apt-get update"
-    shutil.rmtree(FOLDER, ignore_errors=True)
+    return sid.install(FOLDER, "patchelf", _make)
+
+
+def _make(address):
     try:
         for package in _download(address):
             subprocess.run(["dpkg-deb", "-x", package, FOLDER], check=True)
         _settle()
     except subprocess.CalledProcessError as error:
         return f"{error.cmd[0]} failed"
-    (FOLDER / DONE).touch()
     return None
 
 
@@ -90,6 +74,4 @@ def _settle():
 
 
 if __name__ == "__main__":
-    REASON = install()
-    print(f"no Python of Debian sid: {REASON}" if REASON else PYTHON)
-    sys.exit(REASON is not None)
+    sid.tell("Python", install(), PYTHON)

@@ -30,10 +30,7 @@ def test_fields_of_a_new_queue_name_their_argument_and_say_what_it_does(ui, api,
 
 
 def test_a_type_of_queue_or_exchange_has_its_own_arguments(ui, api, name):
-    ui.open("#/queues")
-    ui.page.get_by_role("button", name="Declare\u2026").click()
-    dialog = ui.page.get_by_role("dialog")
-    dialog.get_by_label("Name").fill(name)
+    dialog = ui.declare("#/queues", name)
     dialog.get_by_label("Message TTL").fill("5")
 
     dialog.get_by_label("Type x-queue-type").select_option("stream")

@@ -72,7 +72,7 @@ def test_the_form_of_a_body_can_be_chosen(ui, channel, name):
         choice.select_option(form)
         expect(body_of(messages(ui))).to_have_text(text, use_inner_text=True)
     choice.select_option("cbor")
-    expect(messages(ui).get_by_role("status")).to_have_text("ends within a value, at octet 1")
+    expect(messages(ui).get_by_role("status")).to_have_text("ends within a value, at byte 1")
 
 
 def test_a_large_body_is_cut_until_all_of_it_is_asked_for(ui, channel, name):

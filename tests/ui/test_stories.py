@@ -103,10 +103,7 @@ def test_the_first_view_takes_few_requests_and_little(ui):
 
 
 def test_declare_bind_pause_and_delete(ui, api, name):
-    ui.open("#/queues")
-    ui.page.get_by_role("button", name="Declare…").click()
-    dialog = ui.page.get_by_role("dialog")
-    dialog.get_by_label("Name").fill(name)
+    dialog = ui.declare("#/queues", name)
     dialog.get_by_label("Message TTL (ms)").fill("60000")
     dialog.get_by_role("button", name="Declare").click()
     expect(ui.page.get_by_role("link", name=name)).to_be_visible()
@@ -136,10 +133,7 @@ def test_declare_bind_pause_and_delete(ui, api, name):
 def test_a_refusal_is_told_where_it_was_asked_for(ui, api, name):
     ui.expect_complaint("400")
     api.put(f"queues/%2F/{name}", {"durable": True})
-    ui.open("#/queues")
-    ui.page.get_by_role("button", name="Declare…").click()
-    dialog = ui.page.get_by_role("dialog")
-    dialog.get_by_label("Name").fill(name)
+    dialog = ui.declare("#/queues", name)
     dialog.get_by_label("Auto-delete").check()
     dialog.get_by_role("button", name="Declare").click()
 

@@ -224,3 +224,25 @@ def test_follower_passes_clients_on_with_their_tls(tls):
         assert all(doors.listeners[index]._handshake is None for index in (0, 1, 3))
     finally:
         doors.close()
+
+
+def test_suspended_ports_refuse_clients_until_they_are_open_again(open_doors, tmp_path, tls):
+    doors = open_doors(
+        amqp_port=0, amqps_port=0, mqtt_port=0, http_port=0, amqp_unix_path=str(tmp_path / "amqp"), **tls)
+    before = sorted(protocols(doors))
+    port = doors.find(AMQP).port
+
+    for _ in range(2):
+        doors.suspend()
+        doors.suspend()
+
+        assert sorted(protocols(doors)) == ["amqp", "http"]  # its unix socket, and the management API
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+        with bind_tcp("127.0.0.1", port, 1), pytest.raises(BindError):
+            doors.resume()
+        doors.resume()
+        doors.resume()
+
+        assert sorted(protocols(doors)) == before and doors.find(AMQP).port == port
+        socket.create_connection(("127.0.0.1", port)).close()

@@ -141,8 +141,8 @@ MAP = {
     "dispatcher.metrics": set(),
     # "": the version
     "ctl": {
-        "storage.format", "broker.features", "config", "salted_hash", "diagnosis", "ctl.fsck", "ctl.offline",
-        "ctl.recover", "ctl.backup_folder", "observability", "",
+        "storage.format", "broker.features", "broker.policies", "global_names", "config", "salted_hash",
+        "diagnosis", "ctl.fsck", "ctl.offline", "ctl.recover", "ctl.backup_folder", "observability", "",
     },
     # a follower that leaves
     "ctl.backup_folder": {

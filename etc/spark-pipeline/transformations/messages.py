@@ -20,6 +20,6 @@ def messages():
 
 @dp.materialized_view
 def routing_keys():
-    """How many messages, and of how many octets."""
+    """How many messages, and of how many bytes."""
     return spark.read.table("messages").groupBy("queue", "routing_key").agg(
         f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"))

@@ -49,7 +49,7 @@ class Channel(HotChannel):
 
     __slots__ = (
         "connection", "vhost", "caller", "state", "replies", "content", "transaction",
-        "last_queue", "reply_consumer", "method_id", "returned",
+        "last_queue", "reply_consumer", "method_id", "returned", "got", "got_no_ack", "got_none",
         "held_notices", "prefetch_is_given", "_leaving", "_waiting_queues", "_ended", "_is_refusing",
         "__weakref__",
     )
@@ -67,6 +67,7 @@ class Channel(HotChannel):
         self.content = None
         self.transaction = None
         self.returned: Any = ()  # delivery tags that operators gave back, as a set
+        self.got = self.got_no_ack = self.got_none = 0  # answers to basic.get: to be acked or not, or empty
         self.last_queue = ""
         self.reply_consumer = None
         self.method_id = 0

@@ -106,6 +106,7 @@ def basic_get(channel, method):
                 f"files of queue '{name}' to be opened",
             )
         else:
+            channel.got_none += 1
             channel.reply(BasicGetEmpty())
         return
     about = message.describe()
@@ -116,14 +117,7 @@ def basic_get(channel, method):
         message.own()
         channel.trace_delivery(message, name, {})
     channel.unacked.redelivered_count += about["redelivered"]
-    if method.no_ack:
-        tag = channel.unacked.skip()
-    else:
-        holder = channel.unacked.make_holder(queue, None)
-        tag = channel.unacked.add(
-            holder, about["location"], len(body), channel.connection.scheduler.now_ms // 1000)
-        if holder.timeout_ms() and not channel.watched:
-            channel.watch_unacked()
+    tag = _got(channel, queue, method.no_ack, about["location"], len(body))
     exchange, routing_key = _text(message.get_exchange()), _text(message.get_routing_key())
     answer = BasicGetOk(
         delivery_tag=tag, redelivered=about["redelivered"], exchange=exchange, routing_key=routing_key,
@@ -134,6 +128,19 @@ def basic_get(channel, method):
             channel.id, properties, body, channel.connection.limits.frame_max
         )
     )
+
+
+def _got(channel, queue, no_ack, location, size):
+    """Count a message that basic.get took. Returns its delivery tag."""
+    if no_ack:
+        channel.got_no_ack += 1
+        return channel.unacked.skip()
+    channel.got += 1
+    holder = channel.unacked.make_holder(queue, None)
+    tag = channel.unacked.add(holder, location, size, channel.connection.scheduler.now_ms // 1000)
+    if holder.timeout_ms() and not channel.watched:
+        channel.watch_unacked()
+    return tag
 
 
 def basic_recover(channel, method):
@@ -150,7 +157,7 @@ def header_too_large(channel, queue, octets):
     """Return the error for the next message of ``queue``: its properties are too large for a frame."""
     return ContentTooLarge(
         f"the next message of {described('queue', queue.name, channel.vhost.name)} has a header of "
-        f"{octets + HEADER_OVERHEAD} octets, larger than the negotiated frame_max of "
+        f"{octets + HEADER_OVERHEAD} bytes, larger than the negotiated frame_max of "
         f"{channel.connection.limits.frame_max}")
 
 

@@ -127,7 +127,7 @@ class FastLane(streams.Lane):
                 return start
             self.in_body = False
             if at[start] != FRAME_END:
-                raise errors.FrameError(f"frame end octet is {at[start]}, expected {FRAME_END}")
+                raise errors.FrameError(f"frame end byte is {at[start]}, expected {FRAME_END}")
             position += 1
             if not self.handler.body_ends():
                 return position
@@ -135,7 +135,7 @@ class FastLane(streams.Lane):
             size = octets.be32(at, position + 3)
             if size > self.payload_max:
                 raise errors.FrameError(
-                    f"a frame has a payload of {size} octets, the negotiated frame_max is {self.frame_max}"
+                    f"a frame has a payload of {size} bytes, the negotiated frame_max is {self.frame_max}"
                 )
             frame_end = position + 7 + size
             if frame_end >= end:
@@ -145,7 +145,7 @@ class FastLane(streams.Lane):
                     position = end
                 break
             if at[frame_end] != FRAME_END:
-                raise errors.FrameError(f"frame end octet is {at[frame_end]}, expected {FRAME_END}")
+                raise errors.FrameError(f"frame end byte is {at[frame_end]}, expected {FRAME_END}")
             kind = at[position]
             number = octets.be16(at, position + 1)
             if kind == 1 and size >= 9:

@@ -124,7 +124,7 @@ class LoginAttempt(ClientLogin):
         octets = self.connection.stream.received_octets
         if octets > self.server.settings.max_octets_before_login:
             raise HandshakeError(
-                f"{octets} octets in handshake state {self._handshake.state} (max_octets_before_login)")
+                f"{octets} bytes in handshake state {self._handshake.state} (max_octets_before_login)")
 
     @staticmethod
     def has_plenty():

@@ -68,7 +68,7 @@ class ReplyConsumer(Destination):
             self._has_told = True
             connection = self.channel.connection
             LOG.warning(
-                "connection %s, channel %d: a direct reply is dropped, because its header of %d octets is "
+                "connection %s, channel %d: a direct reply is dropped, because its header of %d bytes is "
                 "larger than the negotiated frame_max of %d; the next ones are not logged", connection.name,
                 self.channel.id, octets, connection.limits.frame_max)
 

@@ -52,7 +52,7 @@ class Transaction:
         """Keep a publish for the commit. Raises ContentTooLarge if the transaction takes too much memory."""
         self._octets += PUBLICATION_OCTETS + publication.message.get_body_length()
         if self._octets > TRANSACTION_OCTETS_MAX:
-            raise ContentTooLarge(f"the transaction holds more than {TRANSACTION_OCTETS_MAX} octets")
+            raise ContentTooLarge(f"the transaction holds more than {TRANSACTION_OCTETS_MAX} bytes")
         self._publications.append(publication)
 
     def settle(self, delivery_tag, multiple, how):

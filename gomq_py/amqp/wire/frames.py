@@ -103,14 +103,14 @@ class FrameReader:
         # clients count without the overhead.
         if self.frame_max and size > self.frame_max:
             raise FrameError(
-                f"type {kind} frame on channel {channel} has a payload of {size} octets, negotiated "
+                f"type {kind} frame on channel {channel} has a payload of {size} bytes, negotiated "
                 f"frame_max is {self.frame_max}"
             )
         if length - at < size + 8:
             return None
         if p[at + 7 + size] != 0xCE:
             raise FrameError(
-                f"type {kind} frame on channel {channel} ends with octet {p[at + 7 + size]} instead of 206"
+                f"type {kind} frame on channel {channel} ends with byte {p[at + 7 + size]} instead of 206"
             )
         self.position = at + size + 8
         return int(kind), int(channel), bytes(p[at + 7:at + 7 + size])
@@ -137,7 +137,7 @@ def decode_header(payload):
     As in RabbitMQ, raises FrameError if the payload is too short, UnexpectedFrame if the weight is not 0.
     """
     if len(payload) < _HEADER.size:
-        raise FrameError(f"content header of {len(payload)} octets")
+        raise FrameError(f"content header of {len(payload)} bytes")
     class_id, weight, body_size = _HEADER.unpack_from(payload)
     if weight:
         raise UnexpectedFrame("expected content header for class 60, got non content header frame instead")

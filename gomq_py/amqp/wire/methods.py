@@ -15,7 +15,7 @@ def decode_method(payload):
     Raises FrameError for malformed fields, NotImplemented_ for an unknown class or method id.
     """
     if len(payload) < 4:
-        raise FrameError(f"method frame of {len(payload)} octets: no class and method id")
+        raise FrameError(f"method frame of {len(payload)} bytes: no class and method id")
     identity = int.from_bytes(payload[:4], "big")
     method_class = METHODS.get(identity)
     if method_class is None:

@@ -14,7 +14,7 @@ def _routing_key(value, arguments):
     if EXCHANGE_ARGUMENT not in arguments:
         raise checks.WrongValue("routing_key_but_no_dlx_defined")
     if not fits_short_string(value):
-        raise checks.WrongValue(f'"expected a routing key of at most {NAME_OCTETS_MAX} octets"')
+        raise checks.WrongValue(f'"expected a routing key of at most {NAME_OCTETS_MAX} bytes"')
 
 
 ROWS = (

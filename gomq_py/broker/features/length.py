@@ -25,7 +25,7 @@ ROWS = (
         argument=MAX_BYTES_ARGUMENT, place=7, check=checks.not_negative,
         policy="max-length-bytes", operator=True, check_policy=policy_checks.count,
         word="maximum length in bytes", setting="max_bytes", merge=smallest,
-        flag=Flag(name="--max-length-bytes", kind=int, help="Octets of bodies it holds at most."),
+        flag=Flag(name="--max-length-bytes", kind=int, help="Bytes of bodies it holds at most."),
         value="`1000000000`: bytes, from 0",
         default="No limit.",
         others="Alike.",

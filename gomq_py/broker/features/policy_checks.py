@@ -43,14 +43,14 @@ def name(feature, value):
     """Raise PolicyError unless the value is a valid name of an entity."""
     text(feature, value)
     if not value or not fits_short_string(value):
-        raise _invalid(feature, value[:40], f"a name of 1 to {NAME_OCTETS_MAX} octets")
+        raise _invalid(feature, value[:40], f"a name of 1 to {NAME_OCTETS_MAX} bytes")
 
 
 def routing_key(feature, value):
     """Raise PolicyError unless the value is a text that is short enough for a routing key."""
     text(feature, value)
     if not fits_short_string(value):
-        raise _invalid(feature, value[:40], f"a routing key of at most {NAME_OCTETS_MAX} octets")
+        raise _invalid(feature, value[:40], f"a routing key of at most {NAME_OCTETS_MAX} bytes")
 
 
 def boolean(feature, value):

@@ -17,21 +17,25 @@ class LimitsComponent(Component):
     administrators_only = True
 
     def check(self, vhost, name, value):
-        if value == []:
-            return  # what RabbitMQ leaves in its exports when the last limit was cleared
-        if not isinstance(value, dict):
-            raise ParameterError("limits should be an object")
-        for key, limit in value.items():
-            if key not in VHOST_LIMITS:
-                raise ParameterError(f"{key} is not a recognised limit")
-            if not is_integer(limit):
-                raise ParameterError(f"{key} should be a number, actually was {limit!r}")
+        if value != []:  # what RabbitMQ leaves in its exports when the last limit was cleared
+            check_vhost_limits(value)
 
     def changed(self, vhost, name, value):
         vhost.limits = {key: limit for key, limit in dict(value).items() if limit >= 0}
 
     def cleared(self, vhost, name):
         vhost.limits = {}
+
+
+def check_vhost_limits(limits):
+    """Raise ParameterError if ``limits`` of a vhost, {name: value}, are invalid."""
+    if not isinstance(limits, dict):
+        raise ParameterError("limits should be an object")
+    for key, limit in limits.items():
+        if key not in VHOST_LIMITS:
+            raise ParameterError(f"{key} is not a recognised limit")
+        if not is_integer(limit):
+            raise ParameterError(f"{key} should be a number, actually was {limit!r}")
 
 
 class UserLimitError(ValueError):

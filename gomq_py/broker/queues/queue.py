@@ -659,7 +659,7 @@ class Queue(routes.Destination):
     def record_damaged(self, store, path, start, end, count):
         """Log that the store has quarantined damaged records; the queue goes on without them."""
         LOG.error(
-            "queue '%s' in vhost '%s': %d damaged records in %s, octets %d to %d, set aside", self.name,
+            "queue '%s' in vhost '%s': %d damaged records in %s, bytes %d to %d, set aside", self.name,
             self.vhost, count, path, start, end,
         )
 

@@ -38,7 +38,7 @@ class SetAside:
         self.count += 1
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         self._log.error(
-            None, "%s: the message in segment %d at octet %d is set aside until the next restart: %s",
+            None, "%s: the message in segment %d at byte %d is set aside until the next restart: %s",
             self._owner,
             record.number_of(location), record.position_of(location), reason)
 

@@ -19,7 +19,7 @@ cdef class Holder:
 cdef class Unacked:
     cdef readonly uint64_t next_tag
     cdef readonly Py_ssize_t count, consumer_count
-    cdef readonly uint64_t body_octets, acked_count
+    cdef readonly uint64_t body_octets, acked_count, returned_count
     cdef public uint64_t redelivered_count
     cdef uint64_t first_tag
     cdef Py_ssize_t first, capacity, aside_first, aside_end, aside_count

@@ -61,23 +61,22 @@ class Unacked:
         next_tag               the tag of the next delivery
         count, body_octets     number and octets of all outstanding messages
         consumer_count         number of outstanding messages without messages from basic.get
-        acked_count            number of messages that have been acknowledged
+        acked_count, returned_count  numbers of messages acknowledged, and settled in another way
         redelivered_count      number of redeliveries, counted by the code that delivers
     """
 
     __slots__ = (
-        "next_tag", "count", "consumer_count", "acked_count", "redelivered_count", "body_octets", "first_tag",
-        "first", "capacity", "ring", "aside", "at", "aside_first", "aside_end", "aside_count", "holders",
-        "free_slots", "found_ms", "found_slot", "taker",
+        "next_tag", "count", "consumer_count", "acked_count", "returned_count", "redelivered_count",
+        "body_octets", "first_tag", "first", "capacity", "ring", "aside", "at", "aside_first", "aside_end",
+        "aside_count", "holders", "free_slots", "found_ms", "found_slot", "taker",
     )
 
     def __init__(self):
         self.next_tag = self.first_tag = 1
         self.count = self.consumer_count = self.body_octets = self.first = self.capacity = 0
-        self.acked_count = self.redelivered_count = 0
-        self.aside_first = self.aside_end = self.aside_count = 0
+        self.acked_count = self.returned_count = self.redelivered_count = 0
+        self.aside_first = self.aside_end = self.aside_count = self.found_ms = self.found_slot = 0
         self.ring = self.aside = self.taker = None
-        self.found_ms = self.found_slot = 0
         self.holders = []
         self.free_slots = []
 
@@ -205,9 +204,7 @@ class Unacked:
     def settle_some(self, tag, how, limit):
         """Settle up to ``limit`` outstanding messages up to ``tag``, the oldest first.
 
-        Returns True if more messages up to ``tag`` are outstanding.
-
-        ``how``: ACK, LOST, RETURNED, FAILED or REJECT.
+        Returns True if more of them are outstanding. ``how``: ACK, LOST, RETURNED, FAILED or REJECT.
         """
         while limit > 0 and self.aside_count and self._aside_tag(self.aside_first) <= tag:
             self._settle_aside(self.aside_first, how)
@@ -364,7 +361,10 @@ class Unacked:
             self.consumer_count -= 1
         self.body_octets -= octets.le32(at, offset + 16)
         holder.unacked_count -= 1
-        self.acked_count += how == ACK
+        if how == ACK:
+            self.acked_count += 1
+        else:
+            self.returned_count += 1
         if holder.gone and holder.unacked_count == 0:
             self._free(holder)
         if how == TAKE:

@@ -105,6 +105,10 @@ def _vhost(done):
     return lambda vhost: f"vhost {_named(vhost.name)} {done}"
 
 
+def _vhost_deleted(vhost, queues, exchanges):
+    return f"vhost {_named(vhost.name)} deleted with {queues} queue(s) and {exchanges} exchange(s)"
+
+
 def _vhost_changed(vhost):
     values = vhost_updated(vhost)
     return f"vhost {_named(values.pop('name'))} changed to {_short(values)}"
@@ -188,7 +192,7 @@ LINES = {
     "parameter.cleared": _parameter("deleted"),
     "vhost.created": _vhost("created"),
     "vhost.updated": _vhost_changed,
-    "vhost.deleted": _vhost("deleted"),
+    "vhost.deleted": _vhost_deleted,
     "vhost.limits.set": _vhost_limits("set"),
     "vhost.limits.cleared": _vhost_limits("cleared"),
     "exchange.created": _entity("exchange", "created"),

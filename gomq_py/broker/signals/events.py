@@ -253,7 +253,7 @@ def vhost_updated(vhost):
         "protected_from_deletion": vhost.protected_from_deletion, "tracing": vhost.tracing}
 
 
-def vhost_deleted(vhost):
+def vhost_deleted(vhost, queues, exchanges):
     return {"name": vhost.name}
 
 

@@ -42,7 +42,7 @@ class Steps(Job):
 
 class VHostDeletion(Job):
     """Closes a deleted vhost's ``connections``, removes contents and permissions, and calls ``done()``.
-    Events name its creator.
+    Events name its creator. ``counts``: of the queues, and of the exchanges that users have declared.
     """
 
     name = "deleting a vhost"
@@ -50,6 +50,7 @@ class VHostDeletion(Job):
     def __init__(self, vhost, connections, users, events, done):
         super().__init__()
         self.vhost = vhost
+        self.counts = len(vhost.queues), sum(not one.predeclared for one in vhost.exchanges.values())
         self._events = events
         self._actor = events.actor
         # Declares in the vhost are not kept from here on, before its first connection is closed.

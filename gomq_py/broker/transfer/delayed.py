@@ -312,7 +312,7 @@ class DelayQueue(_routes.Destination):
     def record_damaged(self, store, path, start, end, count):
         """Log that the store has quarantined damaged records; the other messages stay."""
         LOG.error(
-            "%s: %d damaged records in %s, octets %d to %d, set aside", self.name, count, path, start, end
+            "%s: %d damaged records in %s, bytes %d to %d, set aside", self.name, count, path, start, end
         )
 
 

@@ -191,7 +191,7 @@ def _decode(value: bytes, names: tuple[str, ...], optional: tuple[str, ...] = ()
 
 def _text(value: bytes) -> str:
     if len(value) > MAX_OCTETS:
-        raise RecordError(f"the value has {len(value)} octets, more than {MAX_OCTETS}")
+        raise RecordError(f"the value has {len(value)} bytes, more than {MAX_OCTETS}")
     try:
         return value.decode("ascii")
     except UnicodeDecodeError:

@@ -195,7 +195,7 @@ class Connection:
 
     def _receive(self) -> None:
         if self._received > MOST_OCTETS:
-            raise NoAnswer(f"the answer has more than {MOST_OCTETS} octets")
+            raise NoAnswer(f"the answer has more than {MOST_OCTETS} bytes")
         if self._received:
             give_way()  # so that a long answer does not hold up the hub, and its time limit can end it
         octets = self._socket.recv(READ_OCTETS)

@@ -111,7 +111,7 @@ def decode(payload, follower):
     while not octets.at_end:
         op = octets.take(1)[0]
         if op not in _READERS:
-            raise EventError(f"unknown operation {op} at octet {octets.at - 1} of {len(payload)}")
+            raise EventError(f"unknown operation {op} at byte {octets.at - 1} of {len(payload)}")
         name, read = _READERS[op]
         getattr(follower, name)(*read(octets))
 
@@ -124,7 +124,7 @@ def check_path(path):
     if "\0" in path or not {"", ".", ".."}.isdisjoint(parts):
         raise EventError(f"path {path!r} is not one of a data folder")
     if len(parts[0].encode("utf-8", "surrogateescape")) > MOST_TOP_OCTETS:
-        raise EventError(f"the first name in path {path!r} is longer than {MOST_TOP_OCTETS} octets")
+        raise EventError(f"the first name in path {path!r} is longer than {MOST_TOP_OCTETS} bytes")
     if is_of_one_node(parts[0]):
         raise EventError(f"path {path!r} belongs to one node and is not replicated")
 
@@ -158,7 +158,7 @@ class _Fields:
         """The next ``count`` octets, a memoryview."""
         start, self.at = self.at, self.at + count
         if self.at > len(self._octets):
-            raise EventError(f"an operation is cut short: {self.at} octets wanted of {len(self._octets)}")
+            raise EventError(f"an operation is cut short: {self.at} bytes wanted of {len(self._octets)}")
         return self._octets[start:self.at]
 
     def path(self):

@@ -136,7 +136,7 @@ class FrameReader:
                 raise FrameError("compressed frames are not expected")
             raise FrameError(f"unknown flags {flags:#x} in a frame {KINDS[kind]}")
         if self._octets[self._at + _ZERO_AT]:
-            raise FrameError(f"octet {_ZERO_AT} of a frame {KINDS[kind]} is not zero")
+            raise FrameError(f"byte {_ZERO_AT} of a frame {KINDS[kind]} is not zero")
         if raw > self.limit:
             raise FrameError(f"a frame {KINDS[kind]} of {raw} bytes is longer than {self.limit}")
         if length > raw or length < raw and not flags:

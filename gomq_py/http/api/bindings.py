@@ -69,7 +69,7 @@ def post_binding(vhost, source, kind, destination):
     wanted = body()
     routing_key = wanted.get("routing_key", wanted.get("routingKey", ""))
     if not isinstance(routing_key, str) or len(routing_key.encode()) > 255:
-        raise BadRequest("routing_key must be a string of at most 255 octets")
+        raise BadRequest("routing_key must be a string of at most 255 bytes")
     arguments = decoded_arguments(wanted)
     bindings.bind(caller(vhost), KINDS[kind], end.name, exchange.name, routing_key, arguments)
     made = [

@@ -99,7 +99,7 @@ def publish(vhost, name):
     wanted = body(required=("routing_key", "properties", "payload", "payload_encoding"))
     routing_key = text_of(wanted, "routing_key")
     if len(routing_key.encode("utf-8")) > 255:
-        raise BadRequest("a routing key is at most 255 octets")
+        raise BadRequest("a routing key is at most 255 bytes")
     properties = wire_properties(wanted["properties"], publisher.vhost.tables)
     try:
         publication = prepare(
@@ -141,7 +141,7 @@ PROPERTIES = {
         (
             "content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id",
             "type", "user_id", "app_id", "cluster_id",
-        ), (_is_short_text, "a text of at most 255 octets"),
+        ), (_is_short_text, "a text of at most 255 bytes"),
     ),
     **dict.fromkeys(("delivery_mode", "priority"), (_is_octet, "a number from 0 to 255")),
     "timestamp": (lambda value: type(value) is int and 0 <= value < 1 << 63, "Unix seconds"),

@@ -46,7 +46,7 @@ def put_cluster_name():
     """Set the cluster's ``name`` for new connections. The name is a global parameter, as in RabbitMQ."""
     name = text_of(body(required=("name",)), "name")
     if not 0 < len(name.encode("utf-8", "surrogatepass")) <= 255:
-        raise BadRequest("name must be of 1 to 255 octets")
+        raise BadRequest("name must be of 1 to 255 bytes")
     node().broker.parameters.set_global(CLUSTER_NAME, name)
     return no_content()
 

@@ -7,11 +7,14 @@ from flask import Blueprint
 
 import gomq_py
 from gomq_py.broker.exchanges.types import EXCHANGE_TYPES
+from gomq_py.broker.signals import audit_log
 from gomq_py.broker.signals.alarms import DISK, MEMORY
 from gomq_py.http import shapes, statistics
-from gomq_py.http.answers import json_answer, no_content, node
+from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.entities import check_node_name
+from gomq_py.http.errors import BadRequest
 from gomq_py.http.login import ADMINISTRATOR, MONITORING, access
+from gomq_py.net.listener import BindError
 from gomq_py.observability import resources
 from gomq_py.observability.garbage import collect_everything
 
@@ -112,4 +115,23 @@ def gc_collect(name):
     check_node_name(name)
     collect_everything()
     resources.give_memory_back()
+    return no_content()
+
+
+@blueprint.put("/api/listeners")
+@access(ADMINISTRATOR)
+def put_listeners():
+    """With ``suspended``, refuse new clients at the TCP ports of AMQP and MQTT until the next start; clients
+    that are connected go on. With false, accept clients again.
+    """
+    suspended = body(required=("suspended",))["suspended"]
+    if not isinstance(suspended, bool):
+        raise BadRequest("suspended is true or false")
+    try:
+        node().doors.suspend() if suspended else node().doors.resume()
+    except BindError as error:
+        raise BadRequest(f"suspended still: {error}") from None
+    audit_log.LOG.info(
+        "listeners of AMQP and MQTT %s by %s", "suspended" if suspended else "resumed",
+        audit_log.told(node().broker.events.actor))
     return no_content()

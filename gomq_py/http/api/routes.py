@@ -27,7 +27,7 @@ def try_route(vhost, name):
     wanted = body(required=("routing_key",))
     key = text_of(wanted, "routing_key")
     if len(key.encode("utf-8", "surrogatepass")) > 255:
-        raise BadRequest("a routing key is at most 255 octets")
+        raise BadRequest("a routing key is at most 255 bytes")
     properties = wanted.get("properties", {})
     if not isinstance(properties, dict):
         raise BadRequest("properties must be an object")

@@ -29,6 +29,7 @@ BODIES = {
         "pattern": "^jobs", "definition": {MESSAGE_TTL_KEY: 60000}, "apply-to": "queues", "priority": 1},
     "value": {"value": "info"},
     "limit": {"value": 1000},
+    "suspended": {"suspended": True},
     "name": {"name": "production"},
     "password": {"password": "secret"},
     "session": {"username": "anna", "password": "secret"},

@@ -103,6 +103,7 @@ OPERATIONS = {
     ("nodes.get_memory", "GET"): shows(ref("Memory")),
     ("nodes.gc_stats", "GET"): shows(some(ref("Generation"))),
     ("nodes.gc_collect", "POST"): does(),
+    ("nodes.put_listeners", "PUT"): does("suspended"),
     ("health.aliveness", "GET"): STATUS,
     ("health.health_of_alarms", "GET"): STATUS,
     ("health.health_of_this_node", "GET"): STATUS,

@@ -485,6 +485,7 @@ BODIES = {
     "policy": wanted({"pattern": TEXT, "definition": OPEN}, {"priority": COUNT, "apply-to": TEXT}),
     "value": wanted({"value": ANYTHING}),
     "limit": wanted({"value": COUNT}),
+    "suspended": wanted({"suspended": TRUTH}),
     "name": wanted({"name": {"type": "string", "minLength": 1, "maxLength": 255}}),
     "password": wanted({"password": TEXT}),
     "session": wanted(optional=texts("username", "password")),

@@ -394,7 +394,7 @@ class KeyedStore(Destination):
     def record_damaged(self, store, path, start, end, count):
         """Log that messages whose checksums failed were set aside; all other messages stay."""
         LOG.error(
-            "%s: %d damaged records in %s, octets %d to %d, set aside", self.name, count, path, start, end)
+            "%s: %d damaged records in %s, bytes %d to %d, set aside", self.name, count, path, start, end)
 
 
 class Reopening(RetryJob):

@@ -352,7 +352,7 @@ class QoS2Records(_scheduler.TurnTaker):
     def record_damaged(self, store, path, start, end, count):
         """Log that records whose checksums failed were set aside; all other records count."""
         LOG.error(
-            "%s: %d damaged records in %s, octets %d to %d, set aside", self.name, count, path, start, end)
+            "%s: %d damaged records in %s, bytes %d to %d, set aside", self.name, count, path, start, end)
 
     # helpers
 

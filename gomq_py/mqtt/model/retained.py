@@ -95,7 +95,7 @@ class Retained(KeyedStore):
         if count <= self.max_messages and total <= self.max_octets or total < self.octets:
             return True
         QUIET.warning(
-            self.name, "%s is full (limits of %d messages and %d octets): what is to be retained is refused",
+            self.name, "%s is full (limits of %d messages and %d bytes): what is to be retained is refused",
             self.name, self.max_messages, self.max_octets)
         return False
 

@@ -155,11 +155,11 @@ class Sessions:
                 return fault
         share_name, topic_filter = split_shared(topic_filter)
         if len(share_name) > SHARE_NAME_MAX // 4 and len(share_name.encode()) > SHARE_NAME_MAX:
-            return f"a share name has more than {SHARE_NAME_MAX} octets"
+            return f"a share name has more than {SHARE_NAME_MAX} bytes"
         if topic_filter.count(SEPARATOR) >= levels_max:
             return f"a topic filter has more than {levels_max} levels"
         if len(topic_filter) > NAME_OCTETS_MAX // 4 and len(topic_filter.encode()) > NAME_OCTETS_MAX:
-            return f"a topic filter has more than {NAME_OCTETS_MAX} octets, as no topic here has"
+            return f"a topic filter has more than {NAME_OCTETS_MAX} bytes, as no topic here has"
         return self.exchange.filter_fault(topic_filter)
 
     # the exchange that clients publish to

@@ -50,13 +50,13 @@ def decode_fixed_header(octets, at, end, version, sender, limits=DEFAULT_LIMITS)
         if octet < 0x80:
             break
         if size == 4:
-            raise MalformedPacket(f"{packet.NAME} with a remaining length of more than 4 octets")
+            raise MalformedPacket(f"{packet.NAME} with a remaining length of more than 4 bytes")
     if size > 1 and not octet and version >= MQTT_5:
-        raise MalformedPacket(f"{packet.NAME} with a remaining length of more octets than it needs")
+        raise MalformedPacket(f"{packet.NAME} with a remaining length of more bytes than it needs")
     start = at + 1 + size
     size = start - at + length
     if size > limits.packet_octets:
-        raise PacketTooLarge(f"{packet.NAME} of {size} octets, {limits.packet_octets} are accepted")
+        raise PacketTooLarge(f"{packet.NAME} of {size} bytes, {limits.packet_octets} are accepted")
     return packet, start, start + length
 
 
@@ -64,18 +64,18 @@ def decode_packet(octets, version, sender, limits=DEFAULT_LIMITS):
     """The packet that ``octets`` (bytes) hold from end to end. Raises an MQTTError."""
     head = decode_fixed_header(octets, 0, len(octets), version, sender, limits)
     if head is None or head[2] != len(octets):
-        raise MalformedPacket(f"{len(octets)} octets that are not one packet")
+        raise MalformedPacket(f"{len(octets)} bytes that are not one packet")
     kind, start, end = head
     packet = kind.__new__(kind)
     reader = Reader(octets, start, end, kind.NAME, version)
     packet.decode(reader, Decoding(version, sender, limits, octets[0] & 0x0F))
     if reader:
-        error = reader.fault(f"{end - reader.at} octets too many at its end")
+        error = reader.fault(f"{end - reader.at} bytes too many at its end")
         error.version = reader.version
         raise error
     needed = 1 + len(variable_byte_integer(end - start))
     if kind is ConnectPacket and packet.version >= MQTT_5 and start > needed:  # unknown before
-        error = reader.fault("its remaining length has more octets than it needs")
+        error = reader.fault("its remaining length has more bytes than it needs")
         error.version = MQTT_5
         raise error
     return packet
@@ -107,7 +107,7 @@ def decode_publish_head(octets, at, version, limits=DEFAULT_LIMITS):
     topic_end = start + 2 + int.from_bytes(octets[start:start + 2], "big")
     after = topic_end + (2 if qos else 0)
     if after > packet_end:
-        raise MalformedPacket("PUBLISH: a topic name of more octets than the packet")
+        raise MalformedPacket("PUBLISH: a topic name of more bytes than the packet")
     if after > end:
         return None
     topic = bytes(octets[start + 2:topic_end])
@@ -136,10 +136,10 @@ def _after_properties(octets, at, end, packet_end):
         length |= (octets[place] & 0x7F) << 7 * (place - at)
         if octets[place] < 0x80:
             if place + 1 + length > packet_end:
-                raise MalformedPacket("PUBLISH: properties of more octets than the packet")
+                raise MalformedPacket("PUBLISH: properties of more bytes than the packet")
             return place + 1 + length
     if end - at == 4:
-        raise MalformedPacket("PUBLISH: a length of properties of more than 4 octets")
+        raise MalformedPacket("PUBLISH: a length of properties of more than 4 bytes")
     return None
 
 

@@ -38,7 +38,7 @@ class Reader:
     def take(self, count: int, what: str) -> bytes:
         start = self.at
         if count > self.end - start:
-            raise self.fault(f"{what} takes {count} octets of which {self.end - start} are there")
+            raise self.fault(f"{what} takes {count} bytes of which {self.end - start} are there")
         self.at = start + count
         return self.octets[start:start + count]
 
@@ -61,9 +61,9 @@ class Reader:
                 break
             shift += 7
             if shift == 28:
-                raise self.fault(f"{what} is a variable byte integer of more than 4 octets")
+                raise self.fault(f"{what} is a variable byte integer of more than 4 bytes")
         if shift and not octet and self.version >= MQTT_5:
-            raise self.fault(f"{what} is a variable byte integer of more octets than it needs")
+            raise self.fault(f"{what} is a variable byte integer of more bytes than it needs")
         return value
 
     def utf8_string(self, what: str) -> str:
@@ -72,7 +72,7 @@ class Reader:
         try:
             text = octets.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise self.fault(f"{what} is not well-formed UTF-8 at octet {error.start}") from None
+            raise self.fault(f"{what} is not well-formed UTF-8 at byte {error.start}") from None
         if "\0" in text:
             raise self.fault(f"{what} contains U+0000")
         return text
@@ -118,7 +118,7 @@ def four_byte_integer(value):
 def binary_data(octets):
     """The octets of Binary Data. Raises ValueError over 65,535 octets."""
     if len(octets) > STRING_MAX:
-        raise ValueError(f"{len(octets)} octets do not fit a string or binary data")
+        raise ValueError(f"{len(octets)} bytes do not fit a string or binary data")
     return _TWO.pack(len(octets)) + octets
 
 

@@ -97,7 +97,7 @@ class PacketWalk:
     def begin(self, buffer, start, end):
         """Begin with the octets ``buffer[start:end]``; the caller must keep the buffer until finish()."""
         if not 0 <= start <= end <= len(buffer):
-            raise IndexError("more octets than the buffer holds")
+            raise IndexError("more bytes than the buffer holds")
         self.buffer = buffer
         self.p = octets.pointer(buffer)
         self.position = start
@@ -381,7 +381,7 @@ def encode_publish(version, flags, topic, packet_identifier, properties, payload
     properties_length = len(properties) if version >= MQTT_5 else 0
     payload_length = len(payload)
     if topic_length > 0xFFFF:
-        raise ValueError(f"a topic name of {topic_length} octets")
+        raise ValueError(f"a topic name of {topic_length} bytes")
     size = publish_size(version, flags & 6, topic_length, properties_length, payload_length)
     packet = bytearray(size)
     out = octets.pointer(packet)

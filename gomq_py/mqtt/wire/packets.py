@@ -375,7 +375,7 @@ class SubscribePacket(Packet):
 def _filters(reader: Reader, packet: Packet, how: Decoding) -> Any:
     """A generator of the filters of a SUBSCRIBE or UNSUBSCRIBE; the caller reads the options after each."""
     if reader.end - reader.at > FILTERS_OCTETS_MAX:
-        raise QuotaExceeded(f"{packet.NAME} with topic filters of more than {FILTERS_OCTETS_MAX} octets")
+        raise QuotaExceeded(f"{packet.NAME} with topic filters of more than {FILTERS_OCTETS_MAX} bytes")
     if not reader:
         raise ProtocolError(f"{packet.NAME} without a topic filter")  # [MQTT-3.8.3-2], [MQTT-3.10.3-2]
     count = 0

@@ -66,7 +66,7 @@ def text_fault(what, text):
     if _CONTROL.search(text):
         return f"{what} {shown(text)} contains a control character"
     if len(text) > STRING_MAX // 4 and len(text.encode()) > STRING_MAX:
-        return f"a {what} is longer than {STRING_MAX} octets"  # [MQTT-4.7.3-3]
+        return f"a {what} is longer than {STRING_MAX} bytes"  # [MQTT-4.7.3-3]
     return ""
 
 

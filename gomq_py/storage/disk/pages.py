@@ -44,7 +44,7 @@ def populate(mapping, start, end):
         if error.errno == errno.EINVAL:
             return False
         if error.errno in _WOULD_BE_SIGBUS:
-            raise OSError(errno.EIO, f"octets {start} to {end} cannot be read") from error
+            raise OSError(errno.EIO, f"bytes {start} to {end} cannot be read") from error
         raise
     return True
 
@@ -66,5 +66,5 @@ def read_range(fd, start, end):
     while start < end:
         count = os.preadv(fd, (buffer,), start)
         if not count:
-            raise OSError(errno.EIO, f"the file ends at {start}, before octet {end}")
+            raise OSError(errno.EIO, f"the file ends at {start}, before byte {end}")
         start += count

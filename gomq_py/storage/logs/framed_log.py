@@ -91,7 +91,7 @@ class FramedLog:
             and (scan.log_id is None or any(damage.promised for damage in self.damage))
         ):
             raise LogError(
-                self.path, f"the file is damaged, none of its {self.file.size} octets can be read as a record"
+                self.path, f"the file is damaged, none of its {self.file.size} bytes can be read as a record"
             )
         self._log_id = scan.log_id
         self._ordinal = scan.next_ordinal
@@ -203,12 +203,12 @@ class FramedLog:
         for damage in self.damage:
             if damage.promised or damage.start < self._replayed_to:
                 logger.error(
-                    "%s: %s: changes in octets %d to %d are lost: %s; a copy of the file is kept as %s. %s",
+                    "%s: %s: changes in bytes %d to %d are lost: %s; a copy of the file is kept as %s. %s",
                     what, self.path, damage.start, damage.end, damage.reason, self.kept_as, advice,
                 )
             else:
                 logger.warning(
-                    "%s: %s: octets %d to %d were being written when the last run was cut off, "
+                    "%s: %s: bytes %d to %d were being written when the last run was cut off, "
                     "and are left out (%s)",
                     what, self.path, damage.start, damage.end, damage.reason,
                 )

@@ -64,10 +64,10 @@ def read_record(payload, shapes):
     try:
         record, end = decode_table(payload, 0, DEEPER)
     except Malformed:
-        raise RecordError(f"{len(payload)} octets are no field table") from None
+        raise RecordError(f"{len(payload)} bytes are no field table") from None
     op = record.get("op")
     if end != len(payload) or not isinstance(op, str):
-        raise RecordError(f"{len(payload)} octets are no record")
+        raise RecordError(f"{len(payload)} bytes are no record")
     for field, check in shapes.get(op, {}).items():
         if not check(record.get(field)):
             raise RecordError(f"{field} of a record about {op!r} is {record.get(field)!r}")

@@ -78,11 +78,11 @@ def set_aside(store, segment, start, end, lost_count):
     keep_copy(store, f"{segment.number:010d}.{start}", segment.msgs.read(start, end))
     if lost_count == 0:
         LOG.warning(
-            "damaged: %s octets %d to %d; no message is lost: those there had been settled", path, start, end
+            "damaged: %s bytes %d to %d; no message is lost: those there had been settled", path, start, end
         )
         return
     LOG.error(
-        "damaged: %s octets %d to %d, %s message(s) lost; the disk returned something else than was written",
+        "damaged: %s bytes %d to %d, %s message(s) lost; the disk returned something else than was written",
         path, start, end, "an unknown number of" if lost_count == UNKNOWN else lost_count,
     )
     if store.listener is not None:
@@ -148,4 +148,4 @@ def keep_copy(store, name, content):
             store.files.close(file)
         store.pool.damage.kept_paths.add(path)
     except OSError as error:
-        LOG.warning("no copy of the damaged octets: %s", error)
+        LOG.warning("no copy of the damaged bytes: %s", error)

@@ -61,7 +61,7 @@ def open_whole(store, kind, number, end):
     file = store.files.open(store.path_of(kind, number))
     if file.size < end:
         store.files.close(file)
-        raise OSError(errno.EIO, f"the file has {file.size} octets, and had at least {end}", file.path)
+        raise OSError(errno.EIO, f"the file has {file.size} bytes, and had at least {end}", file.path)
     return file
 
 

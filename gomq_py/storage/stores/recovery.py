@@ -303,7 +303,7 @@ class Recovery:
         lost = max(0, seal.records - segment.count)
         self.lost += lost
         LOG.error(
-            "damaged: %s has %d octets, and had %d: cut short while no broker ran; %d message(s) of it are "
+            "damaged: %s has %d bytes, and had %d: cut short while no broker ran; %d message(s) of it are "
             "lost or were acked", segment.path(), segment.msgs.size, seal.end, lost,
         )
 

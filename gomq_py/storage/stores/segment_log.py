@@ -380,7 +380,7 @@ class SegmentLog(_store.Store):
             raise self.failure
         if HEAD_BYTES + size > LARGEST_SEGMENT_BYTES:
             # fails this message, not the queue
-            raise StoreFull(self.folder, 0, f"a record of {size} octets does not fit into a segment")
+            raise StoreFull(self.folder, 0, f"a record of {size} bytes does not fit into a segment")
         capacity = self._capacity_for(size)
         if may_wait:
             self._check_ready(capacity)

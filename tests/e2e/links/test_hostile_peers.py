@@ -140,7 +140,7 @@ DESTINATIONS = {
     "confirm of nothing": (method(BasicAck(delivery_tag=0)), "a confirm of message 0"),
     "another channel": (lambda _: method_frame(7, BasicAck(delivery_tag=1)), "on channel 7"),
     "frame that is too large": (LARGE, "larger than was agreed"),
-    "frame without an end": (struct.pack(">BHIB", 8, 0, 0, 7), "ends with octet 7"),
+    "frame without an end": (struct.pack(">BHIB", 8, 0, 0, 7), "ends with byte 7"),
     "delivery": (method(DELIVER), "basic.deliver on channel 1"),
     "returned messages": (
         lambda channel_id: b"".join(
@@ -290,8 +290,8 @@ def tuning(**tune):
 
 
 LOGINS = {
-    "frames of 8 octets": (tuning(frame_max=8), "frames of 8 octets"),
-    "frames of 4095 octets": (tuning(frame_max=4095), "frames of 4095 octets"),
+    "frames of 8 bytes": (tuning(frame_max=8), "frames of 8 bytes"),
+    "frames of 4095 bytes": (tuning(frame_max=4095), "frames of 4095 bytes"),
     "no UTF-8": (start(mechanisms=b"\xff\xfe"), "not PLAIN"),
     "many mechanisms": (start(mechanisms=b"PLAINER " * 10_000), "PLAINER"),
     "deep properties": (

@@ -1,6 +1,7 @@
 """Broker: what a restart brings back, and what the first boot makes."""
 import errno
 import gc
+import logging
 import os
 import threading
 import weakref
@@ -11,6 +12,7 @@ import gevent
 import pytest
 
 from gomq_py.auth.users import SHAPES
+from gomq_py.broker import broker as broker_module
 from gomq_py.broker.topology import queue_factory
 from gomq_py.broker.topology import steps as steps_module
 from gomq_py.broker.topology.definitions import Importer
@@ -18,6 +20,7 @@ from gomq_py.broker.topology_log import records
 from gomq_py.config.settings import Settings
 from gomq_py.global_names import IMPORTED
 from gomq_py.hub.scheduler import SliceClock
+from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage.disk import removal
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.disk.removal import FolderRemovals
@@ -606,6 +609,18 @@ def test_queue_expires_and_does_not_come_back(start):
     node.kill()
 
     assert "q" not in start().vhost.queues
+
+
+def test_lines_about_queues_that_expire_have_a_budget(start, monkeypatch, caplog):
+    monkeypatch.setattr(broker_module, "EXPIRED", QuietLog(broker_module.LOG, most=3))
+    caplog.set_level(logging.INFO, "gomq_py.broker")
+    node = start()
+    for number in range(5):
+        node.vhost.declare_queue(f"q{number}", arguments={"x-expires": 1})
+
+    node.wait(lambda: not node.vhost.queues)
+
+    assert sum("expired: unused for 1 ms" in line for line in caplog.messages) == 3
 
 
 def test_messages_and_their_expiry_survive(start, restart):

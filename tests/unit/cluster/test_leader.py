@@ -474,7 +474,7 @@ def test_follower_of_a_former_leader_goes_on_unless_the_boot_has_met_damage(worl
 
 
 def test_leader_whose_file_is_damaged_ends_the_sync_and_refuses_the_next(world, monkeypatch):
-    monkeypatch.setattr(sync_source, "lost_in", lambda path: "octets 128 to 200 do not check")
+    monkeypatch.setattr(sync_source, "lost_in", lambda path: "bytes 128 to 200 do not check")
     put(world, "msgs.1", b"damaged")
     heard = []
 
@@ -488,7 +488,7 @@ def test_leader_whose_file_is_damaged_ends_the_sync_and_refuses_the_next(world, 
     follower = world.follower(copy={"msgs.1": b"sound.."})
     follower.wait_for_end()
 
-    assert heard == [follower.refused] and "msgs.1 is damaged (octets 128 to 200" in follower.refused
+    assert heard == [follower.refused] and "msgs.1 is damaged (bytes 128 to 200" in follower.refused
     assert not follower.is_synced
     with pytest.raises(LoginRefused, match="this node has met damage"):
         world.follower()

@@ -9,7 +9,8 @@ import pytest
 from gomq_py.dispatcher import app as module
 from gomq_py.dispatcher.app import Dispatcher
 from gomq_py.dispatcher.delays import QueueDelays
-from gomq_py.dispatcher.errors import NotSupported
+from gomq_py.dispatcher.errors import NotSupported, Retry
+from gomq_py.dispatcher.server import ServerConfig
 from tests.support.waiting import TIMEOUT_S
 
 
@@ -76,6 +77,33 @@ async def coroutine(): ...
 
 def generator():
     yield
+
+
+@pytest.mark.parametrize("name", ["delay_s", "expires_s"])
+def test_negative_seconds_are_refused_by_name(name):
+    task = Dispatcher().task(name="t")(lambda: None).task(**{name: -1})
+
+    with pytest.raises(ValueError, match=f"{name} is -1, and not a number of seconds from 0"):
+        task.encode()
+
+
+def test_negative_seconds_of_a_decorator_and_of_a_retry_are_refused_by_name():
+    with pytest.raises(ValueError, match="task 't': expires_s is -1, and not a number of seconds from 0"):
+        Dispatcher().task(name="t", expires_s=-1)(lambda: None)
+    with pytest.raises(ValueError, match="delay_s is -1, and not a number of seconds from 0"):
+        Retry(delay_s=-1)
+
+
+def test_time_in_the_past_is_no_delay():
+    task = Dispatcher().task(name="t")(lambda: None).task(eta=1)
+
+    assert task.encode() and task.delay_s == 0
+
+
+@pytest.mark.parametrize("name", ["reconnection_interval_s", "reconnection_most_s", "publish_timeout_s"])
+def test_negative_seconds_of_a_server_are_refused_by_name(name):
+    with pytest.raises(ValueError, match=f"{name} is -1, and not a number of seconds from 0"):
+        ServerConfig(**{name: -1}).check()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def refuse_ftp(uri):
     ({"uri": [URI, "ftp://x"]}, "uri: no such scheme"), ({"uri": "ftp://x"}, "uri: no such scheme"),
     ({"uri": URI, "bogus": 1, "a": 2}, r"Unrecognised terms \['a', 'bogus'\] in u"),
     ({"uri": URI, "exchange": 1}, "exchange should be a string, actually was 1"),
-    ({"uri": URI, "queue": "q" * 256}, "queue should have at most 255 octets"),
+    ({"uri": URI, "queue": "q" * 256}, "queue should have at most 255 bytes"),
     ({"uri": URI, "prefetch-count": "1"}, "prefetch-count should be a number, actually was '1'"),
     ({"uri": URI, "prefetch-count": True}, "prefetch-count should be a number, actually was True"),
     ({"uri": URI, "prefetch-count": 65536}, "prefetch-count should be a number from 0 to 65535"),

@@ -294,8 +294,8 @@ def test_latencies_are_taken_from_the_stamp_to_the_read():
 
 
 @pytest.mark.parametrize(("octets", "reason"), [
-    (delivery(1)[:-1] + b"\x00", "ends with octet 0"),
-    (b"\x02\x00\x01\x00\x00\x00\x02\x00\x00\xce", "content header of 2 octets"),
+    (delivery(1)[:-1] + b"\x00", "ends with byte 0"),
+    (b"\x02\x00\x01\x00\x00\x00\x02\x00\x00\xce", "content header of 2 bytes"),
     (b"\x03\x00\x01\x00\x00\x00\x01x\xce", "longer than its header"),
     (b"\x03\x00\x01\xff\xff\xff\xff\x00", "larger than was agreed"),
 ])

@@ -28,7 +28,7 @@ TOO_LARGE = properties_of(FRAME_MAX - HEADER_OVERHEAD + 1)
 
 def error_of(queue):
     return (
-        f"CONTENT_TOO_LARGE - the next message of queue '{queue}' in vhost '/' has a header of 4097 octets, "
+        f"CONTENT_TOO_LARGE - the next message of queue '{queue}' in vhost '/' has a header of 4097 bytes, "
         "larger than the negotiated frame_max of 4096")
 
 
@@ -211,7 +211,7 @@ def test_direct_reply_whose_header_no_frame_holds_is_refused_and_the_channel_goe
             (BasicNack, 1), (BasicNack, 2), (BasicAck, 3)]
     lines = [record.getMessage() for record in caplog.records if "direct reply" in record.getMessage()]
     assert len(lines) == 1
-    assert "its header of 4097 octets is larger than the negotiated frame_max of 4096" in lines[0]
+    assert "its header of 4097 bytes is larger than the negotiated frame_max of 4096" in lines[0]
 
 
 def test_client_with_the_largest_frames_gets_what_dead_lettering_has_made_larger(client):

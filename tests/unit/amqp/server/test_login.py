@@ -338,7 +338,7 @@ def test_stranger_sends_no_more_octets_than_its_limit(tmp_path, caplog):
         client.send(HEARTBEAT_FRAME * 1100)
 
         client.expect_end()
-        assert "octets in handshake state starting (max_octets_before_login)" in caplog.text
+        assert "bytes in handshake state starting (max_octets_before_login)" in caplog.text
 
 
 def test_what_comes_behind_a_login_counts_for_no_limit_of_strangers(tmp_path):

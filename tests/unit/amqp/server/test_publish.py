@@ -236,7 +236,7 @@ def test_large_body_frame_without_its_end_closes_the_connection(publisher):
     send_in_pieces(publisher, bytes(octets), [LARGE_AT + FRAME_MAX + 30_000])
 
     publisher.expect_error(
-        ConnectionClose, 501, "FRAME_ERROR - frame end octet is 85, expected 206", 0)
+        ConnectionClose, 501, "FRAME_ERROR - frame end byte is 85, expected 206", 0)
 
 
 def test_large_body_frame_that_is_too_much_closes_the_connection(publisher):

@@ -190,7 +190,7 @@ def test_transaction_holds_a_limited_number_of_octets(transactional, monkeypatch
         transactional.publish("q", b"x")
 
     transactional.expect_error(
-        ChannelClose, 311, "CONTENT_TOO_LARGE - the transaction holds more than 3000 octets"
+        ChannelClose, 311, "CONTENT_TOO_LARGE - the transaction holds more than 3000 bytes"
     )
 
 

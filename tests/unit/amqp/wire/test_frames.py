@@ -76,7 +76,7 @@ def test_a_wrong_end_octet_is_a_frame_error():
     reader = FrameReader(4096)
     reader.feed(METHOD[:-1] + b"\x00")
 
-    with pytest.raises(FrameError, match="type 1 frame on channel 5 ends with octet 0 instead of 206"):
+    with pytest.raises(FrameError, match="type 1 frame on channel 5 ends with byte 0 instead of 206"):
         reader.next_frame()
 
 
@@ -94,7 +94,7 @@ def test_a_frame_over_frame_max_is_refused_by_its_head_alone(size):
     reader = FrameReader(4096)
     reader.feed(b"\x03\x00\x01" + size.to_bytes(4, "big"))
 
-    with pytest.raises(FrameError, match=f"payload of {size} octets, negotiated frame_max is 4096"):
+    with pytest.raises(FrameError, match=f"payload of {size} bytes, negotiated frame_max is 4096"):
         reader.next_frame()
 
 

@@ -146,6 +146,18 @@ def test_deliveries_without_ack_use_up_tags_but_no_memory(unacked, queue):
     assert not unacked.settle(5, False)
 
 
+@pytest.mark.parametrize("settle", [
+    lambda unacked: unacked.settle(1, False), lambda unacked: unacked.reject(1, False, 0),
+    lambda unacked: unacked.take(1, lambda queue, location: None), lambda unacked: None])
+def test_deliveries_are_counted_once_however_they_are_settled(unacked, queue, settle):
+    deliver(unacked, unacked.make_holder(queue, object()), [11, 12])
+    unacked.skip()
+
+    settle(unacked)
+
+    assert unacked.count + unacked.acked_count + unacked.returned_count == 2
+
+
 def test_basic_get_is_not_counted_as_the_consumers(unacked, queue):
     getter = unacked.make_holder(queue, None)
     deliver(unacked, getter, [11])

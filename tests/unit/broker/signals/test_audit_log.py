@@ -48,6 +48,8 @@ def test_each_change_of_an_administrator_is_one_line(node, lines):
         vhost.declare_exchange("x", "topic")
         vhost.delete_exchange("x")
         there = broker.create_vhost("two")
+        there.declare_queue("of two", auto_delete=True)
+        there.declare_exchange("of two", "topic", auto_delete=True)
         broker.describe_vhost(there, "another")
         for _ in range(2):
             there.set_tracing(True)
@@ -74,7 +76,7 @@ def test_each_change_of_an_administrator_is_one_line(node, lines):
         "vhost 'two' created",
         f"vhost 'two' changed to {{'description': 'another', {rest}, 'tracing': False}}",
         f"vhost 'two' changed to {{'description': 'another', {rest}, 'tracing': True}}",
-        "vhost 'two' deleted")]
+        "vhost 'two' deleted with 1 queue(s) and 1 exchange(s)")]
 
 
 def test_what_the_broker_does_by_itself_names_no_user(node, lines):

@@ -641,7 +641,7 @@ def test_key_for_dead_letters_that_no_message_can_have_is_refused(node, through)
             declare(node, "q", dead_letter_exchange="", dead_letter_routing_key="k" * 256)
         assert refused.value.text == (
             "invalid arg 'x-dead-letter-routing-key' for queue 'q' in vhost '/': "
-            "\"expected a routing key of at most 255 octets\"")
+            "\"expected a routing key of at most 255 bytes\"")
     else:
         with pytest.raises(
             ValueError,

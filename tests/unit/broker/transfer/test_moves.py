@@ -357,7 +357,7 @@ def test_letter_that_cannot_go_back_stays_with_its_reason_and_the_others_go(node
 
     assert (result.examined, result.done, result.fault) == (5, 3, None)
     assert result.stayed == {
-        "exchange and routing key are short strings: at most 255 octets": 1, "no origin recorded": 1}
+        "exchange and routing key are short strings: at most 255 bytes": 1, "no origin recorded": 1}
     assert bodies(letters) == [b"evil", b"no letter"] and letters.unacked_count == 0
 
 

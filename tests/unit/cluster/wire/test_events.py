@@ -82,9 +82,9 @@ def test_operation_that_is_cut_short_is_malformed(octets, operation):
 
 
 @pytest.mark.parametrize("octets, text", [
-    ("00", "unknown operation 0 at octet 0 of 1"),
-    ("08 0e", "unknown operation 14 at octet 1 of 2"),
-    ("08 ff", "unknown operation 255 at octet 1 of 2"),
+    ("00", "unknown operation 0 at byte 0 of 1"),
+    ("08 0e", "unknown operation 14 at byte 1 of 2"),
+    ("08 ff", "unknown operation 255 at byte 1 of 2"),
     ("01 0000000000000000 0000000000000000 0001 61", "file id 0 is no file's"),
     ("01 0000000000000001 8000000000000000 0001 61", "file 1 cannot have 9223372036854775808 bytes"),
     ("01 0000000000000001 0000001000000001 0001 61", "file 1 cannot have 68719476737 bytes"),
@@ -93,7 +93,7 @@ def test_operation_that_is_cut_short_is_malformed(octets, operation):
     ("0a 0000000000000001 0000001000000001 0001 61", "file 1 cannot have 68719476737 bytes"),
     ("03 0000000000000000 0000000000000000 00000000", "file id 0 is no file's"),
     ("03 0000000000000001 7fffffffffffffff 00000001 61", "file 1 cannot have 9223372036854775808 bytes"),
-    ("03 0000000000000001 0000000000000000 ffffffff 61", "an operation is cut short: 4294967316 octets wan"),
+    ("03 0000000000000001 0000000000000000 ffffffff 61", "an operation is cut short: 4294967316 bytes wan"),
     ("04 0000000000000000 0000000000000000", "file id 0 is no file's"),
     ("0a 0000000000000000 0000000000000000 0001 61", "file id 0 is no file's"),
     ("02 0000", "path '' is not one of a data folder"),
@@ -143,7 +143,7 @@ def test_longest_file_is_read():
 @pytest.mark.parametrize("name", ["a" * 246, "ü" * 123, "\udcff" * 246])
 def test_name_that_the_swap_cannot_make_longer_is_refused(name):
     for path in (name, f"{name}/file"):
-        with pytest.raises(EventError, match="longer than 245 octets"):
+        with pytest.raises(EventError, match="longer than 245 bytes"):
             check_path(path)
     check_path(f"queues/{name}")
     check_path(name[:len(name) // 2])

@@ -93,7 +93,7 @@ def test_no_bit_can_be_flipped(octets, _):
     (forged({5: 0}), "unknown kind of frame 0"),
     (forged({5: 200}), "unknown kind of frame 200"),
     (forged({6: 2}), "unknown flags 0x2 in a frame EVENTS"),
-    (forged({7: 1}), "octet 7 of a frame EVENTS is not zero"),
+    (forged({7: 1}), "byte 7 of a frame EVENTS is not zero"),
     (forged(raw=MAX_PAYLOAD + 1, flags=1), "a frame EVENTS of 1048577 bytes is longer than 1048576"),
     (forged(payload=b"ab", raw=1, flags=1), "a frame EVENTS of 1 bytes is said to be sent as 2"),
     (forged(payload=b"ab", raw=3), "a frame EVENTS of 3 bytes is said to be sent as 2"),

@@ -22,5 +22,5 @@ def test_what_a_peer_sent_is_shown_short_and_quoted():
 
 
 def test_an_error_says_its_reason_and_what_was_wrong():
-    assert str(errors.PacketTooLarge("PUBLISH of 9 octets")) == "Packet too large: PUBLISH of 9 octets"
+    assert str(errors.PacketTooLarge("PUBLISH of 9 bytes")) == "Packet too large: PUBLISH of 9 bytes"
     assert str(errors.ClientIdentifierNotValid("none")) == "Client Identifier not valid: none"

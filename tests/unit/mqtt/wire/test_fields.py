@@ -30,7 +30,7 @@ def test_a_variable_byte_integer_of_more_than_four_octets_or_cut_short_is_malfor
 @pytest.mark.parametrize("octets", [b"\x80\x00", b"\xff\x00", b"\x81\x80\x80\x00"])
 def test_a_variable_byte_integer_of_more_octets_than_it_needs_is_malformed_in_mqtt_5(octets):
     """[MQTT-1.5.5-1], which MQTT 3.1.1 does not have."""
-    with pytest.raises(MalformedPacket, match="more octets than it needs"):
+    with pytest.raises(MalformedPacket, match="more bytes than it needs"):
         reader(octets).variable_byte_integer("it")
     assert reader(octets, MQTT_3_1_1).variable_byte_integer("it") in (0, 1, 127)
 
@@ -49,12 +49,12 @@ def test_a_byte_order_mark_is_kept():
 
 
 @pytest.mark.parametrize(("octets", "text"), [
-    (b"\x00\x01\xff", "not well-formed UTF-8 at octet 0"),
+    (b"\x00\x01\xff", "not well-formed UTF-8 at byte 0"),
     (b"\x00\x03\xed\xa0\x80", "not well-formed UTF-8"),  # U+D800 [MQTT-1.5.4-1]
     (b"\x00\x02\xc0\x80", "not well-formed UTF-8"),
     (b"\x00\x02a\x00", "contains U\\+0000"),  # [MQTT-1.5.4-2]
-    (b"\x00\x05abc", "takes 5 octets of which 3 are there"),
-    (b"\x00", "takes 2 octets of which 1 are there"),
+    (b"\x00\x05abc", "takes 5 bytes of which 3 are there"),
+    (b"\x00", "takes 2 bytes of which 1 are there"),
 ])
 def test_strings_that_are_none_are_malformed(octets, text):
     with pytest.raises(MalformedPacket, match=text):

@@ -92,7 +92,7 @@ def test_after_connect_the_walk_is_told_the_version():
 def test_a_walk_is_told_new_limits():
     walk = PacketWalk(MQTT_3_1_1, CLIENT, PacketLimits(packet_octets=6))
     walk.begin(b"\x30\x05\x00\x01abc", 0, 7)
-    with pytest.raises(PacketTooLarge, match="PUBLISH of 7 octets, 6 are accepted"):
+    with pytest.raises(PacketTooLarge, match="PUBLISH of 7 bytes, 6 are accepted"):
         walk.next_packet()
 
     walk.set_limits(PacketLimits(packet_octets=7))
@@ -256,7 +256,7 @@ def test_written_acknowledgements_are_the_codecs(kind):
 
 
 def test_a_topic_too_long_for_its_length_is_not_written():
-    with pytest.raises(ValueError, match="a topic name of 65536 octets"):
+    with pytest.raises(ValueError, match="a topic name of 65536 bytes"):
         encode_publish(MQTT_5, 0, bytes(65536), 0, b"", b"")
 
 

@@ -203,9 +203,9 @@ def may_end_here(packet, version):
     (b"\x10\x0c\x00\x04MQTT\x04\x00\x00\x00\x00\x00", 0x85, "needs a client identifier"),  # [MQTT-3.1.3-8]
     (b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01\x00", 0x81, "client identifier contains U+0000"),
     (b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01\n", 0x81, "control character"),
-    (b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x00x", 0x81, "1 octets too many at its end"),
+    (b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x00x", 0x81, "1 bytes too many at its end"),
     # [MQTT-1.5.5-1]
-    (b"\x10\x8d\x00\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x00", 0x81, "more octets than it needs"),
+    (b"\x10\x8d\x00\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x00", 0x81, "more bytes than it needs"),
 ])
 def test_connects_that_are_wrong_are_refused_with_their_reason_code(octets, code, text):
     error = refusal(octets, NO_VERSION)
@@ -241,7 +241,7 @@ def test_a_connect_of_mqtt_3_1_may_lack_the_credentials_it_announces(flags):
     (4, b"\x30\x05\x00\x03\xed\xa0\x80", 0x81, "topic name is not well-formed UTF-8"),
     (4, b"\x30\x04\x00\x02\xc2\x9f", 0x81, "control character"),
     (4, b"\x40\x02\x00\x00", 0x82, "PUBACK with packet identifier 0"),
-    (4, b"\x40\x03\x00\x01\x00", 0x81, "1 octets too many"),
+    (4, b"\x40\x03\x00\x01\x00", 0x81, "1 bytes too many"),
     (5, b"\x40\x03\x00\x01\x92", 0x82, "PUBACK with reason code 0x92"),
     (4, b"\x60\x02\x00\x01", 0x81, "PUBREL with flags 0x0 instead of 0x2"),  # [MQTT-3.6.1-1]
     (4, b"\x80\x08\x00\x0a\x00\x03a/b\x01", 0x81, "SUBSCRIBE with flags 0x0"),  # [MQTT-3.8.1-1]
@@ -259,12 +259,12 @@ def test_a_connect_of_mqtt_3_1_may_lack_the_credentials_it_announces(flags):
     (4, b"\x82\x05\x00\x0a\x00\x00\x00", 0x81, "at least one character"),
     (4, b"\xa0\x07\x00\x0a\x00\x03a/b", 0x81, "UNSUBSCRIBE with flags 0x0"),  # [MQTT-3.10.1-1]
     (4, b"\xa2\x02\x00\x0a", 0x82, "UNSUBSCRIBE without a topic filter"),  # [MQTT-3.10.3-2]
-    (4, b"\xc0\x01\x00", 0x81, "PINGREQ: 1 octets too many"),
-    (4, b"\xe0\x01\x00", 0x81, "DISCONNECT: 1 octets too many"),
+    (4, b"\xc0\x01\x00", 0x81, "PINGREQ: 1 bytes too many"),
+    (4, b"\xe0\x01\x00", 0x81, "DISCONNECT: 1 bytes too many"),
     (4, b"\xe1\x00", 0x81, "DISCONNECT with flags 0x1"),  # [MQTT-3.14.1-1]
     (5, b"\xe0\x01\x03", 0x82, "DISCONNECT with reason code 0x03"),
     (4, b"\xf0\x00", 0x81, "there is no packet type 15"),
-    (5, b"\xf0\x01\x00", 0x81, "AUTH: property length takes 1 octets"),
+    (5, b"\xf0\x01\x00", 0x81, "AUTH: property length takes 1 bytes"),
     (5, b"\x00\x00", 0x81, "there is no packet type 0"),
     (5, b"\x10\x0d\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x00", 0x82, "a second CONNECT"),  # [MQTT-3.1.0-2]
     (5, b"\x20\x03\x00\x00\x00", 0x82, "CONNACK from a client"),
@@ -319,5 +319,5 @@ def test_filters_of_more_octets_than_any_server_accepts_are_refused_unread(kind)
         length.append(left & 127 | (128 if left > 127 else 0))
         left >>= 7
 
-    with pytest.raises(QuotaExceeded, match="more than 1048576 octets"):
+    with pytest.raises(QuotaExceeded, match="more than 1048576 bytes"):
         decode_packet(kind + bytes(length) + body, MQTT_5, CLIENT, PacketLimits())

@@ -117,7 +117,7 @@ def test_properties_cut_short_are_malformed_or_end_between_two(length):
     (b"\x7f\x00", PUBLISH, 0x81, "there is no property 127"),
     (b"\x00\x00", PUBLISH, 0x81, "there is no property 0"),
     (b"\x80\x01\x00", PUBLISH, 0x81, "there is no property 128"),
-    (b"\x81\x00\x01", PUBLISH, 0x81, "more octets than it needs"),
+    (b"\x81\x00\x01", PUBLISH, 0x81, "more bytes than it needs"),
     (b"\x11\x00\x00\x00\x01", PUBLISH, 0x81, "session_expiry_interval does not belong there"),
     (b"\x01\x01", CONNECT, 0x81, "payload_format_indicator does not belong there"),
     (b"\x01\x02", PUBLISH, 0x82, "payload_format_indicator is 2, not 0 or 1"),
@@ -132,7 +132,7 @@ def test_properties_cut_short_are_malformed_or_end_between_two(length):
     (b"\x27\x00\x00\x00\x00", CONNECT, 0x82, "maximum_packet_size is 0"),
     (b"\x17\x02", CONNECT, 0x82, "request_problem_information is 2"),
     (b"\x16\x00\x00", CONNECT, 0x82, "authentication data without an authentication method"),
-    (b"\x26\x00\x01a", PUBLISH, 0x81, "the value of property user_property takes 2 octets of which 0"),
+    (b"\x26\x00\x01a", PUBLISH, 0x81, "the value of property user_property takes 2 bytes of which 0"),
 ])
 def test_properties_that_are_wrong_are_refused_with_their_reason_code(values, packet, code, text):
     refused, said = refusal(values, packet)

@@ -63,7 +63,7 @@ def test_filters_without_a_fault_pass(topic_filter):
 
 @pytest.mark.parametrize(("name", "text"), [
     ("", "at least one character"), ("a/+", "wildcard"), ("#", "wildcard"), ("a\x7f", "control character"),
-    ("ä" * 32768, "longer than 65535 octets"),
+    ("ä" * 32768, "longer than 65535 bytes"),
 ])
 def test_names_with_a_fault_are_told(name, text):
     assert text in topic_name_fault(name)

@@ -431,7 +431,7 @@ def test_file_cut_short_between_boot_and_the_first_read_costs_the_queue_and_not_
     assert isinstance(bench.store.failure, StoreError)
     assert (
         f"{gone}.0000000001" in str(bench.fenced[0])
-        and "the file has 1024 octets, and had at least" in str(bench.fenced[0])
+        and "the file has 1024 bytes, and had at least" in str(bench.fenced[0])
     )
 
 
@@ -498,7 +498,7 @@ def test_sealed_file_cut_short_while_no_broker_runs_is_said_and_counted(tmp_path
 
     bench.start()
 
-    assert "cut short while no broker ran" in caplog.text and "msgs.0000000001 has 1024 octets" in caplog.text
+    assert "cut short while no broker ran" in caplog.text and "msgs.0000000001 has 1024 bytes" in caplog.text
     kept = numbers(bench)
     assert kept == list(range(len(kept))) and 0 < len(kept) < 20
     assert bench.report.lost == 20 - len(kept)

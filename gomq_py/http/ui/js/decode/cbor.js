@@ -82,7 +82,7 @@ class CborReader extends Reader {
         if (major === 2 || major === 3) {
             const next = this.input.left ? this.input.octets[this.input.at] : 0;
             if (next !== BREAK_OCTET && (next >> 5 !== major || (next & 0x1f) === INDEFINITE)) {
-                throw new DecodeError(`a part of a string is of another kind, at octet ${this.input.at}`);
+                throw new DecodeError(`a part of a string is of another kind, at byte ${this.input.at}`);
             }
         }
         return this.itemOrBreak();

@@ -78,7 +78,7 @@ export class Octets {
     /** Checks that `count` octets are there, and passes them: where they begin. */
     pass(count) {
         if (count > this.left) {
-            throw new DecodeError(`ends within a value, at octet ${this.at}`);
+            throw new DecodeError(`ends within a value, at byte ${this.at}`);
         }
         const begin = this.at;
         this.at += Number(count);
@@ -97,7 +97,7 @@ export class Octets {
             if (error instanceof DecodeError) {
                 throw error;
             }
-            throw new DecodeError(`a text is no UTF-8, before octet ${this.at}`);
+            throw new DecodeError(`a text is no UTF-8, before byte ${this.at}`);
         }
     }
 

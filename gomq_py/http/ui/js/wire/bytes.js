@@ -62,7 +62,7 @@ export class Writer {
     /** A length of one, two or four octets, and the octets. */
     sized(octets, width) {
         if (octets.length >= 2 ** (8 * width)) {
-            throw new WireError(`${octets.length} octets where ${2 ** (8 * width) - 1} are the most`);
+            throw new WireError(`${octets.length} bytes where ${2 ** (8 * width) - 1} are the most`);
         }
         this[`u${8 * width}`](octets.length);
         return this.raw(octets);

@@ -306,7 +306,7 @@ function readVarint(reader) {
             return value;
         }
     }
-    throw new WireError("a length of more than four octets");
+    throw new WireError("a length of more than four bytes");
 }
 
 function packetSize(octets) {
@@ -318,7 +318,7 @@ function packetSize(octets) {
         }
     }
     if (octets.length >= 5) {
-        throw new WireError("a length of more than four octets");
+        throw new WireError("a length of more than four bytes");
     }
     return 0;
 }
