@@ -87,8 +87,8 @@ class Difference:
         if changed:
             notes.insert(
                 0,
-                f"here otherwise: {', '.join(changed)}; "
-                f"{'stays as it is here' if kind in _STAY else 'is replaced'}",
+                f"differs from here in {', '.join(changed)}; "
+                f"the import {'leaves it as it is' if kind in _STAY else 'replaces it'}",
             )
         action = "new" if mine is None else "differs" if changed else "same"
         if kind == "global_parameters" and entry.get("name") in NOT_IMPORTED:

@@ -67,9 +67,12 @@ class Shop:
             api.put(f"exchanges/%2F/{name}", {"type": kind, "durable": True})
         api.put("exchanges/%2F/reminders", {
             "type": "x-delayed-message", "durable": True, "arguments": {"x-delayed-type": "topic"}})
-        for name in ("orders", "invoices", "parcels", "mail", "audit"):
+        for name, limit in (
+            ("orders", {}), ("invoices", {"x-max-length": 100}), ("parcels", {}),
+            ("mail", {"x-message-ttl": 20_000}), ("audit", {}),
+        ):
             api.put(f"queues/%2F/{name}", {"durable": True, "arguments": {
-                "x-dead-letter-exchange": "shop.dead"}})
+                "x-dead-letter-exchange": "shop.dead", **limit}})
             api.post(f"bindings/%2F/e/shop/q/{name}", {"routing_key": f"{name}.#"})
         api.put("queues/%2F/dead", {"durable": True})
         api.put("queues/%2F/history", {"durable": True, "arguments": {"x-queue-type": "stream"}})
@@ -101,7 +104,8 @@ class Shop:
         while not self._end.is_set():
             for queue in ("orders", "invoices", "parcels", "mail", "audit"):
                 shop.basic_publish("shop", f"{queue}.new", json.dumps(
-                    {"order": number, "lines": [{"sku": "A-17", "count": 2}], "to": "Z\u00fcrich"}).encode(),
+                    {"order": number, "lines": [{"sku": "A-17", "count": 2}], "to": "Z\u00fcrich"},
+                    ensure_ascii=False).encode(),
                     pika.BasicProperties(
                         content_type="application/json", headers={"shard": number % 4}, delivery_mode=2))
             if number < 40:

@@ -162,7 +162,7 @@ def test_definitions_are_compared_before_they_are_imported(ui, api, name):
 
     table = page.get_by_role("table", name="What would change")
     expect(table.get_by_role("row")).to_have_count(3)
-    expect(table).to_contain_text("here otherwise: durable")
+    expect(table).to_contain_text("differs from here in durable")
     assert len(api.get(f"queues?name={name}&page=1")["items"]) == 1
 
     page.get_by_role("button", name="Import").click()

@@ -18,7 +18,7 @@ def test_what_is_here_already_is_left_out():
 
 def test_new_things_and_different_ones_are_told():
     assert rows({"queues": [QUEUE]}, {"queues": [{**QUEUE, "durable": False}, {**QUEUE, "name": "r"}]}) == [
-        ("differs", "queues", "q", "here otherwise: durable; stays as it is here"),
+        ("differs", "queues", "q", "differs from here in durable; the import leaves it as it is"),
         ("new", "queues", "r", "")]
 
 
@@ -65,7 +65,7 @@ def test_of_users_and_policies_the_import_replaces_what_is_here():
     assert rows(
         {"users": [{"name": "u", "password_hash": "a"}]}, {"users": [{"name": "u", "password_hash": "b"}]}
     ) == [
-        ("differs", "users", "u", "here otherwise: password_hash; is replaced")]
+        ("differs", "users", "u", "differs from here in password_hash; the import replaces it")]
 
 
 def test_what_will_be_refused_is_told_before():

@@ -4,7 +4,7 @@ import {s, visible} from "../core/dom.js";
 import {link} from "../core/router.js";
 
 const WIDTH = 190, HEIGHT = 38, GAP_X = 90, GAP_Y = 12, MARGIN = 12;
-const MOST_CHARACTERS = 24;
+const MOST_CHARACTERS = 22;
 const MOST_DEPTH = 3;
 
 export const key = (kind, name) => `${kind}\n${name}`;

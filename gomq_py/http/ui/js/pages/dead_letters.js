@@ -89,7 +89,7 @@ async function draw(content, {vhost, name: queue}, context, again) {
         messages.length === 0 ? h("p", {class: "quiet"}, "The queue has no ready messages.") : [
             messages.length === MOST ? h("p", {class: "quiet"}, `Of the ${number(MOST)} oldest messages:`) : null,
             h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": `Dead letters in ${queue}`}, h("table", {class: "list"},
-                h("thead", null, h("tr", null, ["Reason", "Died in", "Dead letter exchange", "Messages", "Deaths or attempts", "Oldest"].map(
+                h("thead", null, h("tr", null, ["Reason", "Died in", "Published to", "Messages", "Deaths or attempts", "Oldest"].map(
                     (label, index) => h("th", {scope: "col", class: index === 3 || index === 4 ? "numeric" : null}, label)),
                 h("th", {scope: "col"}, h("span", {class: "unseen"}, "Actions")))),
                 h("tbody", null, found.map(group => h("tr", null, cells(group)))))),

@@ -49,8 +49,9 @@ function view(node, place, context) {
         processor.update([{label: "User", points: rates(one.cpu_user_time_details)}, {label: "System", points: rates(one.cpu_sys_time_details)}], seconds);
         disk.update([{label: "Free", points: curve(one.disk_free_details)}], seconds);
         sockets.update([{label: "Descriptors", points: curve(one.fd_used_details)}, {label: "Connections", points: curve(one.sockets_used_details)}], seconds);
-        churn.update([["connection_created", "Connections opened"], ["connection_closed", "closed"], ["channel_created", "Channels opened"], ["channel_closed", "closed"],
-            ["queue_created", "Queues created"], ["queue_deleted", "deleted"]].map(([key, label]) => ({label, points: rates(one[`${key}_details`])})), seconds);
+        churn.update([["connection_created", "Connections opened"], ["connection_closed", "Connections closed"],
+            ["channel_created", "Channels opened"], ["channel_closed", "Channels closed"],
+            ["queue_created", "Queues created"], ["queue_deleted", "Queues deleted"]].map(([key, label]) => ({label, points: rates(one[`${key}_details`])})), seconds);
         const failed = Object.keys(one.failed_jobs ?? {}).length;
         replace(more, panel("Details", facts([["Process", one.os_pid], ["Data folder", name(one.db_dir)], ["Log", name(one.log_files.join(", "))],
             ["Garbage collections", number(one.gc_num)]])),

@@ -32,7 +32,7 @@ export async function show(root, params, context) {
         const {object_totals: objects, queue_totals: lengths, message_stats: stats, churn_rates: moved} = answer;
         replace(totals, figures([
             ["messages ready", short(lengths.messages_ready), "#/queues?sort=messages_ready&desc=1"],
-            ["unacknowledged", short(lengths.messages_unacknowledged), "#/queues?sort=messages_unacknowledged&desc=1"],
+            ["unacked", short(lengths.messages_unacknowledged), "#/queues?sort=messages_unacknowledged&desc=1"],
             ["published", rate(stats.publish_details.rate)], ["delivered", rate(stats.deliver_get_details.rate)],
             ["queues", number(objects.queues), "#/queues"], ["exchanges", number(objects.exchanges), "#/exchanges"],
             ["connections", number(objects.connections), "#/connections"], ["channels", number(objects.channels), "#/channels"],
@@ -42,8 +42,8 @@ export async function show(root, params, context) {
             {label: "Unacked", points: curve(lengths.messages_unacknowledged_details)}], seconds);
         flow.update(FLOWS.map(([key, label]) => ({label, points: rates(stats[`${key}_details`])})), seconds);
         data.update([{label: "Received", points: rates(answer.recv_oct_details)}, {label: "Sent", points: rates(answer.send_oct_details)}], seconds);
-        churn?.update([["connection_created", "Connections opened"], ["connection_closed", "closed"], ["channel_created", "Channels opened"],
-            ["channel_closed", "closed"]].map(([key, label]) => ({label, points: rates(moved[`${key}_details`])})), seconds);
+        churn?.update([["connection_created", "Connections opened"], ["connection_closed", "Connections closed"],
+            ["channel_created", "Channels opened"], ["channel_closed", "Channels closed"]].map(([key, label]) => ({label, points: rates(moved[`${key}_details`])})), seconds);
         drawListeners(listeners, answer);
     }
     await Promise.all([context.every(EVERY_MS, draw), context.every(DOCTOR_MS, async () => {

@@ -19,7 +19,7 @@ export async function show(root, params, context) {
     const picture = h("div", {class: "graph", tabindex: "0", role: "region", "aria-label": "Picture of the topology"});
     const told = h("p", {class: "quiet", role: "status"}, "Loading\u2026"), outcome = h("div", {class: "page", "aria-live": "polite"});
     const fault = h("p", {class: "fault", role: "alert"});
-    const filter = h("input", {type: "search", value: context.query.filter ?? "", placeholder: "Filter exchanges and queues", "aria-label": "Filter", spellcheck: "false"});
+    const filter = h("input", {type: "search", value: context.query.filter ?? "", placeholder: "Filter by name", "aria-label": "Filter exchanges and queues", spellcheck: "false"});
     const names = h("datalist", {id: "topology-exchanges"});
     let graph = {nodes: [], edges: []}, hits = null, all = null;
 
