@@ -205,7 +205,7 @@ def test_suspended_listeners_refuse_new_clients_and_keep_the_connected(broker, r
     with connected(broker) as connection:
         run("suspend_listeners")
         try:
-            connection.channel().queue_declare("suspended")
+            connection.channel().queue_declare("suspended", exclusive=True)
             with pytest.raises(pika.exceptions.AMQPConnectionError):
                 connected(broker)
             run("check_port_listener", str(broker.ports["amqp"]), code=FAILED)
