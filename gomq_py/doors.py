@@ -103,7 +103,7 @@ class Doors:
         self.options = SocketOptions()
         self._handshakers: dict[str, Any] = {}
         self.listeners: list[Any] = []
-        # Ports of PROTOCOLS bound here, with the arguments of _serve(); and those that are suspended.
+        # Ports of PROTOCOLS bound here, with the arguments of _serve(); and the suspended ports.
         self._ports: list[tuple[Listener, tuple[str, str, Any]]] = []
         self._suspended: list[tuple[int, tuple[str, str, Any]]] = []
 
@@ -148,7 +148,7 @@ class Doors:
         self.listeners, self._inherited, self._ports, self._suspended = [], [], [], []
 
     def suspend(self) -> None:
-        """Close the ports of PROTOCOLS, but inherited ones, until resume(). Connections go on. May switch."""
+        """Close the ports of PROTOCOLS, but inherited ones, until resume(). Connections stay. May switch."""
         ports, self._ports = self._ports, []
         for listener, arguments in ports:
             self.listeners.remove(listener)
@@ -156,15 +156,21 @@ class Doors:
             listener.close()
 
     def resume(self) -> None:
-        """Open the suspended ports. Raises BindError if another process has one, which stays suspended."""
-        settings = self._settings
-        while self._suspended:
-            port, arguments = self._suspended[0]
+        """Open the suspended ports. Raises BindError if another process has some: these stay suspended."""
+        settings, error = self._settings, None
+        suspended, self._suspended = self._suspended, []
+        for port, arguments in suspended:
             bind = getattr(settings, PROTOCOLS[arguments[0]].bind)
-            bound = bind_tcp(bind, port, settings.listen_backlog, settings.reuse_port)
-            del self._suspended[0]
+            try:
+                bound = bind_tcp(bind, port, settings.listen_backlog, settings.reuse_port)
+            except BindError as why:
+                self._suspended.append((port, arguments))
+                error = error or why
+                continue
             self._serve(bound, *arguments)
             self.listeners[-1].start()
+        if error is not None:
+            raise error
 
     def find(self, name: str) -> Any:
         """The open TCP listener ``name`` of FORWARDED, or None. Its ``adopt`` serves a follower's clients."""

@@ -241,6 +241,7 @@ def test_suspended_ports_refuse_clients_until_they_are_open_again(open_doors, tm
             socket.create_connection(("127.0.0.1", port))
         with bind_tcp("127.0.0.1", port, 1), pytest.raises(BindError):
             doors.resume()
+        assert sorted([*protocols(doors), "amqp"]) == before  # the others are open
         doors.resume()
         doors.resume()
 
