@@ -28,8 +28,8 @@
 # make load     Locust's users at a broker for a minute: rates, latencies, what it cost (LOAD_USERS, LOAD_SECONDS, LOAD_SHAPE)
 # make load-ui  the same in Locust's page, http://127.0.0.1:8089 (load/README.md)
 # make bench-tasks   what a task costs in the task queue, in Celery and (where it is installed) in dramatiq: some minutes
-# make wheel   dist/*.whl of the compiled modules, tried in an environment of its own
-# make wheels  one for each CPython from 3.11 to 3.14 that is found here, or PYTHONS="python3.13 ..."; 3.14 may be Debian's
+# make wheel   dist/*.whl with compiled modules, installed and tried in an environment of its own
+# make wheels  a wheel for each CPython from 3.11 to 3.14 on this machine, or for PYTHONS="python3.13 ..."; 3.14 may be Debian's
 #              (python -m tests.support.python_of_sid). Some minutes for each
 # make sdist   dist/*.tar.gz of the sources
 # make site    the documentation with a search, in build/site, links checked (docs/contributing/release.md)

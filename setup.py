@@ -31,7 +31,7 @@ PAGES = {
     "Documentation": "docs/README.md", "Changelog": "CHANGELOG.md", "Security": "SECURITY.md",
     "Coming from RabbitMQ": "docs/missing.md",
 }
-CYTHON_LEAST = (3, 3)  # 3.2 shares less between modules, and is not tried
+CYTHON_LEAST = (3, 3)  # 3.2 shares less between modules, and is not tested
 DIRECTIVES = {
     "language_level": 3,
     "annotation_typing": False,
@@ -40,15 +40,15 @@ DIRECTIVES = {
     "wraparound": False,
     "initializedcheck": False,
     "cdivision": True,
-    # An eighth of a wheel. A class that users pickle says so in its .pxd.
+    # Code to pickle each class would be an eighth of a wheel. A class that users pickle says so in its .pxd.
     "auto_pickle": False,
 }
 # -g0: half of the compiler's time is debug information that nobody looks at;
 # set CFLAGS=-g to profile by line.
 FLAGS = ["-O2", "-g0", "-Wno-unused-function", "-Wno-unreachable-code", "-Wno-sign-compare"]
-# A wheel stays below 5 MB (.ci/wheel), and hot paths get no instruction more: no tables for unwinding, which
-# debuggers and C++ read (7 % of the compiled modules), no gaps before functions, loops and jumps (2.7 %), no
-# table of jumps to Python's functions (1.4 %), no loops over several elements at a time (0.8 %).
+# These keep a wheel below 5 MB (.ci/wheel) and add no instruction to hot paths: no tables for unwinding,
+# which debuggers and C++ read (7 % of the compiled modules), no gaps before functions, loops and jumps
+# (2.7 %), no table of jumps to Python's functions (1.4 %), no loops over several elements at a time (0.8 %).
 FLAGS += [
     "-fno-asynchronous-unwind-tables", "-falign-functions=1", "-falign-loops=1", "-falign-jumps=1",
     "-falign-labels=1", "-fno-plt", "-fno-tree-vectorize",

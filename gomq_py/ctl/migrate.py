@@ -92,7 +92,7 @@ def _check_is_another(here, there):
 
 
 def _identity(api):
-    """The name of a broker's node, and the identities of its cluster, of which there is at most one."""
+    """The name of a broker's node, and a list of the ids of its cluster, at most one."""
     ids = [one["value"] for one in api.get("global-parameters") if one["name"] == CLUSTER_ID]
     return api.get("overview")["node"], ids
 

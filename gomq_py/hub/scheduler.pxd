@@ -20,19 +20,19 @@ cdef class TurnTaker:
     cpdef write_out(self)
     cpdef Py_ssize_t turn(self) except -1
 
-cdef class Waiting:
+cdef class TakerList:
     cdef TurnTaker first, last
     cdef Py_ssize_t count
-    cdef int add(self, TurnTaker taker) except -1
+    cdef int append(self, TurnTaker taker) except -1
     @cython.locals(first=TurnTaker, last=TurnTaker, count=Py_ssize_t)
-    cdef int add_all(self, Waiting other) except -1
+    cdef int extend(self, TakerList other) except -1
     cdef TurnTaker take_all(self)
 
 cdef class Scheduler:
     cdef public uint64_t now_ms
     cdef public bint walking
     cdef readonly bint is_shut
-    cdef Waiting touched, late
+    cdef TakerList touched, late
     cdef list resting
     cdef object jobs, budget, quiet, loop, clock, timer, turns_clock
     cdef readonly object failed_jobs
@@ -41,7 +41,7 @@ cdef class Scheduler:
     cpdef later(self, TurnTaker taker)
     cpdef begin(self, uint64_t now_ms)
     cpdef finish(self)
-    @cython.locals(budget=Py_ssize_t, taker=TurnTaker, following=TurnTaker, late=Waiting)
+    @cython.locals(budget=Py_ssize_t, taker=TurnTaker, following=TurnTaker, late=TakerList)
     cdef _finish(self)
     cdef _put_behind(self)
     cdef _arm(self)
@@ -49,4 +49,4 @@ cdef class Scheduler:
     cpdef write_out(self)
     cdef _write_out_late(self)
     @cython.locals(taker=TurnTaker)
-    cdef _write_out(self, Waiting waiting)
+    cdef _write_out(self, TakerList takers)

@@ -109,8 +109,8 @@ class Job:
 class TurnTaker:
     """An object that does further work once per batch (the messages of one read), such as a queue.
 
-    ``touched`` and ``next`` belong to the scheduler: True while the TurnTaker waits for its turn, and the one
-    that waits behind it.
+    ``touched`` and ``next`` belong to the scheduler: whether the TurnTaker waits for its turn, and the
+    TurnTaker behind it in its TakerList.
     """
 
     __slots__ = ("name", "touched", "next")
@@ -133,18 +133,18 @@ class TurnTaker:
         return 0
 
 
-class Waiting:
-    """The TurnTakers that wait for a turn, in order. A TurnTaker waits in one Waiting at a time."""
+class TakerList:
+    """A linked list of TurnTakers, in the order of their turns. A TurnTaker is in one list at a time."""
 
-    # Linked by the TurnTakers themselves: a list would be allocated and freed in each batch.
+    # The TurnTakers themselves hold the links: a Python list would be allocated and freed in each batch.
     __slots__ = ("first", "last", "count")
 
     def __init__(self):
         self.first = self.last = None
         self.count = 0
 
-    def add(self, taker):
-        """Let ``taker`` wait, too, behind all others."""
+    def append(self, taker):
+        """Add ``taker`` at the end."""
         if self.last is None:
             self.first = taker
         else:
@@ -152,18 +152,18 @@ class Waiting:
         self.last = taker
         self.count += 1
 
-    def add_all(self, other):
-        """Let the TurnTakers of another Waiting wait here, behind all others."""
+    def extend(self, other):
+        """Move all TurnTakers of another TakerList to the end of this one."""
         last = other.last
         count = self.count + other.count
         first = other.take_all()
         if first is not None:
-            self.add(first)
+            self.append(first)
             self.last = last
             self.count = count
 
     def take_all(self):
-        """Let nobody wait any more. Returns the first TurnTaker, or None; ``next`` leads to the others."""
+        """Empty the list. Returns its first TurnTaker, or None; ``next`` leads to the others."""
         first = self.first
         self.first = self.last = None
         self.count = 0
@@ -196,8 +196,8 @@ class Scheduler:
         self.now_ms = self.clock()
         self.walking = self.armed = self.closed = self.is_shut = False
         self.resting = []  # jobs that rest while it is shut
-        self.touched = Waiting()
-        self.late = Waiting()
+        self.touched = TakerList()
+        self.late = TakerList()
         self.jobs = deque()
         self.loop = loop
         self.timer = None
@@ -211,7 +211,7 @@ class Scheduler:
         """Let the TurnTaker have a turn at the end of the batch; outside a batch, after the next poll."""
         if not taker.touched:
             taker.touched = True
-            self.touched.add(taker)
+            self.touched.append(taker)
             if not self.walking and not self.armed:
                 self._arm()
 
@@ -219,7 +219,7 @@ class Scheduler:
         """Let the TurnTaker have a turn after the next poll of the loop."""
         if not taker.touched:
             taker.touched = True
-            self.late.add(taker)
+            self.late.append(taker)
             if not self.armed:
                 self._arm()
 
@@ -283,8 +283,8 @@ class Scheduler:
         # kill may bring them back.
         self._write_out(self.late)
 
-    def _write_out(self, waiting):
-        taker = waiting.first
+    def _write_out(self, takers):
+        taker = takers.first
         while taker is not None:
             try:
                 taker.write_out()
@@ -297,7 +297,7 @@ class Scheduler:
         # A turn then writes more at once: in a flood to 5000 sinks, the messages of six polls instead of one.
         self._write_out(self.touched)
         if self.touched.count:
-            self.late.add_all(self.touched)
+            self.late.extend(self.touched)
             if not self.armed:
                 self._arm()
 
@@ -312,7 +312,7 @@ class Scheduler:
         late = None
         if self.late.count:
             late = self.late
-            self.late = Waiting()
+            self.late = TakerList()
         following = self.touched.take_all()
         while following is not None and not self.closed:
             taker = following
@@ -326,12 +326,12 @@ class Scheduler:
                 elif not taker.touched:
                     taker.touched = True
                     if late is None:
-                        late = Waiting()
-                    late.add(taker)
+                        late = TakerList()
+                    late.append(taker)
             except Exception as error:
                 self.quiet.error((taker.name, "turn"), "turn of %r failed", taker.name, exc_info=error)
         if late is not None and not self.closed:
-            late.add_all(self.late)
+            late.extend(self.late)
             self.late = late
             if not self.armed:
                 self._arm()
@@ -355,7 +355,7 @@ class Scheduler:
         """Drop all waiting work."""
         self.touched.take_all()
         self.late.take_all()
-        # New ones replace the old ones, because a caller may be iterating over them.
+        # Replaced, not emptied, because a caller may be iterating over them.
         self.jobs = deque()
         self.resting = []
 
@@ -366,7 +366,7 @@ class Scheduler:
         if self.is_shut:
             self._put_behind()
         else:
-            self.touched.add_all(self.late)
+            self.touched.extend(self.late)
             self._finish()
         if self.jobs:
             self._run_jobs()

@@ -69,7 +69,7 @@ class Shop:
             "type": "x-delayed-message", "durable": True, "arguments": {"x-delayed-type": "topic"}})
         for name, limit in (
             ("orders", {}), ("invoices", {"x-max-length": 100}), ("parcels", {}),
-            ("mail", {"x-message-ttl": 20_000}), ("audit", {}),
+            ("mail", {"x-message-ttl": 5_000}), ("audit", {}),
         ):
             api.put(f"queues/%2F/{name}", {"durable": True, "arguments": {
                 "x-dead-letter-exchange": "shop.dead", **limit}})

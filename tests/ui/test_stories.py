@@ -251,7 +251,7 @@ def test_what_stands_beside_a_chart_is_not_cut_off(ui):
         const {lineChart} = await import("/ui/js/core/chart.js");
         const now = Date.now(), points = [[now - 5000, 0], [now, 1.5e9]];
         const chart = lineChart({title: "Long", series: [{label: "One", points}],
-                                 unit: value => `${value.toLocaleString("en")} octets/s`});
+                                 unit: value => `${value.toLocaleString("en")} bytes/s`});
         document.getElementById("main").append(chart.element);
         while (!chart.width) await new Promise(done => requestAnimationFrame(done));
         chart.update([{label: "One", points}]);

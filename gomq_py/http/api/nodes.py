@@ -130,7 +130,7 @@ def put_listeners():
     try:
         node().doors.suspend() if suspended else node().doors.resume()
     except BindError as error:
-        raise BadRequest(f"suspended still: {error}") from None
+        raise BadRequest(f"still suspended: {error}") from None
     audit_log.LOG.info(
         "listeners of AMQP and MQTT %s by %s", "suspended" if suspended else "resumed",
         audit_log.told(node().broker.events.actor))

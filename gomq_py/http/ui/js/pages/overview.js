@@ -31,8 +31,8 @@ export async function show(root, params, context) {
         const answer = await get("overview", {signal, query: samplesQuery(seconds)});
         const {object_totals: objects, queue_totals: lengths, message_stats: stats, churn_rates: moved} = answer;
         replace(totals, figures([
-            ["messages ready", short(lengths.messages_ready), "#/queues?sort=messages_ready&desc=1"],
-            ["unacked", short(lengths.messages_unacknowledged), "#/queues?sort=messages_unacknowledged&desc=1"],
+            ["ready", short(lengths.messages_ready), "#/queues?sort=messages_ready&desc=1"],
+            ["unacknowledged", short(lengths.messages_unacknowledged), "#/queues?sort=messages_unacknowledged&desc=1"],
             ["published", rate(stats.publish_details.rate)], ["delivered", rate(stats.deliver_get_details.rate)],
             ["queues", number(objects.queues), "#/queues"], ["exchanges", number(objects.exchanges), "#/exchanges"],
             ["connections", number(objects.connections), "#/connections"], ["channels", number(objects.channels), "#/channels"],
