@@ -68,8 +68,13 @@ class Lingering:
         """End the broker's side of a connection, and return at once. ``gone()`` is called when the peer has
         closed or a limit is reached, maybe before this returns.
         """
-        # Only TLS and WebSockets need a greenlet.
+        # Only TLS and WebSockets need a greenlet. Their last octets are sent at once, because a broker that
+        # stops shuts the socket down before the greenlet begins.
         if not is_plain(socket):
+            try:
+                end_our_side(socket)
+            except OSError:
+                pass  # the greenlet finds this out, too
             gevent.spawn(self._end_and_tell, socket, gone)
             return
         watched = _Watched(socket._sock, self._octets, partial(self._forget, gone))

@@ -573,7 +573,8 @@ TIMERS = {
         "callback first"),
     "gomq_py.hub.admission": (1, "forgets its timer first, and starts a greenlet"),
     "gomq_py.hub.lingering_close": (1, "of one client, and forgets its timer first"),
-    "gomq_py.amqp.server.login": (3, "of one client, forgets its timer first, and ends its stream"),
+    "gomq_py.connections.login": (2, "of one client, forgets its timer first, and ends its stream"),
+    "gomq_py.amqp.server.login": (1, "of one client, whose stream it ends"),
     "gomq_py.hub.buffers": (2, "forgets its timer first, and drops memory that nobody uses"),
     "gomq_py.hub.heartbeats": (1, "test_heartbeats: shared, catches what each check raises"),
     "gomq_py.amqp.server.consumer_timeouts": (
