@@ -18,7 +18,7 @@ PING, PONG = b"\xc0\x00", b"\xd0\x00"
 COUNT = 1000
 MESSAGES = [publish(b"t", b"%04d" % number + bytes(1020)) for number in range(COUNT)]
 LENGTH = len(MESSAGES[0])
-# Bytes that a client reads one by one: far fewer than the third of the socket's buffers that makes it writable.
+# Bytes that a client reads one by one: far fewer than make its socket writable for the broker.
 DRIPS = 10_000
 # The longest that a message may wait.
 FULL_MS = 1000
