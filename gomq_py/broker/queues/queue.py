@@ -572,8 +572,7 @@ class Queue(routes.Destination):
         self.arguments = arguments
 
     def on_added(self, vhost):
-        """Called when a new, recovered or reopened queue was added to its vhost. Must not switch greenlets.
-        """
+        """Called when a new, recovered or reopened queue is in its vhost. Must not switch greenlets."""
 
     def redistribution(self):
         """Called just before the queue is deleted. Returns a function that finds a ready message's new

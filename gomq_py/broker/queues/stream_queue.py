@@ -117,8 +117,7 @@ class StreamQueue(queue.Queue):
         return [] if self.closed else self.stream.describe()
 
     def open_segment(self, number):
-        """Return (file descriptor, readable bytes) of a segment file, or None if it is gone. Raises OSError.
-        """
+        """Return (file descriptor, readable bytes) of a segment file; None if it is gone. Raises OSError."""
         return None if self.closed else self.stream.open_for_reading(number)
 
     def offset_for_timestamp(self, timestamp_ms):
