@@ -1,5 +1,4 @@
-"""Sets, lists, shows and deletes schedules (broker.exchanges.schedule), with a check of the caller's rights.
-"""
+"""Sets, lists, shows and deletes schedules (broker.exchanges.schedule), and checks the caller's rights."""
 from gomq_py.broker.exchanges import schedule as _schedule
 from gomq_py.broker.names import described
 from gomq_py.broker.verbs.access import EXCHANGE
@@ -19,9 +18,7 @@ def is_set(exchange, envelope, headers):
 
 
 def checked(caller, exchange, headers, properties, body_length, now_ms):
-    """Check a message that sets a schedule; returns its properties. Raises PreconditionFailed,
-    OutOfResources.
-    """
+    """Check a schedule's message; return its properties. Raises PreconditionFailed, OutOfResources."""
     schedule = _schedule.read(headers, not body_length, now_ms)
     if len(properties) + body_length > _schedule.MOST_OCTETS:
         raise PreconditionFailed(
