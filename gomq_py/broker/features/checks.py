@@ -1,5 +1,4 @@
-"""Checks of arguments: each check(value, arguments) raises WrongValue with RabbitMQ's text (an Erlang term).
-"""
+"""Checks of arguments: each check(value, arguments) raises WrongValue with RabbitMQ's Erlang text."""
 import re
 
 from gomq_py.broker.values import MAX_TIMER_MS, is_integer, type_name

@@ -8,8 +8,7 @@ POLICY_KEY, ARGUMENT = "consumer-timeout", "x-consumer-timeout"
 
 
 def _merge(feature, arguments, policy):
-    """Return the smallest limit above 0 of argument and policy, else 0 if one sets it (no limit), else None.
-    """
+    """Return the smallest limit above 0 of argument and policy; else 0 if one sets it, or None if not."""
     values = limits(feature, arguments, policy)
     values = [value for value in values if value] or values
     return min((min(value, MAX_TIMER_MS) for value in values), default=None)
