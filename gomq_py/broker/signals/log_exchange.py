@@ -82,5 +82,5 @@ class LogLines(Job):
         return False
 
     def failed(self, error):
-        """Return True if lines are left, so that the job goes on. The line at fault is in the log itself."""
+        """Return True if lines are left. The line at fault is in the log itself."""
         return bool(self.lines)
