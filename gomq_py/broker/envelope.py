@@ -20,9 +20,9 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class Envelope:
-    """Reads the properties of one message, encoded as ``kind`` and ``flags`` say (content.forms). The publish
-    path calls the methods in the order of their definition, so that of several faults every protocol reports
-    the same fault.
+    """Reads the properties of one message. ``kind`` and ``flags``: their encoding (content.forms). The
+    publish path calls the methods in the order of their definition, so that of several faults every protocol
+    reports the same fault.
     """
 
     __slots__ = ()
@@ -52,12 +52,12 @@ class Envelope:
         return Properties()
 
     def octets(self):
-        """Return the properties as the broker stores them, encoded as ``kind`` says."""
+        """Return the encoded properties that the broker stores, in the form ``kind``."""
         raise NotImplementedError
 
 
 class BasicEnvelope(Envelope):
-    """Reads AMQP basic properties: ``raw`` as encoded, ``decoded`` as Properties, ``scan`` as offsets."""
+    """Reads AMQP basic properties: ``raw`` (encoded), ``decoded`` (Properties), ``scan`` (their offsets)."""
 
     __slots__ = ("_raw", "_scan", "_decoded", "user_id", "priority")
 

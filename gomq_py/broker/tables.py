@@ -41,7 +41,7 @@ class TableLimits:
             self.safe_octets = min(self.safe_octets, NEST_OCTETS * depth)
 
     def fault_of(self, value):
-        """Return the limit that the value exceeds, as text to put behind the value's name; otherwise None."""
+        """Return the exceeded limit as text that follows the value's name; None within the limits."""
         depth, level, entries = 0, [value] if isinstance(value, (dict, list)) else [], 0
         while level:
             if depth > self.depth:
@@ -58,7 +58,7 @@ class TableLimits:
         return None
 
     def check(self, table, octets):
-        """Raise Malformed if a decoded table exceeds the limits. ``octets``: its size or more."""
+        """Raise Malformed if a decoded table exceeds the limits. ``octets``: its encoded size, or more."""
         if octets > self.safe_octets:
             fault = self.fault_of(table)
             if fault is not None:
@@ -91,7 +91,7 @@ class TableLimits:
             )
 
     def check_json(self, what, value):
-        """Raise ValueError if the JSON value ``what`` is too deep or long, or has wrong text or numbers."""
+        """Raise ValueError if the JSON value ``what`` exceeds limits, or holds invalid text or numbers."""
         fault = self.fault_of(value)
         if fault is not None:
             raise ValueError(f"{what}: JSON {fault}")

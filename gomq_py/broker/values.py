@@ -83,7 +83,7 @@ _TYPE_NAMES = (
 
 
 def written(value):
-    """Format a value for error texts, where it stands inside quotes."""
+    """Format a value for an error text, without quotes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
@@ -102,7 +102,7 @@ def difference(key, entity, received, current):
 
 
 def difference_in(key, entity, received, current):
-    """Return RabbitMQ's error text for a key whose values differ in two argument tables or miss in one."""
+    """Return RabbitMQ's error text for a key whose values differ in two tables, or that one lacks."""
     return difference(key, entity, received.get(key, _MISSING), current.get(key, _MISSING))
 
 

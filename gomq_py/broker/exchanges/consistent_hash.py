@@ -128,7 +128,7 @@ class ConsistentHashExchange(Exchange):
 
 
 def weight_of(routing_key):
-    """Parse a binding's routing key as a weight; None if it is no number of at most nine digits."""
+    """Parse a binding's routing key as a weight; None unless it is a number of one to nine digits."""
     return (
         int(routing_key) if routing_key.isascii() and routing_key.isdigit() and len(routing_key) < 10
         else None
@@ -136,7 +136,7 @@ def weight_of(routing_key):
 
 
 class Ring:
-    """The hash ring: maps hashes of 32 bits to destinations. Equal points go to the first by name."""
+    """The hash ring: maps hashes of 32 bits to destinations. Of equal points the first name counts."""
 
     def __init__(self):
         # part number: (sorted points, indexes of their names, number of each point within its name)
@@ -193,7 +193,6 @@ class Ring:
         raise AssertionError("a point that nobody has")
 
     def _drop_points(self, name, weight):
-        """Remove the destination's points with numbers below ``weight`` that no remaining binding needs."""
         index, bound = self._bound[name]
         for point, i in _points(name, _most(bound), weight):
             number = point >> PART_BITS

@@ -108,8 +108,9 @@ def due_ms_of(message):
 
 
 def gone_on(message, now_ms):
-    """Return (copy of a due message, its headers as a dict) for routing. The copy has negated delay headers,
-    or the headers of a schedule's time, and an expiration counted from ``now_ms``.
+    """Return (copy of a due message, its headers as a dict) for routing. Delay headers are negated, so that
+    no exchange delays the copy again. A scheduled message gets headers with its name and time. The expiration
+    counts from ``now_ms``.
     """
     edit, fields = PropertyEdit(message.get_properties()), message.describe()
     persistent = fields["persistent"]

@@ -101,8 +101,8 @@ class Exchange:
         """Raise PreconditionFailed if this exchange type cannot match such a binding."""
 
     def asks_for(self, binding):
-        """Return (routing key, arguments) of the binding that federation makes in the upstream broker. It
-        must bring the messages that ``binding`` matches.
+        """Return (routing key, arguments) of a binding in the federation's upstream broker. That binding gets
+        the messages that ``binding`` matches.
         """
         return binding.routing_key, binding.arguments
 

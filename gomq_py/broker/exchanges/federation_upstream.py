@@ -43,7 +43,7 @@ class FederationUpstreamExchange(FanoutExchange):
 
 def should_forward(headers, max_hops, name, vhost):
     """True if a message with these headers (or None) may go to the vhost ``vhost`` of the broker ``name``. It
-    must have passed fewer than ``max_hops`` brokers, and not this one.
+    must have passed fewer than ``max_hops`` brokers, and not that vhost.
     """
     passed = headers.get(RECEIVED_FROM) if headers else None
     if not isinstance(passed, list):

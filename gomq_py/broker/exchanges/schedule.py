@@ -68,7 +68,7 @@ class Schedule:
         return self._within(self._after_ms(self.time_ms, max(past_ms, self.time_ms)))
 
     def late_ms(self, now_ms):
-        """Return the first of the last MOST_MISSED times up to now; of fewer, the first after ``time_ms``."""
+        """Return the earliest missed time to send: of all times up to now, at most MOST_MISSED are sent."""
         until_ms = min(now_ms, self._end_ms or now_ms)
         if self._every_ms is None:
             first_ms = next(islice(self._cron_back(until_ms), MOST_MISSED - 1, None), 0)

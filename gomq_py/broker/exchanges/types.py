@@ -53,7 +53,7 @@ COMPARED_ARGUMENTS = (
 
 
 def check_exchange_arguments(kind, entity, arguments):
-    """Check the arguments of a new exchange of class ``kind``. Raises PreconditionFailed with ``entity``."""
+    """Check a new exchange's arguments. ``entity``: its name in error texts. Raises PreconditionFailed."""
     for key in ALTERNATE_ARGUMENTS:
         if key in arguments and not isinstance(arguments[key], str):
             raise PreconditionFailed(

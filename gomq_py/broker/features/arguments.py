@@ -72,8 +72,8 @@ def check_values(entity, arguments, keys):
 # consumers
 
 def check_common_arguments(entity, kind, arguments):
-    """Check the consumer arguments that every type of queue accepts. Refuses arguments of other types than
-    ``kind``. ``entity``: the queue in error texts. Raises PreconditionFailed.
+    """Check the consumer arguments that every type of queue accepts. Refuses arguments that only other queue
+    types than ``kind`` accept. ``entity``: the queue in error texts. Raises PreconditionFailed.
     """
     _check_consumer(entity, arguments, lambda row: row.kinds == TYPES)
     for row in table.CONSUMER_ARGUMENTS.values():

@@ -57,7 +57,7 @@ def _has_own_order(arguments):
 
 
 def _parsed(value):
-    """Parse a group argument as group_of() does; None for an invalid text."""
+    """Parse the value of x-message-group, as group_of() does. Returns None for an invalid text."""
     if value in (ROUTING_KEY, CORRELATION_ID):
         return value, b""
     kind, _, name = value.partition(":")

@@ -74,7 +74,6 @@ def text_of(value):
 
 
 def _check(_value, arguments):
-    """Raise WrongValue unless the filter arguments among ``arguments`` make a valid filter."""
     try:
         filter_of(arguments)
     except ValueError as reason:

@@ -73,8 +73,8 @@ class Parameters:
         on_change(vhost's name or None, component, name, value or None)
                               called after each change
 
-    A value is *waiting* if its component had no handler when the value was set. A key of a policy may have a
-    component of its own; the same holds for that. The value is stored and exported, but has no effect until
+    A value is *waiting* if its component had no handler when the value was set. The same holds for a policy
+    with a key that a component of its own applies. The value is stored and exported, but has no effect until
     it is set again, even in a later version with the handler. Otherwise shovels imported from another broker
     would start to run with an upgrade.
     """
@@ -114,7 +114,7 @@ class Parameters:
 
     @staticmethod
     def waits(vhost, component, name):
-        """True if the value is waiting: at its setting, its component or a policy's key had no handler."""
+        """True if the value was set while its component, or that of a policy's key, had no handler."""
         return (component, name) in vhost.waiting
 
     def condition(self, vhost, component, name):
@@ -164,8 +164,8 @@ class Parameters:
         return True
 
     def disown(self, vhosts, by):
-        """Forget that the deleted user ``by`` has set values. That user's policies send no more messages on.
-        Raises OSError if the log cannot be written; the change then holds for this run only.
+        """Forget that the deleted user ``by`` has set values. That user's policies no longer forward
+        messages. Raises OSError if the log cannot be written; the change then holds for this run only.
         """
         # A later user of that name must not count as the setter.
         changed = []
@@ -275,7 +275,7 @@ def _check_each(check, what, value):
 
 
 def _owners_in(component, value):
-    """Return {key: component} of a policy's keys that one component alone applies; {} for other values."""
+    """Return {key: component} for the keys of a policy that only one component applies; else {}."""
     definition = (
         value.get("definition") if component in (POLICY, OPERATOR_POLICY) and isinstance(value, dict)
         else None

@@ -56,7 +56,7 @@ class SetterRights:
 
 
 def check_hands_on(users, vhost, definition, by):
-    """Raise ParameterError if a definition sends messages to an entity that ``by`` may not write to."""
+    """Raise ParameterError if a definition sends messages to an entity without write for the user ``by``."""
     user = limited(users, by)
     for key in HANDS_ON.keys() & definition.keys() if user is not None else ():
         if not _may_fill(user, vhost, definition, key):
@@ -66,7 +66,7 @@ def check_hands_on(users, vhost, definition, by):
 
 
 def limited(users, by):
-    """Return the User whose rights limit the policies set by ``by`` (see Parameters.set), or None."""
+    """Return the User named ``by`` if policies are limited by that user's rights; None: no limit."""
     if by in (None, OPERATOR):
         return None
     user = None if by == DELETED else users.get(by)

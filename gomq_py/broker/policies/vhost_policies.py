@@ -24,7 +24,7 @@ NONE_REFUSED: frozenset[str] = frozenset()
 class VHostPolicies(Job):
     """Applies one vhost's policies (the PolicySet ``user``) and operator policies (``operator``).
 
-        configure(queue, settings), when_safe    the queue factory's
+        configure(queue, settings), when_safe    functions of the queue factory
         left_out(kind)          returns the policy keys without meaning for a queue type or exchanges
         told(vhost, entity)     called after the policies that apply to a queue or exchange were computed
     """
@@ -114,7 +114,7 @@ class VHostPolicies(Job):
             policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 
     def change_of(self, entity, kind, policy, would, is_operator):
-        """Return the PolicyChange of an entity if ``would``, a PolicySet with the new ``policy``, applied."""
+        """Return the PolicyChange of an entity for ``would``, a PolicySet containing the new ``policy``."""
         user, operator = (self.user, would) if is_operator else (would, self.operator)
         name = entity.name
         best = user.best(kind, name)

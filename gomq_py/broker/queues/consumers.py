@@ -34,14 +34,14 @@ class Consumer:
         self.ringed = False
 
     def capacity(self):
-        """Return how many messages the consumer can take now. At 0 the consumer leaves the queue's ring,
+        """Return how many messages the consumer can take now. At 0 the queue does not serve the consumer
         until its server calls ``queue.offer(consumer)``.
         """
         return UNLIMITED
 
     def deliver(self, limit):
-        """Take up to ``limit`` messages from the queue and write them to the socket. Returns the bytes
-        written. Stops early when the socket would block.
+        """Take up to ``limit`` messages from the queue and write them to the socket. Returns the count of
+        bytes written. Stops early when the socket would block.
         """
         raise NotImplementedError
 

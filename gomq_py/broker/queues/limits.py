@@ -400,6 +400,6 @@ class LimitSlice(Job):
         return False
 
     def failed(self, error):
-        """Close the queue, because its store or a bug has failed."""
+        """Close the queue: its store has failed, or there is a bug."""
         self._limits.queue.fail(error)
         return False

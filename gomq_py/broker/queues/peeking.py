@@ -15,8 +15,8 @@ def browse(queue):
 
 
 def next_properties_length(queue, most):
-    """Return the bytes of basic properties of the message that basic.get would return now; 0 without one. For
-    a message of another protocol: an upper bound, at most ``most``.
+    """Return the size in bytes of the next message's basic properties; 0 without a ready message. For a
+    message of another protocol: an upper bound, at most ``most``.
     """
     message = Message()
     try:

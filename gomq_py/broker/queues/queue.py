@@ -249,7 +249,7 @@ class Queue(routes.Destination):
         return False
 
     def count_ready(self):
-        """Drop expired messages from the head, and count the ready messages. Ends an earlier peek()."""
+        """Drop expired messages from the head, and count the ready ones. Invalidates a peeked message."""
         if self.limits is not None and self.ready_count:
             try:
                 self.limits.asked()
@@ -453,8 +453,8 @@ class Queue(routes.Destination):
                 self.fail(error)
 
     def turn(self):
-        """Deliver about TURN_OCTETS bytes to ready consumers. Returns the bytes written. Further messages
-        follow after the next poll of the event loop.
+        """Deliver about TURN_OCTETS bytes to ready consumers. Returns the count of bytes written. Further
+        messages follow after the next poll of the event loop.
         """
         octets = 0
         self.turning = True
@@ -576,8 +576,7 @@ class Queue(routes.Destination):
 
     def redistribution(self):
         """Called just before the queue is deleted. Returns a function that finds a ready message's new
-        Destination. The function returns None for a message to drop. None instead of a function drops all
-        messages.
+        Destination, or None to drop all messages. The function returns None for a message to drop.
         """
         return None
 
@@ -659,7 +658,7 @@ class Queue(routes.Destination):
 
 
 class QuorumQueue(Queue):
-    """A queue that delivers by priority, with a plain queue's store while no message has one of its own."""
+    """A queue that delivers by priority. Its store has no priorities until a message needs them."""
 
     __slots__ = ()
 

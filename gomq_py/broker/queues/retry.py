@@ -60,7 +60,6 @@ class Retries(Job):
         self._due.hasten()
 
     def stop(self):
-        """Stop the timer for good, because the queue is deleted or closed."""
         self._due.stop()
 
     def step(self):

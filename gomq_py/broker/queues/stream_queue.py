@@ -211,7 +211,6 @@ class StreamQueue(queue.Queue):
 
     @property
     def unacked_count(self):
-        """Count of the unsettled deliveries of all consumers."""
         return 0 if self.closed else self._unacked
 
     # turns
@@ -231,7 +230,7 @@ class StreamQueue(queue.Queue):
                 self.stream.put_offset(reader.tag, position, self.scheduler.now_ms)
 
     def turn(self):
-        """Deliver to consumers with credit that are behind, then apply retention. Returns bytes written."""
+        """Deliver to consumers with credit that are behind, and apply retention. Returns bytes written."""
         if (
             self.ring is not None and self.ring.ready >= READERS
             and self.pace.must_wait(self.scheduler.now_ms, self.stream.next_offset)

@@ -82,8 +82,8 @@ class StreamReader:
         return (self.slot << 48) | (offset + 1)
 
     def settle(self, location, is_done):
-        """Settle a delivery; ``is_done``: the client has processed it. Returns True if the caller must have
-        the position stored: the first change since it was last stored.
+        """Settle a delivery; ``is_done``: the client has processed it. Returns True if the position has
+        changed and the caller must store it.
         """
         self.outstanding -= 1
         if self.flight is None or not (is_done or self.attached):
@@ -94,7 +94,7 @@ class StreamReader:
         return True
 
     def forget_passed(self):
-        """Reset the counts of skipped and damaged messages. Returns what skipping them cost, in bytes."""
+        """Reset the counts of skipped and damaged messages. Returns their cost, in bytes of deliveries."""
         cost = self.passed * PASSED_OVER_OCTETS + self.cursor.forget_skipped()
         self.passed = 0
         return cost
@@ -108,7 +108,7 @@ class StreamReader:
         return self.flight.oldest() if self.flight is not None and self.flight.count else self.cursor.offset
 
     def octets_in_flight(self):
-        """Return the bytes of unsettled bodies; 0 for a reader without a StreamFlight."""
+        """Return the size of unsettled bodies in bytes; 0 for a reader without a StreamFlight."""
         return 0 if self.flight is None else self.flight.octets
 
     def describe(self):

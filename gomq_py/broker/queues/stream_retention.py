@@ -22,7 +22,6 @@ class StreamRetention:
         self._max_length = self._max_bytes = self._max_age_ms = None
 
     def configure(self, settings):
-        """Apply new QueueSettings in the stream's next delivery round."""
         self._max_length, self._max_bytes, self._max_age_ms = (
             settings.max_length, settings.max_bytes, settings.max_age_ms
         )

@@ -246,7 +246,6 @@ class Unacked:
         return found
 
     def holding(self):
-        """List the Holders with unacked messages."""
         return [holder for holder in self.holders if holder is not None and holder.unacked_count]
 
     def queue_of(self, tag):
@@ -313,7 +312,6 @@ class Unacked:
         return {holder.queue: None for holder in self.holders if holder is not None and holder.unacked_count}
 
     def memory_octets(self):
-        """Return the bytes of memory used by the entries."""
         return self.capacity * ENTRY + (0 if self.aside is None else len(self.aside))
 
     def _describe(self, at, offset):
@@ -364,7 +362,6 @@ class Unacked:
             holder.settle(location, how)
 
     def _make_room(self):
-        """Enlarge the full ring, or move its old outstanding entries to the list aside."""
         if self.capacity > KEPT_CAPACITY and self.count - self.aside_count <= self.capacity // 2:
             self._move_aside(self.capacity // 2)
             if self.capacity:
@@ -406,21 +403,21 @@ class Unacked:
         self._advance()
 
     def _aside_tag(self, row):
-        """Return the tag in a row of the list aside; 0 if it is settled."""
+        """Return the tag in a row of ``aside``; 0 if it is settled."""
         at = octets.pointer(self.aside)
         if octets.le64(at, row * ASIDE + 8) == 0:
             return 0
         return octets.le64(at, row * ASIDE)
 
     def _find_aside(self, tag):
-        """Return the row of an outstanding tag in the list aside; -1 if the tag is not in the list."""
+        """Return the row of an outstanding tag in ``aside``; -1 if it is not there."""
         row = self._aside_from(tag)
         if row < self.aside_end and self._aside_tag(row) == tag:
             return row
         return -1
 
     def _aside_from(self, tag):
-        """Return the first row in the list aside whose tag is ``tag`` or higher."""
+        """Return the first row in ``aside`` whose tag is ``tag`` or higher."""
         low = self.aside_first
         high = self.aside_end
         while low < high:
@@ -441,7 +438,6 @@ class Unacked:
         self._release(octets.pointer(self.aside), offset, location, how)
 
     def _tidy_aside(self):
-        """Skip settled rows at the front of the list aside. Shrinks the list when most rows are settled."""
         if self.aside_count == 0:
             self.aside = None
             self.aside_first = self.aside_end = 0

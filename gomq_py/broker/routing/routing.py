@@ -28,8 +28,8 @@ class Routing:
         self._teed = {}  # name of a tee stream: {queue or exchange: None}
 
     def route(self, exchange, routing_key, headers=None, more_keys=(), apart=None, left_out=()):
-        """Return a tuple of all destinations that a message to ``exchange`` reaches, each once. Tee streams
-        come last.
+        """Return a tuple of all destinations that a message to ``exchange`` reaches, each once. Streams that
+        only get copies (tees) come last.
 
         Follows exchange bindings, alternate exchanges and set_onward(). ``more_keys``: keys of CC and BCC; an
         alternate exchange is used if no key matches. ``left_out``: destinations to leave out, with their
@@ -116,7 +116,6 @@ class Routing:
     # tees
 
     def _add_tees(self, found, passed):
-        """Add the tee streams of the destinations ``found`` and the exchanges ``passed`` to ``found``."""
         # Called only if a destination was found: a tee must not hide that no queue takes a publisher's
         # message.
         names = [self._tees.get(destination) for destination in found]
@@ -129,7 +128,7 @@ class Routing:
                 found[stream] = None
 
     def set_tee(self, entity, name):
-        """Make the stream ``name``, which need not exist, the tee of a queue or exchange; None: no tee."""
+        """Copy messages of a queue or exchange to the stream ``name``, if it exists; None ends this."""
         if name == self._tees.get(entity):
             return
         self.forget_tee(entity)
@@ -151,12 +150,12 @@ class Routing:
                 del self._teed[name]
 
     def tee_of(self, entity):
-        """Return the stream that is the tee of a queue or exchange; None if it has none or it is missing."""
+        """Return the stream that gets copies of a queue's or exchange's messages; None without one."""
         stream = self.queues.get(self._tees.get(entity))
         return stream if stream is not None and queue_type_of(stream.arguments) == STREAM else None
 
     def tee_changed(self, name):
-        """Invalidate routes to which the stream ``name``, just created or deleted, belongs as a tee."""
+        """Invalidate routes that copy messages to the stream ``name``, which was created or deleted."""
         if name in self._teed:
             # Cheaper than routes_changed() for each entity: there may be 100 000 queues.
             for exchange in self.exchanges.values():
@@ -242,7 +241,7 @@ def takes_onward(exchange, keys):
 
 
 def published(message, destinations):
-    """Publish the message to each destination. Returns the destinations whose stores are unable now."""
+    """Publish the message to each destination. Returns the destinations that cannot store it now."""
     return [
         destination for destination in destinations if not destination.publish(message) and destination.unable
     ]

@@ -92,7 +92,6 @@ def _short(value):
 
 
 def _named(text):
-    """Return a client's text, quoted, with escapes and cut."""
     return _short(repr(text[:SHOWN_MAX + 1]))
 
 

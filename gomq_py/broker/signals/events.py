@@ -304,7 +304,6 @@ def logged_in(name, username, socket, peer, protocol, error=""):
 
 
 def _ends(socket, peer_host, peer_port):
-    """Return headers with the addresses of the broker (``host``, ``port``) and the client (``peer_...``)."""
     try:
         address = socket.getsockname()
     except OSError:  # the socket is closed

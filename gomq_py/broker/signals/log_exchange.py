@@ -45,7 +45,6 @@ class LogExchange(logging.Handler):
         self._scheduler.start(self._job)
 
     def close(self):
-        """Stop publishing, and drop the lines not yet published."""
         self._logger.removeHandler(self)
         self._job.lines.clear()
         super().close()

@@ -37,8 +37,8 @@ class Totals(Counters):
         self.confirmed += channel.confirmed_count
 
     def add_unkept(self, kind, delivered, dropped):
-        """Add the counts of a client that has gone: messages ``delivered`` without a queue, and ``dropped``
-        ones. The first count for the queue type ``kind``.
+        """Add the counts of a client that has gone. ``delivered``: messages sent to it that no queue stored,
+        counted for the queue type ``kind``. ``dropped``: messages not sent.
         """
         if delivered:
             self._add_queues(kind, of_delivered(delivered))

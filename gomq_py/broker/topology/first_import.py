@@ -19,8 +19,8 @@ _PIECE_OCTETS = 1 << 20  # of a file at a time: exports of large brokers have so
 
 
 def import_once(broker, path):
-    """Import a file of definitions, unless this data folder has already imported a file. Then a different
-    file is only logged. Raises DefinitionsError; OSError if the disk fails. After an error the next boot
+    """Import a file of definitions, once in the life of the data folder. Later calls only log whether the
+    file is another one. Raises DefinitionsError; OSError if the disk fails. After an error the next boot
     imports again. Blocks; may switch greenlets.
     """
     path, parameters = os.path.abspath(path), broker.parameters
@@ -67,7 +67,6 @@ def load(broker, path):
 
 
 def _compare(path, note):
-    """Log whether the file at ``path`` is the imported file, known from ``note`` (global_names.IMPORTED)."""
     if not isinstance(note, dict):
         note = {"path": note}
     imported, digest = note.get("path"), _digest_of(path)

@@ -60,7 +60,6 @@ def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
 
 
 def _sums_by_folder(root, listed):
-    """Return {queue's folder: count of its messages}, the sum over that folder and its subfolders."""
     sums = {}
     for folder, entry in listed.items():
         path = os.path.join(root, os.path.relpath(folder, root).partition(os.sep)[0])

@@ -94,7 +94,6 @@ class OwnStores:
         return list(self._stores)
 
     def opened(self):
-        """List the stores that could be opened."""
         return [store for store, _ in self._stores.values() if store is not None]
 
     def incarnations(self):

@@ -451,7 +451,6 @@ def part(queue):
 
 
 def _say_gone(whose, report):
-    """Log which files, with how many messages, have disappeared since the last orderly stop."""
     if report.gone:
         more = len(report.gone) - SAID_GONE
         LOG.error(

@@ -65,7 +65,7 @@ class DeadLetters:
         )
 
     def send(self, queue, location, reason):
-        """Dead-letter an unacked message of ``queue``. It leaves the queue when its copies are safe."""
+        """Dead-letter an unacked message of ``queue``. It leaves the queue once its copies are stored."""
         queue.dead_letter_count += 1
         self._add(dead_message(queue, queue.limits.settings, reason, location, None, None))
 
@@ -562,7 +562,7 @@ class Address:
         self.head_length = len(self.head)
 
     def is_of(self, message):
-        """True if the message has this routing and, directly behind in its buffer, these properties."""
+        """True if the message has this Address's routing and properties, adjacent in its buffer."""
         # False for messages of another protocol, even if their octets look alike.
         return (
             message.kind == forms.BASIC and message.routing_length == self._routing_before

@@ -81,7 +81,7 @@ class Source:
         raise NotImplementedError
 
     def set_aside(self, item, error, was_sent):
-        """Set aside a message that cannot be sent or, with ``was_sent``, cannot be dropped afterwards."""
+        """Keep a message that cannot be sent, out of the way of others. ``was_sent``: cannot be dropped."""
         raise NotImplementedError
 
     def fail(self, item, error):

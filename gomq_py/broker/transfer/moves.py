@@ -80,7 +80,6 @@ class MoveResult:
         self.targets = {}
 
     def stays(self, reason):
-        """Count a message that stays in its queue, by ``reason``."""
         if reason not in self.stayed and len(self.stayed) >= REASONS:
             reason = OTHER_REASONS
         self.stayed[reason] = self.stayed.get(reason, 0) + 1

@@ -122,7 +122,6 @@ class Schedules:
             self._acknowledge(entry, location)
 
     def is_full(self, name):
-        """True if no schedule of this name may be added."""
         return name not in self._by_name and len(self._by_name) >= _schedule.MOST_SCHEDULES
 
     def delete(self, name):
@@ -161,7 +160,7 @@ class Schedules:
         self._due.push(entry.due_ms, location)
 
     def _outdate(self, entry):
-        """Have the entry's message acknowledged once the younger one, which is in the store, is safe."""
+        """Acknowledge the entry's message once the younger message of the same name is on disk."""
         location = entry.location
         del self._by_location[location]
         self._pending.pop(location, None)
@@ -337,7 +336,6 @@ def _timed(message, time_ms):
 
 
 def _copy(message, schedule, time_ms):
-    """Return the message as it is stored until ``time_ms``."""
     fields, copy = message.describe(), Message()
     copy.assign(
         message.get_exchange(), message.get_routing_key(), _timed(message, time_ms), message.get_body(),

@@ -36,12 +36,12 @@ class BlockedPublish:
     ``at``: number of that destination; ``taken``: all earlier ones stored the message. If all queues were
     deleted before, the message is routed again. The message owns its bytes.
 
-        done(taken, somebody_took)            called at the end, even if the client has gone: whether all
-                                              destinations took the message, and whether one from ``at`` on
-                                              did
-        before(destinations, left, taken)     called before each attempt, with None as ``left``; called in the
-                                              attempt's batch after a refusal (``left`` is empty) or LATER
-                                              (``left``: this one and all later)
+        done(taken, somebody_took)          called at the end, even if the client has gone. ``taken``: all
+                                            destinations stored the message. ``somebody_took``: at least
+                                            one from number ``at`` on did
+        before(destinations, left, taken)   called before each attempt, with None as ``left``. Also called
+                                            after a refusal (``left`` is empty) and after LATER (``left``:
+                                            the destinations still to try)
     """
 
     def __init__(self, vhost, scheduler, publication, at, taken, done, before=None):
@@ -108,7 +108,6 @@ class BlockedPublish:
         return True
 
     def _still_there(self):
-        """List the remaining destinations, without deleted queues."""
         # Without those declared anew, too.
         found = []
         for each in self._destinations:

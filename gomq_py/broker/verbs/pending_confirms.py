@@ -59,9 +59,9 @@ class Answer:
         raise NotImplementedError
 
     def must_wait(self, error, callback):
-        """Called after the flush, with its ``error`` or None. Returns False if the answer may be sent.
-        Returns True if it waits for something else. Then ``callback(error)`` is called after that, and this
-        method again.
+        """Called after the flush, with its ``error`` or None. Returns False if the answer may be sent. On
+        True it waits for something else: ``callback(error)`` is called after that, and then this method
+        again.
         """
         return False
 

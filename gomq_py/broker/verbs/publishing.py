@@ -208,7 +208,7 @@ def store(caller, publication, now_ms, wait=None):
 
 
 def begun(vhost, message, destinations, mandatory=False):
-    """Make the Publication of a message whose fast publish ended at a destination that answered LATER."""
+    """Make the Publication of a message that the fast path could not finish: a destination answered LATER."""
     exchange = vhost.exchange(to_text(message.get_exchange()))
     exchange.state.publish_in += 1
     return Publication(exchange, message, destinations, mandatory=mandatory)
