@@ -90,8 +90,8 @@ class Doors:
                                  makes the listener of any other protocol
             turns                schedules TLS handshakes (hub.turns)
             inherited            (name, listening socket) pairs
-            forward(listener)    of a follower: returns the function that serves the listener's clients in
-                                 place of the handlers', also over TLS, which the leader ends
+            forward(listener)    for a follower: returns the function that serves the listener's clients
+                                 instead of ``handlers``; TLS then ends at the leader
         """
         self._settings = settings
         self._handlers = handlers
@@ -153,7 +153,7 @@ class Doors:
             listener.close()
 
     def resume(self) -> None:
-        """Open the suspended ports. Raises BindError if another process has some: these stay suspended."""
+        """Open the suspended ports. Raises BindError if another process holds some, which stay suspended."""
         settings, error = self._settings, None
         suspended, self._suspended = self._suspended, []
         for port, arguments in suspended:
@@ -170,8 +170,7 @@ class Doors:
             raise error
 
     def find(self, name: str) -> Any:
-        """Return the open TCP listener ``name`` of FORWARDED, or None. It can ``adopt`` a follower's clients.
-        """
+        """Return the open TCP listener ``name`` of FORWARDED, which can ``adopt`` a client, or None."""
         if name not in FORWARDED:
             return None
         return next((one for one in self.listeners if one.protocol == name and one.port), None)

@@ -30,7 +30,7 @@ LOOK_EVERY_S = 0.002
 
 
 class Addresses:
-    """The addresses of a broker's listeners, as URLs of one vhost, by default of the default one."""
+    """The addresses of a broker's listeners, and URLs of a vhost for clients."""
 
     _vhost = "/"
     _addresses: dict[str, tuple[str, int]]
@@ -417,7 +417,7 @@ def _host(address):
 
 
 def _in_url(host):
-    """Return a host as in URLs; a loopback address for 0.0.0.0 and ::, to which clients cannot connect."""
+    """Format a host for a URL. 0.0.0.0 and ::, to which clients cannot connect, become loopback addresses."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host
 

@@ -274,7 +274,6 @@ class Launcher:
             self._asked_to_stop.set()
 
     def _where(self) -> str:
-        """Return the names and addresses of the open listeners, as text for the log."""
         return (
             ", ".join(f"{listener.protocol} on {listener.address}" for listener in self.listeners)
             or "nothing: every port is off"
@@ -447,7 +446,7 @@ def _abort_on_next_signal() -> Any:
 
 
 def _leave(limit_s: int, durability: Any) -> None:
-    """Log what the stop waits for, and end the process at once."""
+    """Log which work delays the stop, and end the process at once."""
     LOG.error(
         "the stop has not ended after %d s (stop_timeout), so the broker leaves without it, as after a kill: "
         "what was confirmed is on the disk, and the next boot reads what is there. Flushes were %s",

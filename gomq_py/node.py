@@ -237,7 +237,6 @@ class Node:
             self._membership.opened()
 
     def _find_listener(self, name: str) -> Any:
-        """Return the listener that serves clients of followers, or None."""
         return None if self.doors is None else self.doors.find(name)
 
     def _take_over_shovels(self) -> None:
@@ -323,7 +322,6 @@ class Node:
 
 
 def _membership(settings: Settings) -> Any:
-    """Return the node's part in replication, as the settings say."""
     # imported here: most brokers have no followers
     if settings.clustering:
         from gomq_py.cluster.elected import ElectedMembership
