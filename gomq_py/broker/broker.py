@@ -174,7 +174,7 @@ class Broker:
         return self._pool.describe()
 
     def close(self):
-        """Flush and close all queues and logs, even if some fail; raises the first error. May switch."""
+        """Flush and close everything, even after failures. Raises the first error. May switch greenlets."""
         shutdown = Shutdown()
         shutdown.do(self.resource_watch.stop)
         shutdown.do(self.events.stop)

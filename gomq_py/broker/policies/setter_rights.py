@@ -22,7 +22,7 @@ _KEPT = object()
 
 
 class SetterRights:
-    """The rights of the user who has set the vhost's policy ``name``, or of ``by``, who will set it."""
+    """The rights of the user who set the vhost's policy ``name``, or of the user ``by`` who will set it."""
 
     __slots__ = ("_users", "_vhost", "_name", "_by")
 

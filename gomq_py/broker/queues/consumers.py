@@ -46,7 +46,9 @@ class Consumer:
         raise NotImplementedError
 
     def hand_over(self, message):
-        """Write a message that is not stored. Returns True if it was written; else the queue stores it."""
+        """Write a message that is not stored. Returns True if it was written. On False the queue stores it:
+        the socket would block, or this consumer needs acks.
+        """
         return False
 
     def wait_for(self, message, now_ms):

@@ -185,7 +185,7 @@ class StreamQueue(queue.Queue):
         """Do nothing: a stream allows any number of consumers."""
 
     def purge(self):
-        """Drop all messages; returns their count. Raises OutOfResources if a full disk prevents it."""
+        """Drop all messages; returns their count. Raises OutOfResources if a full disk keeps the newest."""
         try:
             return queue.Queue.purge(self)
         except StoreFull as error:

@@ -120,7 +120,9 @@ class Unacked:
         return tag
 
     def add(self, holder, location, size, now_s):
-        """Add a delivery that needs an ack. ``size``: bytes of the body. Returns its delivery tag."""
+        """Add a delivery that needs an ack. Returns its delivery tag. ``size``: bytes of the body; ``now_s``:
+        Unix seconds.
+        """
         tag = self.next_tag
         if tag - self.first_tag == self.capacity:
             self._make_room()

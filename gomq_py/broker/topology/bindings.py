@@ -190,8 +190,8 @@ class Bindings:
 
 
 class Binding:
-    """A binding of ``source``, an Exchange, to ``destination``: a queue, an Exchange or an unnamed
-    Destination. Two bindings of one source are the same if their ``identity`` is equal.
+    """A binding of ``source``, an Exchange, to ``destination``, a queue, an Exchange or another Destination.
+    Two bindings of one source are the same if their ``identity`` is equal.
     """
 
     __slots__ = ("source", "destination", "routing_key", "arguments", "identity")

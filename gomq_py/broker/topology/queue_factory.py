@@ -303,7 +303,9 @@ class QueueFactory:
         self._remove_files(delayed_store.store, folder, incarnation, what)
 
     def open_own(self, vhost, name, incarnation=None):
-        """Make a vhost's own store (OwnStores); ``incarnation``: recover it. Returns (store, incarnation)."""
+        """Make a vhost's own store (see OwnStores) or, with ``incarnation``, recover it. Returns (store,
+        incarnation). Raises StoreError.
+        """
         recovered = incarnation is not None
         incarnation, folder = self._place(vhost, name, True, incarnation)
         if recovered:

@@ -341,7 +341,9 @@ class VHost(Routing):
         return {**arguments, QUEUE_TYPE: kind} if kind else arguments
 
     def delete_queue(self, name, if_unused=False, if_empty=False, owner=None):
-        """Do a queue.delete; returns its ready messages' count. Raises PreconditionFailed, ResourceLocked."""
+        """Do a queue.delete. Returns the count of ready messages, 0 for a missing queue. Raises
+        PreconditionFailed, ResourceLocked.
+        """
         queue = self.queues.get(cleaned(name))
         if queue is None:
             return 0

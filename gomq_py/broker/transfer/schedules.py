@@ -221,7 +221,7 @@ class Schedules:
         return None
 
     def is_one(self, location):
-        """True if the message at this location, which was due, has or had a schedule."""
+        """True if the due message at this location has, or had, a schedule."""
         return location in self._by_location or location in self._sent or location in self._gone
 
     def fill(self, location, message):
