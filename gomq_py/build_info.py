@@ -96,7 +96,7 @@ def stale_modules(root: Path = ROOT) -> list[str]:
 
 
 def left_over(root: Path = ROOT) -> list[Path]:
-    """Return compiled files of modules that are deleted or not to be compiled. Imports still load them."""
+    """Return compiled files of modules that were deleted or stay interpreted; imports still load them."""
     found = {path for suffix in EXTENSION_SUFFIXES for path in (root / "gomq_py").rglob("*" + suffix)
              if "." not in path.name.removesuffix(suffix)}  # otherwise another Python's
     return sorted(found - {compiled_file(name, root) for name in (*hot_modules(root), SHARED)})

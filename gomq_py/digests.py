@@ -1,4 +1,4 @@
-"""Digests: hashes short texts with the interpreter's own code.
+"""Digests: hashes short texts with Python's own hash functions, without OpenSSL.
 
 hashlib loads OpenSSL, 4 MB that a broker without TLS saves, and is no faster for a password or a name.
 Imports only the standard library.

@@ -145,7 +145,9 @@ class Doors:
         self.listeners, self._inherited, self._ports, self._suspended = [], [], [], []
 
     def suspend(self) -> None:
-        """Close the ports of PROTOCOLS, except inherited ones, until resume(). May switch greenlets."""
+        """Close the ports of PROTOCOLS until resume(), except inherited ones. Connections stay open. May
+        switch greenlets.
+        """
         ports, self._ports = self._ports, []
         for listener, arguments in ports:
             self.listeners.remove(listener)
@@ -209,7 +211,9 @@ class Doors:
     # opening
 
     def _tls_ports(self) -> list[str]:
-        """Return the names of the ports that need a certificate. Raises BindError if tls_cert is missing."""
+        """Return the names of the ports that need a certificate. Raises BindError for an inherited TLS socket
+        without tls_cert.
+        """
         settings = self._settings
         names = {name for name, _ in self._inherited}
         ports = {served.tls: getattr(settings, served.tls_port) for served in self._served()}

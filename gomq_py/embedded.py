@@ -406,7 +406,7 @@ def _cooperative_sleep():
 
 
 def url_of(protocol: str, user: str, password: str, host: str, port: int, vhost: str) -> str:
-    """Return ``protocol://user:password@host:port/vhost``, percent-encoded. MQTT may leave the vhost out."""
+    """Return ``protocol://user:password@host:port/vhost``, percent-encoded. MQTT: no path without a vhost."""
     login = f"{quote(user, safe='')}:{quote(password, safe='')}"
     path = f"/{quote(vhost, safe='')}" if vhost or protocol.startswith("amqp") else ""
     return f"{protocol}://{login}@{_in_url(host)}:{port}{path}"

@@ -88,7 +88,9 @@ class Launcher:
         self._demotion: Any = None
 
     def run(self) -> int:
-        """Start, serve until a signal comes, stop. Returns the exit code. Raises BootError. May switch."""
+        """Start, serve until a signal stops the broker, and stop. Returns the exit code. Raises BootError.
+        May switch greenlets.
+        """
         self._asked_to_stop = Event()
         log_faults()
         log_unraisable()
@@ -160,7 +162,7 @@ class Launcher:
         StateDump(self.broker, self.hub, self._durability, self.listeners).write()
 
     def start(self) -> None:
-        """Open the data folder, recover, and listen. Raises BootError, with nothing left open. May switch."""
+        """Open the data folder, recover, listen. After a BootError nothing is open. May switch greenlets."""
         began = time.monotonic()
         speed = build_info.speed()  # walks the package's folders
         LOG.info("gomq-py %s, process %d, %s", gomq_py.__version__, os.getpid(), speed)
@@ -230,7 +232,8 @@ class Launcher:
         self.on_promoted()
 
     def _promote_when_asked(self) -> None:
-        """Promote this follower when asked, or after its election; else call ``on_failed``. May switch."""
+        """Promote this follower when asked or elected; on failure call ``on_failed``. May switch greenlets.
+        """
         self._asked_to_promote.wait()
         try:
             self._promote()
@@ -247,7 +250,9 @@ class Launcher:
         self._demotion = _named("demotion", self._begin_anew, reason)
 
     def _begin_anew(self, reason: str) -> None:
-        """End the node, and run the program again in this process, without the leader's state. May switch."""
+        """End the node, and run the program again in this process: a follower must not keep a leader's state.
+        May switch greenlets.
+        """
         if self._node is not None and self._node.role == LEADER:
             _run_command(self.settings.on_leader_lost)
         if self.on_deposed is not None:
@@ -293,7 +298,7 @@ class Launcher:
     _durability: Any = property(lambda self: getattr(self._node, "durability", None))
 
     def stop(self) -> None:
-        """Close listeners, connections, broker and data folder, in this order. May switch greenlets."""
+        """Close listeners, connections, broker and data folder, in this order, once. May switch greenlets."""
         node, self._node = self._node, None
         promotion, self._promotion = self._promotion, None
         if promotion is not None and promotion is not gevent.getcurrent():

@@ -272,7 +272,7 @@ class Node:
         return listeners if self._membership is None else [*listeners, *self._membership.listeners]
 
     def drain(self) -> None:
-        """Before a leader ends, wait a few seconds for its followers to have everything. May switch."""
+        """Before a leader ends, wait a few seconds for its followers to catch up. May switch greenlets."""
         if self._membership is not None:
             self._membership.drain()
 

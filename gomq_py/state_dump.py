@@ -71,7 +71,7 @@ class StateDump:
             yield f"listening: {listener.protocol} {listener.address}"
 
     def _loop(self) -> Iterator[str]:
-        """Yield a line with the latency of the event loop: the longest of LAG_SAMPLES rounds. May switch."""
+        """Yield a line with the longest of LAG_SAMPLES rounds of the event loop. May switch greenlets."""
         worst_s = 0.0
         for _ in range(LAG_SAMPLES):
             began = time.perf_counter()
