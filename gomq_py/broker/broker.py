@@ -170,7 +170,6 @@ class Broker:
         return f"rabbitmq-cluster-id-{uuid5(NAMESPACE_DNS, self._data_dir.cluster_name)}"
 
     def describe_pool(self):
-        """Describe the segment pool's content as text."""
         return self._pool.describe()
 
     def close(self):

@@ -68,7 +68,6 @@ class TopicTrie:
         self.size += 1
 
     def remove(self, pattern, destination):
-        """Undo one ``add`` of this pattern and destination."""
         words = folded(pattern)
         destinations = self.destinations_of(words)
         destinations[destination] -= 1
@@ -268,7 +267,6 @@ class TopicShards:
         return None if shard is None else shard.destinations_of(pattern)
 
     def add(self, pattern, words):
-        """Add a pattern. Returns the new, empty dict of its destinations, which the caller fills."""
         shard = self._with_room(len(words))
         self._homes[pattern] = shard
         self.words += len(words)
@@ -288,7 +286,6 @@ class TopicShards:
             self._room[shard] = None
 
     def match(self, words, targets):
-        """Add the destinations of all patterns that match a key's words to the dict ``targets``, as keys."""
         for shard in self._shards:
             shard.match(words, targets)
 
@@ -324,7 +321,6 @@ class TopicBits:
         self._ends = []  # by bit: the destinations of the pattern that is complete there, or None
 
     def destinations_of(self, pattern):
-        """Return {destination: count of bindings} of a pattern in this shard."""
         return self.patterns[pattern][2]
 
     def add(self, pattern, words, destinations):
@@ -365,7 +361,6 @@ class TopicBits:
         return self.used
 
     def match(self, words, targets):
-        """Add the destinations of the patterns here that match a key's words to the dict ``targets``."""
         here = self._starts
         stars, stays, moves = self._stars, self._stays, self._moves
         for word in words:

@@ -205,7 +205,6 @@ class Parameters:
         self.internal[name] = value
 
     def restore_global(self, name, value):
-        """Load a stored value of the whole broker at boot."""
         (self.internal if name in INTERNAL else self.global_)[name] = value
 
     def restore(self, vhost, component, name, value, waits=None, by=None):

@@ -121,7 +121,6 @@ class PolicySet:
         self._rank()
 
     def remove(self, name):
-        """Remove a policy. Returns False if there was none."""
         found = self.by_name.pop(name, None) is not None
         self._rank()
         return found

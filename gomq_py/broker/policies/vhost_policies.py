@@ -109,7 +109,6 @@ class VHostPolicies(Job):
         return self._left_out(kind) | refused, refused
 
     def are_set_by(self, by):
-        """True if the user ``by`` has set a policy that is limited by that user's rights."""
         return any(
             policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 

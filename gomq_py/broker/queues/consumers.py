@@ -209,19 +209,19 @@ class QueueGuard:
     __slots__ = ()
 
     def admits(self, message):
-        """Decide about a message before it is stored. Returns ADMITTED (store it), REFUSED (refuse it), or
-        DUPLICATE (confirm it without storing it).
+        """Decide about a message before it is stored. Returns ADMITTED (store it), REFUSED (the queue is
+        full), or DUPLICATE (confirm it without storing it).
         """
         return ADMITTED
 
     def appended(self):
-        """Called when the queue has stored a message."""
+        """Called when the queue has stored a message: remember its deduplication id, drop excess messages."""
 
     def asked(self):
         """Drop messages with a TTL of 0 from the head, before basic.get or a count of ready messages."""
 
     def peek(self, message):
-        """Fill ``message`` with the next deliverable message, without taking it; False if there is none."""
+        """Drop expired messages, and fill ``message`` with the next one. Returns False if there is none."""
         return False
 
     def enforce(self):

@@ -102,9 +102,6 @@ class QueueLimits(guard.QueueGuard):
     # called by the queue
 
     def admits(self, message):
-        """Decide about a message before it is stored. Returns ADMITTED, REFUSED (the queue is full and its
-        overflow is reject-publish), or DUPLICATE (confirm it without storing it).
-        """
         # Messages that ready consumers would take at once do not count: a read brings many messages, and
         # RabbitMQ delivers each message before it takes the next.
         if self.seen is not None and self._is_duplicate(message):
@@ -142,7 +139,6 @@ class QueueLimits(guard.QueueGuard):
         )
 
     def appended(self):
-        """Remember the message's deduplication id. Drops excess messages if no consumer is ready."""
         if self.seen is not None and self.seen_id is not None:
             self.seen.add(self.seen_id, self.seen_ttl_ms, self.queue.scheduler.now_ms)
         if self.is_bounded and self.drops and (self.queue.ring is None or self.queue.ring.ready == 0):
@@ -159,7 +155,6 @@ class QueueLimits(guard.QueueGuard):
             left -= 1
 
     def peek(self, message):
-        """Drop expired messages, and fill ``message`` with the next. Returns False if there is none."""
         queue = self.queue
         now_ms = queue.scheduler.now_ms
         left = SLICE
@@ -207,9 +202,6 @@ class QueueLimits(guard.QueueGuard):
             queue.limits = None  # no message with its own expiry is left
 
     def returned(self, location, how):
-        """Dead-letter a returned message at its delivery limit, or start its back-off. Returns False if
-        neither applies. ``how``: LOST, RETURNED or FAILED (features.retry).
-        """
         is_failure = how != RETURNED or not self.counts_failures
         if is_failure and self.delivery_limit < 0 and not self.retried & how:
             return False

@@ -517,7 +517,6 @@ class Queue(routes.Destination):
         return consumer.deliver(quantum)
 
     def is_outrun(self):
-        """True if messages are published faster than the queue's consumers can take messages."""
         ready = 0 if self.ring is None else self.waiting()
         return ready > 0 and self.ring.rate().is_exceeded(
             self.scheduler.now_ms, self.delivered - self.requeued, ready, self.store.ready_bytes)
@@ -613,7 +612,6 @@ class Queue(routes.Destination):
         return count
 
     def not_stored(self, error):
-        """Treat a message that publish() answered with LATER as refused: its files could not be made."""
         self._refuse(StoreFull(self.name, 0, f"no new segment: {error}"))
 
     def _refuse(self, error):

@@ -137,7 +137,6 @@ class StreamQueue(queue.Queue):
             self.retention.configure(settings)
 
     def segment_opened(self, store):
-        """Called when a thread has opened the files of a segment: schedule a delivery round without delay."""
         self.pace.hurry()
         self.wake()
 
@@ -216,7 +215,6 @@ class StreamQueue(queue.Queue):
     # turns
 
     def write_out(self):
-        """Write the publishes and positions collected so far into the files, so that they outlive a kill."""
         if self._moved and not self.closed:
             self._store_positions()
         queue.Queue.write_out(self)

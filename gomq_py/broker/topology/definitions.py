@@ -280,7 +280,6 @@ class Importer:
         return work
 
     def _is_in_bounds(self, key, entry):
-        """True if an entry keeps the limits of depth and length. Otherwise reports it."""
         parts = entry.items() if isinstance(entry, dict) else [(key, entry)]
         try:
             for name, part in parts:

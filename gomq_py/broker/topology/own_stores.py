@@ -100,7 +100,6 @@ class OwnStores:
         return [incarnation for _, incarnation in self._stores.values()]
 
     def record_of(self, name):
-        """Return the record of this store for the definitions log."""
         return records.store_made(self._vhost.name, name, self._stores[name][1])
 
     def close(self, shutdown):

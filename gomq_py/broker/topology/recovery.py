@@ -169,7 +169,6 @@ def restore_global_parameters(parameters, values):
 
 
 def _restore_all(definitions, restore_one, *arguments):
-    """Call ``restore_one(key, record, *arguments)`` for each record. Returns the records that failed."""
     left_out = []
     for key, record in definitions.items():
         try:

@@ -204,12 +204,10 @@ class VHost(Routing):
         return exchange
 
     def exchange_record(self, exchange):
-        """Return the record of this exchange for the definitions log."""
         incarnation = self.incarnation_of(exchange.delayed_store) if exchange.delays else b""
         return records.exchange_declared(exchange, incarnation)
 
     def queue_record(self, queue):
-        """Return the record of this queue for the definitions log."""
         return records.queue_declared(queue, self.incarnation_of(queue))
 
     def _remove_delayed_store(self, exchange):
@@ -546,7 +544,6 @@ class VHost(Routing):
         return self._factory.when_safe
 
     def incarnation_of(self, queue):
-        """Return the folder id (16 bytes) of a durable queue or DelayQueue."""
         return self._factory.incarnation_of(queue)
 
     # closing and deleting

@@ -181,11 +181,9 @@ class DelayQueue(_routes.Destination):
         return self.store if self.durable else None
 
     def outlives_kill(self):
-        """True if all durable messages taken so far would outlive a kill of the broker's process."""
         return not self.durable or self.store.outlives_kill()
 
     def not_stored(self, error):
-        """Treat a message that publish() answered with LATER as refused: its files could not be made."""
         self.unable = True
         self.complain("refuses messages: %s", error)
 
@@ -299,11 +297,9 @@ class DelayQueue(_routes.Destination):
             self.on_failed()
 
     def store_fenced(self, store, error):
-        """Close the queue, because the disk has reported an I/O error (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):
-        """Log that the store has quarantined damaged records. The other messages stay."""
         LOG.error(
             "%s: %d damaged records in %s, bytes %d to %d, set aside", self.name, count, path, start, end
         )
