@@ -232,8 +232,7 @@ class Launcher:
         self.on_promoted()
 
     def _promote_when_asked(self) -> None:
-        """Promote this follower when asked or elected; on failure call ``on_failed``. May switch greenlets.
-        """
+        """Promote this follower when asked or elected, or call ``on_failed``. May switch greenlets."""
         self._asked_to_promote.wait()
         try:
             self._promote()
